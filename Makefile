@@ -1,0 +1,59 @@
+# Everything runs in .venv, which is made from the hashed lock files in requirements/.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := octopi octopi_node.py tests benchmarks
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+demo: .venv/.runtime ## start a register and brokers, move real data through them, compare, stop
+	$(BIN)/octopi-node demo
+test: .venv/.dev ## run all tests
+	$(BIN)/pytest
+check: format-check lint types layers cover ## everything that has to hold before a change goes in
+format: .venv/.dev ## rewrite the sources in the one format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix --select I
+format-check: .venv/.dev
+	$(BIN)/ruff format --check
+lint: .venv/.dev ## ruff's rules
+	$(BIN)/ruff check
+types: .venv/.dev ## mypy --strict
+	$(BIN)/mypy $(wildcard $(SOURCES))
+layers: .venv/.dev ## which package may import which
+	$(BIN)/lint-imports
+cover: .venv/.dev ## all tests, with branch coverage; record, wire and storage fully covered
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+	$(BIN)/coverage report --fail-under=100 \
+	  --include='octopi/record.py,octopi/wire/*,octopi/storage/*'
+bench: .venv/.runtime ## produce and consume rates, as JSON
+	$(BIN)/python benchmarks/produce_consume.py
+venv: .venv/.dev ## the virtual environment with the development tools
+lock: .tools/bin/uv ## resolve the dependencies again
+	$(COMPILE) --output-file requirements/runtime.txt
+	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+clean: ## remove what was made here
+	rm -rf .venv .tools .coverage .hypothesis .*_cache dist
+	find octopi tests -name __pycache__ -prune -exec rm -rf {} +
+
+# One file for every platform and Python, with hashes and without the name of any index.
+COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+  --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+  --custom-compile-command 'make lock' pyproject.toml requirements/build.in
+
+.venv/bin/pip:
+	@command -v $(PYTHON) >/dev/null || { echo 'octopi: $(PYTHON) is missing: install Python 3.11 or newer, or name one: make PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("octopi: Python 3.11 or newer is needed and $(PYTHON) is %d.%d: name a newer one: make PYTHON=..." % sys.version_info[:2])'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+# Both stamps stand for one environment: the tools are added to what a node needs to run.
+.venv/.runtime .venv/.dev: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install --quiet --require-hashes -r $<
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+.tools/bin/uv: | .venv/bin/pip
+	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
+
+.PHONY: help demo test check format format-check lint types layers cover bench venv lock clean
+.DELETE_ON_ERROR:
