@@ -1,0 +1,1 @@
+"""Octopi: a WebSocket-native replicated log."""

@@ -1,0 +1,240 @@
+"""The only door to the outside: clock, network, disk, chance and the trace of steps.
+
+A node is built with an `Environment` and reaches nothing else.  In production it is
+`octopi.operating_system.environment`; the simulator gives virtual ones.  This module
+only declares the doors.
+
+Costs shaped them: an append to the page cache takes about 5 us and a thread hop 140 us,
+so `File.append`, `pread` and `truncate` are plain calls, while `File.sync` waits for the
+device (about 1 ms) and is async.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import attrs
+import trio
+
+
+class Clock(Protocol):
+    """Time as one node sees it."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back; its zero means nothing."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC, for time stamps only: it may jump."""
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Return when `now` has reached *deadline*."""
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        """A cancel scope, to be entered at once, that ends after *seconds*."""
+
+
+class Link(Protocol):
+    """A two-way stream of whole binary messages, in order, between two nodes.
+
+    One task sends and one receives.  A send that is cancelled leaves the link torn: the
+    only thing left to do with it is `aclose`.
+    """
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, for people to read."""
+
+    @property
+    def path(self) -> str:
+        """The endpoint that the connecting side asked for, such as ``/v1/client``."""
+
+    async def send(self, data: bytes) -> None:
+        """Send one message.
+
+        Raises:
+          ConnectionLostError: if the link is gone.
+        """
+
+    async def receive(self) -> bytes:
+        """Wait for the next message.
+
+        Raises:
+          ConnectionLostError: if the link is gone.
+          ProtocolError: if the peer sent what is no binary message of legal size.
+        """
+
+    async def aclose(self, code: int = 1000, reason: str = "") -> None:
+        """Close with a WebSocket close *code* (RFC 6455 section 7.4) and a *reason* of at
+        most 123 bytes.  Bounded by itself, safe to call twice and when cancelled."""
+
+
+class Net(Protocol):
+    """Makes and accepts links."""
+
+    async def connect(self, url: str, path: str) -> Link:
+        """Open a link to the endpoint *path* of the node at *url* (``ws://host:port``).
+
+        Raises:
+          UnreachableError: if that can't be done now.
+        """
+
+    async def listen(
+        self,
+        address: str,
+        handler: Callable[[Link], Awaitable[None]],
+        *,
+        paths: frozenset[str],
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Accept links for *paths* at *address* (``host:port``, port 0 picks one) until
+        cancelled, a task of *handler* for each.  ``started`` gives the url that clients use.
+
+        Raises:
+          UnreachableError: if the address can't be had (in use, not ours, not allowed).
+        """
+
+
+class StreamNet(Protocol):
+    """Makes and accepts streams of bytes: what `octopi.transport` builds links on."""
+
+    async def connect(self, host: str, port: int) -> trio.abc.HalfCloseableStream:
+        """Open a stream.
+
+        Raises:
+          OSError: if that can't be done.
+        """
+
+    async def listen(self, host: str, port: int) -> Listening:
+        """Take an address; port 0 picks a free one.
+
+        Raises:
+          OSError: if it can't be had.
+        """
+
+
+@attrs.frozen
+class Listening:
+    """An address taken."""
+
+    listeners: list[trio.abc.Listener[trio.abc.HalfCloseableStream]]
+    port: int
+
+
+class File(Protocol):
+    """An open file.  It survives the process once appended, the machine once synced."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, for people to read."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its length."""
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write all of *data* at the end, into the page cache.
+
+        Raises:
+          OSError: and then any prefix of *data* may be in the file.
+        """
+
+    def pread(self, size_bytes: int, position_bytes: int) -> bytes:
+        """Up to *size_bytes* from *position_bytes* on; fewer only at the end of the file."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to *size_bytes*."""
+
+    async def sync(self) -> None:
+        """Wait until the data is on the device (fdatasync).
+
+        Not interrupted by cancellation once begun.
+
+        Raises:
+          OSError: and then it is unknown what the device holds; trying again proves nothing.
+        """
+
+    def close(self) -> None:
+        """Let go of the file; safe to call twice."""
+
+
+class DirectoryLock(Protocol):
+    """A held lock on a directory; ends with the process or by `release`."""
+
+    def release(self) -> None:
+        """Let others have the directory; safe to call twice."""
+
+
+class Disk(Protocol):
+    """One node's files.  Paths are ``/``-separated."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending.
+
+        Raises:
+          FileNotFoundError: if there is none and *create* is false.
+          OSError: for what else the system says.
+        """
+
+    def read_file(self, path: str) -> bytes:
+        """The whole content of a small file.
+
+        Raises:
+          FileNotFoundError: if there is none.
+        """
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        """Put *data* in the place of the file at once and for good: written beside it,
+        synced, renamed, directory synced.  After a failure at any point the old or the new
+        content is there, whole."""
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory and its parents where they are missing."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in it, sorted; empty if there is no such directory."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory, replacing *new* if it is a file."""
+
+    async def sync_directory(self, path: str) -> None:
+        """Wait until names made, renamed and removed in it are on the device."""
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        """Hold *path* against other processes.
+
+        Raises:
+          DirectoryInUseError: if another process holds it.
+        """
+
+
+class Chance(Protocol):
+    """Randomness, one source a node."""
+
+    def random(self) -> float:
+        """A number in [0, 1), for jitter and choice."""
+
+    def token_bytes(self, count: int) -> bytes:
+        """*count* bytes that nobody can guess, for ids."""
+
+
+Trace = Callable[..., None]
+"""Called as ``trace(step, **facts)`` at each named step of `octopi.steps`; never waits."""
+
+
+@attrs.frozen
+class Environment:
+    """What a node may touch."""
+
+    clock: Clock
+    net: Net
+    disk: Disk
+    chance: Chance
+    trace: Trace | None = None
+    """Observer of steps; None costs nothing."""

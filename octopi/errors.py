@@ -1,0 +1,338 @@
+"""What can go wrong: the status table of the wire and the exceptions of the library.
+
+The tree::
+
+    OctopiError
+    +-- InvalidTopicError          yours: no legal topic name
+    +-- InvalidOptionError         yours: an option out of its range
+    +-- ClosedError                yours: the client, producer or consumer was closed
+    +-- RecordError                bytes that are no valid record
+    |   +-- IncompleteRecordError      they end too early: a torn tail, or more to come
+    |   +-- MalformedRecordError       lengths or layout that no encoder writes
+    |   +-- ChecksumError              the bytes changed since they were encoded
+    +-- StorageError               a disk or a data directory
+    |   +-- CorruptLogError            stored bytes are not what was written
+    |   +-- DiskFullError              no space: free some, the log goes on
+    |   +-- LogReadOnlyError           a write or fsync failed: nothing is accepted any more
+    |   +-- DirectoryInUseError        another process holds the data directory
+    +-- ConnectionLostError        the peer or the network went away; maybe it was processed
+    +-- UnreachableError           no connection could be made; nothing was sent
+    +-- ProtocolError              the peer sent what the protocol doesn't allow
+    +-- RefusedError               a node answered with a status (see `Status`)
+    |   +-- UnknownTopicError, TopicExistsError, OffsetOutOfRangeError, ...
+    +-- DeliveryError              a message got no receipt
+        +-- NotDeliveredError          it is certainly not stored
+        +-- OutcomeUnknownError        it may or may not be stored
+
+A class of its own exists where some caller reacts to it.  Everything else is a
+`RefusedError` with its `Status`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum, unique
+from typing import ClassVar, Final
+
+import attrs
+
+
+@unique
+class Status(IntEnum):
+    """Why a node refused.  Numbers and names are stable: clients in any language rely on them.
+
+    The names can be given better explanations; a number never changes its meaning.
+    """
+
+    MALFORMED_MESSAGE = 1
+    UNKNOWN_MESSAGE = 2
+    UNSUPPORTED_VERSION = 3
+    WRONG_ENDPOINT = 4
+    MESSAGE_TOO_LARGE = 5
+    TOO_MANY = 6
+    TOO_SLOW = 7
+
+    UNKNOWN_TOPIC = 20
+    INVALID_TOPIC = 21
+    TOPIC_EXISTS = 22
+    UNKNOWN_PARTITION = 23
+    INVALID_OPTION = 24
+
+    MALFORMED_RECORD = 30
+    RECORD_CHECKSUM = 31
+    OFFSET_INSIDE_RECORD = 33
+    OFFSET_OUT_OF_RANGE = 34
+    SEQUENCE_GAP = 35
+    PRODUCER_FENCED = 36
+    UNKNOWN_PRODUCER = 37
+    RECEIPT_FORGOTTEN = 38
+
+    NOT_LEADER = 40
+    NOT_READY = 41
+    NO_BROKER = 42
+    SHUTTING_DOWN = 43
+
+    DISK_FULL = 50
+    LOG_READ_ONLY = 51
+    LOG_CORRUPT = 52
+    INTERNAL = 53
+
+    DUPLICATE_BROKER = 60
+    WRONG_CLUSTER = 61
+    BROKER_FENCED = 62
+
+
+class Fault(Enum):
+    """Whose doing a refusal is."""
+
+    CALLER = "caller"
+    NODE = "node"
+    NOBODY = "nobody"
+
+
+@attrs.frozen
+class StatusMeaning:
+    """One row of the status table."""
+
+    retryable: bool
+    """Whether the same request can succeed later, unchanged (perhaps at another node)."""
+    fault: Fault
+    next: str
+    """What the caller does next."""
+
+
+_ASK_AGAIN: Final = "ask the register (or the address in the answer) and send it there"
+
+STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
+    Status.MALFORMED_MESSAGE: StatusMeaning(False, Fault.CALLER, "mend the client"),
+    Status.UNKNOWN_MESSAGE: StatusMeaning(False, Fault.CALLER, "mend or update the client"),
+    Status.UNSUPPORTED_VERSION: StatusMeaning(
+        False, Fault.CALLER, "use a client and a node of one protocol version"
+    ),
+    Status.WRONG_ENDPOINT: StatusMeaning(
+        False, Fault.CALLER, "send it to the endpoint and role it belongs to"
+    ),
+    Status.MESSAGE_TOO_LARGE: StatusMeaning(False, Fault.CALLER, "send smaller messages"),
+    Status.TOO_MANY: StatusMeaning(True, Fault.CALLER, "finish some of what is open first"),
+    Status.TOO_SLOW: StatusMeaning(True, Fault.CALLER, "connect again and answer in time"),
+    Status.UNKNOWN_TOPIC: StatusMeaning(False, Fault.CALLER, "create the topic, or mend its name"),
+    Status.INVALID_TOPIC: StatusMeaning(False, Fault.CALLER, "choose another name"),
+    Status.TOPIC_EXISTS: StatusMeaning(False, Fault.CALLER, "use it, or choose another name"),
+    Status.UNKNOWN_PARTITION: StatusMeaning(False, Fault.CALLER, "describe the topic"),
+    Status.INVALID_OPTION: StatusMeaning(False, Fault.CALLER, "mend the option"),
+    Status.MALFORMED_RECORD: StatusMeaning(False, Fault.CALLER, "mend the client's encoder"),
+    Status.RECORD_CHECKSUM: StatusMeaning(
+        True, Fault.NOBODY, "send it again: the bytes changed on the way"
+    ),
+    Status.OFFSET_INSIDE_RECORD: StatusMeaning(
+        False, Fault.CALLER, "use offsets that came with a message or a receipt"
+    ),
+    Status.OFFSET_OUT_OF_RANGE: StatusMeaning(
+        False, Fault.CALLER, "start from earliest or latest, or from an offset between them"
+    ),
+    Status.SEQUENCE_GAP: StatusMeaning(
+        False, Fault.CALLER, "send the missing records first, or start a new producer epoch"
+    ),
+    Status.PRODUCER_FENCED: StatusMeaning(
+        False, Fault.CALLER, "stop: a newer life of this producer is writing"
+    ),
+    Status.UNKNOWN_PRODUCER: StatusMeaning(
+        False, Fault.NOBODY, "start a new producer epoch at sequence 0"
+    ),
+    Status.RECEIPT_FORGOTTEN: StatusMeaning(
+        False, Fault.NOBODY, "nothing: the records are stored, their offsets are not remembered"
+    ),
+    Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
+    Status.NOT_READY: StatusMeaning(True, Fault.NOBODY, "try again in a moment"),
+    Status.NO_BROKER: StatusMeaning(True, Fault.NOBODY, "start a broker, or wait for one"),
+    Status.SHUTTING_DOWN: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
+    Status.DISK_FULL: StatusMeaning(True, Fault.NODE, "free space on the broker's disk"),
+    Status.LOG_READ_ONLY: StatusMeaning(
+        False, Fault.NODE, "look at the broker's disk, then restart the broker"
+    ),
+    Status.LOG_CORRUPT: StatusMeaning(
+        False, Fault.NODE, "run `octopi-node verify` on the broker's data directory"
+    ),
+    Status.INTERNAL: StatusMeaning(False, Fault.NODE, "look at the node's log, report the fault"),
+    Status.DUPLICATE_BROKER: StatusMeaning(
+        True, Fault.CALLER, "stop the other broker of that id, or use a data directory of its own"
+    ),
+    Status.WRONG_CLUSTER: StatusMeaning(
+        False, Fault.CALLER, "point the broker at the register of its own cluster"
+    ),
+    Status.BROKER_FENCED: StatusMeaning(
+        False, Fault.CALLER, "register again with a new incarnation"
+    ),
+}
+"""Every status has its row; a test holds this."""
+
+
+class OctopiError(Exception):
+    """The root of everything that this library raises on purpose."""
+
+
+class InvalidTopicError(OctopiError):
+    """You gave a name that can't be a topic's."""
+
+
+class InvalidOptionError(OctopiError):
+    """You gave an option a value that it can't have."""
+
+
+class ClosedError(OctopiError):
+    """You used a client, producer or consumer after closing it."""
+
+
+class RecordError(OctopiError):
+    """Bytes that should be records are not."""
+
+
+class IncompleteRecordError(RecordError):
+    """The bytes end within a record: a torn tail, or there is more to come."""
+
+
+class MalformedRecordError(RecordError):
+    """Lengths or layout that no encoder writes."""
+
+
+class ChecksumError(RecordError):
+    """The bytes changed since they were encoded."""
+
+
+class StorageError(OctopiError):
+    """Something is wrong with a disk or a data directory."""
+
+
+class CorruptLogError(StorageError):
+    """Stored bytes are not what was written.  Nothing at or behind them is served."""
+
+    def __init__(self, path: str, position_bytes: int, offset: int, why: str) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position_bytes} (offset {offset}): {why}; "
+            "run `octopi-node verify` on the data directory"
+        )
+        self.path = path
+        self.position_bytes = position_bytes
+        self.offset = offset
+        self.why = why
+
+
+class DiskFullError(StorageError):
+    """There was no space for a write.  The write was undone; it can be tried again."""
+
+
+class LogReadOnlyError(StorageError):
+    """A write or an fsync failed, so what the disk holds is unknown from there on."""
+
+
+class DirectoryInUseError(StorageError):
+    """Another process holds the data directory."""
+
+
+class ConnectionLostError(OctopiError):
+    """A connection ended.  Requests without an answer may have been processed."""
+
+
+class UnreachableError(OctopiError):
+    """No connection could be made, so nothing was sent."""
+
+
+class ProtocolError(OctopiError):
+    """The peer sent what the protocol doesn't allow; its connection is closed."""
+
+    def __init__(self, message: str, status: Status = Status.MALFORMED_MESSAGE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RefusedError(OctopiError):
+    """A node answered a request with a status other than success.
+
+    Nodes raise it to answer so; clients raise it when they were answered so.
+    """
+
+    default_status: ClassVar[Status | None] = None
+
+    def __init__(self, message: str, status: Status | None = None, address: str = "") -> None:
+        super().__init__(message)
+        chosen = status if status is not None else self.default_status
+        assert chosen is not None, "a refusal needs a status"
+        self.status: Status = chosen
+        self.address: str = address
+        """Where to go instead, or empty."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request can succeed later."""
+        return STATUS_MEANINGS[self.status].retryable
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} [{self.status.name.lower()}]"
+
+
+class UnknownTopicError(RefusedError):
+    """There is no such topic."""
+
+    default_status = Status.UNKNOWN_TOPIC
+
+
+class TopicExistsError(RefusedError):
+    """There is such a topic already."""
+
+    default_status = Status.TOPIC_EXISTS
+
+
+class OffsetOutOfRangeError(RefusedError):
+    """The log doesn't hold that offset: removed by retention, or not yet written."""
+
+    default_status = Status.OFFSET_OUT_OF_RANGE
+
+
+class OffsetInsideRecordError(RefusedError):
+    """That offset is no record's start."""
+
+    default_status = Status.OFFSET_INSIDE_RECORD
+
+
+class NotLeaderError(RefusedError):
+    """Another broker leads that partition; `address` names it where it is known."""
+
+    default_status = Status.NOT_LEADER
+
+
+class NotReadyError(RefusedError):
+    """The node can't answer yet."""
+
+    default_status = Status.NOT_READY
+
+
+class DeliveryError(OctopiError):
+    """A message got no receipt."""
+
+
+class NotDeliveredError(DeliveryError):
+    """The message is certainly not stored; sending it again can't double it."""
+
+
+class OutcomeUnknownError(DeliveryError):
+    """The message may or may not be stored: its answer never came.
+
+    Sending it again may double it.  Raised only when the delivery time-out ended.
+    """
+
+
+_BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
+    cls.default_status: cls
+    for cls in (
+        UnknownTopicError,
+        TopicExistsError,
+        OffsetOutOfRangeError,
+        OffsetInsideRecordError,
+        NotLeaderError,
+        NotReadyError,
+    )
+}
+
+
+def refused(status: Status, message: str, address: str = "") -> RefusedError:
+    """The exception for *status*, of the class that callers react to."""
+    return _BY_STATUS.get(status, RefusedError)(message, status, address)

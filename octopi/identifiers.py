@@ -1,0 +1,78 @@
+"""The names and numbers that identify things, each a type of its own.
+
+A byte position is not a length, and a broker is not a partition: ``NewType`` lets
+the type checker hold us to that at no cost at run time.  This module knows no
+format, no clock and no file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NewType
+
+from octopi.errors import InvalidTopicError
+from octopi.limits import TOPIC_NAME_BYTES_MAX
+
+BrokerId = NewType("BrokerId", int)
+"""A broker, for as long as its data directory lives (positive)."""
+
+ClusterId = NewType("ClusterId", str)
+"""A cluster: 16 lower-case hexadecimal digits, drawn once by its first register."""
+
+Incarnation = NewType("Incarnation", int)
+"""One life of a broker process; counted up durably at each start, from 1."""
+
+Epoch = NewType("Epoch", int)
+"""A generation of a partition's leadership; grows at each appointment, from 1."""
+
+PartitionId = NewType("PartitionId", int)
+"""A partition: the group of brokers that carries a share of the topics (from 0)."""
+
+TopicName = NewType("TopicName", str)
+"""A checked topic name; make one with `topic_name`."""
+
+TopicId = NewType("TopicId", str)
+"""One creation of a topic: 16 hexadecimal digits.  A topic that was deleted and created
+again has another id, so a saved position can't silently point into other data."""
+
+Offset = NewType("Offset", int)
+"""A byte position in a log (from 0).  Where a record starts, it is that record's id.
+Ends are exclusive."""
+
+ProducerId = NewType("ProducerId", bytes)
+"""A producer: 16 random bytes."""
+
+ProducerEpoch = NewType("ProducerEpoch", int)
+"""Counts the lives of a producer id; a higher one fences off every lower one."""
+
+Sequence = NewType("Sequence", int)
+"""A producer's count of its records in one log, per producer epoch, from 0, without gap."""
+
+TimestampMs = NewType("TimestampMs", int)
+"""Milliseconds since 1970-01-01 UTC."""
+
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+
+def topic_name(text: str) -> TopicName:
+    """Check a topic's name.
+
+    A name is 1 to `TOPIC_NAME_BYTES_MAX` characters out of ``A-Z a-z 0-9 . _ -`` and is
+    neither ``.`` nor ``..``: it is used as the name of a folder and in URLs as it is.
+
+    Raises:
+      InvalidTopicError: if *text* is no such name.
+    """
+    if not text:
+        raise InvalidTopicError("a topic's name can't be empty")
+    if len(text) > TOPIC_NAME_BYTES_MAX:
+        raise InvalidTopicError(
+            f"a topic's name has at most {TOPIC_NAME_BYTES_MAX} characters, "
+            f"this one has {len(text)}"
+        )
+    if text in {".", ".."} or _TOPIC_NAME.fullmatch(text) is None:
+        raise InvalidTopicError(
+            f"{text!r} is no topic name: use letters, digits, '.', '_' and '-' (ASCII), "
+            "and neither '.' nor '..' alone"
+        )
+    return TopicName(text)

@@ -1,0 +1,181 @@
+"""Every bound and default, with its unit and its reason.
+
+Units come last in a name: ``_bytes``, ``_s`` (seconds), ``_ms``, ``_count``.  What an
+operator may change is a default here and an option of the component that uses it;
+the rest is part of the formats and fixed.  Relations between bounds are asserted at
+the end of the file, at import.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+# --- names ---------------------------------------------------------------------------
+
+TOPIC_NAME_BYTES_MAX: Final = 200
+"""A folder's name may have 255 bytes on every file system we run on; the rest is ours."""
+
+ADDRESS_BYTES_MAX: Final = 300
+"""A host name has at most 253 characters; scheme, port and brackets come on top."""
+
+TEXT_BYTES_MAX: Final = 1000
+"""The text of an error, the name of a client program: read by people, so short."""
+
+# --- records -------------------------------------------------------------------------
+
+RECORD_BYTES_MAX: Final = 8 * MIB
+"""One record, header included.  A walk over a log never has to hold more than this."""
+
+BATCH_BYTES_MAX: Final = 16 * MIB
+"""The records of one produce request or one delivery."""
+
+HEADER_COUNT_MAX: Final = 1000
+"""Headers of one message; they are for a few words of context, not for data."""
+
+HEADER_NAME_BYTES_MAX: Final = 1000
+
+# --- messages and connections --------------------------------------------------------
+
+MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + 64 * KIB
+"""One WebSocket message: a full batch and the fields around it."""
+
+CBOR_DEPTH_MAX: Final = 8
+"""Our deepest message nests five containers."""
+
+LIST_COUNT_MAX: Final = 10_000
+"""Entries of any list in a message; longer answers come in pages."""
+
+HELLO_BYTES_MAX: Final = 4 * KIB
+"""What a peer may send before it has said who it is (a token fits well)."""
+
+REQUESTS_IN_FLIGHT_MAX: Final = 64
+"""Requests a connection may have unanswered; beyond that its reader pauses."""
+
+SUBSCRIPTIONS_MAX: Final = 1_000
+"""Subscriptions of one connection."""
+
+CONNECTIONS_MAX: Final = 10_000
+"""Connections of one node; beyond that new ones are refused at once."""
+
+OUTBOX_BYTES_MAX: Final = 4 * MIB
+"""What may wait for one connection's writer before subscriptions pause.  A single reply
+may exceed it, so a connection holds at most this plus one message."""
+
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""From accepting a connection to its hello: a slow-loris gets this long."""
+
+SEND_TIMEOUT_S: Final = 20.0
+"""A peer that takes nothing for so long is gone or hung; its connection is closed."""
+
+CLOSE_TIMEOUT_S: Final = 2.0
+"""The WebSocket closing handshake is a courtesy."""
+
+CONNECT_TIMEOUT_S: Final = 5.0
+"""Client side: TCP, upgrade and welcome together."""
+
+HEARTBEAT_INTERVAL_S: Final = 5.0
+"""Ordinary connections: a heartbeat goes out when nothing else did for so long."""
+
+HEARTBEAT_TIMEOUT_S: Final = 20.0
+"""Ordinary connections: silence for so long ends them."""
+
+MEMBERSHIP_HEARTBEAT_INTERVAL_S: Final = 0.25
+"""Broker to register and back, on their own connection, where silence means failure."""
+
+MEMBERSHIP_HEARTBEAT_TIMEOUT_S: Final = 1.0
+"""Silence for so long makes a broker dead to the register."""
+
+SHUTDOWN_GRACE_S: Final = 5.0
+"""What is in flight may finish within this when a node stops."""
+
+FETCH_WAIT_S_MAX: Final = 30.0
+"""How long a fetch may ask the broker to wait for new records."""
+
+FETCH_BYTES_DEFAULT: Final = 512 * KIB
+
+# --- storage -------------------------------------------------------------------------
+
+SEGMENT_BYTES_MAX: Final = 256 * MIB
+"""A segment is closed beyond this; retention and verification work by segment."""
+
+SEGMENT_AGE_S_MAX: Final = 7 * 24 * 3600.0
+"""A segment is closed when its first record is so old, so that retention by age ends."""
+
+INDEX_INTERVAL_BYTES: Final = 64 * KIB
+"""Distance of index entries: what a look-up by offset has to walk at most, more or less."""
+
+FLUSH_MESSAGES: Final = 50_000
+FLUSH_BYTES: Final = 64 * MIB
+FLUSH_INTERVAL_S: Final = 1.0
+"""Flush after so many messages, bytes or seconds, whichever comes first: what a power
+failure can take from a single replica."""
+
+RETENTION_CHECK_INTERVAL_S: Final = 60.0
+
+PRODUCERS_PER_LOG_MAX: Final = 10_000
+"""Producers remembered per log for the detection of duplicates; the one that has been
+silent longest is forgotten first (and is told so if it comes back)."""
+
+RECENT_BATCHES_COUNT: Final = REQUESTS_IN_FLIGHT_MAX
+"""Receipts remembered per producer and log: as many as it can have unanswered."""
+
+# --- register ------------------------------------------------------------------------
+
+PARTITION_COUNT_DEFAULT: Final = 8
+"""Partitions of a new cluster."""
+
+PARTITIONS_PER_TOPIC_MAX: Final = 1_000
+
+TOPIC_COUNT_MAX: Final = 1_000_000
+"""Topics of one cluster; the register holds about 1 KiB of memory for each."""
+
+GATHER_S: Final = 2.0
+"""A register that starts with an empty disk listens for so long before it decides
+anything: brokers of an older life of the cluster tell it what existed."""
+
+JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
+"""The register's journal is folded into a snapshot after so many entries."""
+
+# --- clients -------------------------------------------------------------------------
+
+LINGER_S: Final = 0.005
+"""A batch waits so long for company.  Nothing waits while a connection is idle and the
+caller waits for the receipt."""
+
+CLIENT_BATCH_BYTES: Final = 128 * KIB
+"""Where throughput stops growing with the batch, by measurement."""
+
+BATCHES_IN_FLIGHT: Final = 8
+"""Batches of one log on their way at a time."""
+
+PRODUCER_BUFFER_BYTES: Final = 32 * MIB
+"""Messages a producer holds before `submit` waits."""
+
+DELIVERY_TIMEOUT_S: Final = 60.0
+"""How long a message may try; after that its sender learns that it failed, or that the
+outcome is unknown."""
+
+REQUEST_TIMEOUT_S: Final = 15.0
+"""One request, one answer; after that the connection is given up."""
+
+CONSUMER_WINDOW_BYTES: Final = 4 * MIB
+"""Records on their way to a consumer or waiting in it, per partition."""
+
+BACKOFF_S_FIRST: Final = 0.05
+BACKOFF_S_MAX: Final = 1.0
+"""Retries wait a random time below a bound that doubles from first to max."""
+
+# --- relations -----------------------------------------------------------------------
+
+assert RECORD_BYTES_MAX <= BATCH_BYTES_MAX < MESSAGE_BYTES_MAX
+assert HELLO_BYTES_MAX < MESSAGE_BYTES_MAX
+assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
+assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
+assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
+assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2
+assert FETCH_WAIT_S_MAX > REQUEST_TIMEOUT_S

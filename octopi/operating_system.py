@@ -1,0 +1,217 @@
+"""The production `Environment`: this machine's clock, files, sockets and entropy.
+
+The only module of the library that touches them.  It decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import secrets
+import socket
+import time
+
+import attrs
+import trio
+
+from octopi.environment import Listening
+from octopi.errors import DirectoryInUseError
+
+_REPLACEMENT_SUFFIX = ".new"
+
+
+class SystemClock:
+    """`octopi.environment.Clock` on Trio's clock and the machine's wall clock."""
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def sleep_until(self, deadline: float) -> None:
+        await trio.sleep_until(deadline)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
+
+class SystemChance:
+    """`octopi.environment.Chance` from the machine's entropy."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def token_bytes(self, count: int) -> bytes:
+        return secrets.token_bytes(count)
+
+
+class SystemStreams:
+    """`octopi.environment.StreamNet` over TCP."""
+
+    async def connect(self, host: str, port: int) -> trio.abc.HalfCloseableStream:
+        return await trio.open_tcp_stream(host, port)
+
+    async def listen(self, host: str, port: int) -> Listening:
+        listeners = await trio.open_tcp_listeners(port, host=host or None)
+        taken = int(listeners[0].socket.getsockname()[1])
+        for other in listeners[1:]:
+            if port == 0 and other.socket.getsockname()[1] != taken:
+                # One name, several addresses, each with a random port: keep the first.
+                await other.aclose()
+        kept = [one for one in listeners if one.socket.fileno() >= 0]
+        return Listening(list(kept), taken)
+
+
+class SystemFile:
+    """`octopi.environment.File` on a file descriptor."""
+
+    def __init__(self, path: str, descriptor: int, size_bytes: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size_bytes = size_bytes
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, data: bytes | memoryview) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, self._size_bytes)
+            self._size_bytes += written
+            rest = rest[written:]
+
+    def pread(self, size_bytes: int, position_bytes: int) -> bytes:
+        data = os.pread(self._descriptor, size_bytes, position_bytes)
+        while len(data) < size_bytes:  # a signal or a limit of the system may cut a read
+            more = os.pread(self._descriptor, size_bytes - len(data), position_bytes + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+        self._size_bytes = size_bytes
+
+    async def sync(self) -> None:
+        # A duplicate, so that `close` meanwhile can't give the number to another file.
+        descriptor = os.dup(self._descriptor)
+        try:
+            await trio.to_thread.run_sync(os.fdatasync, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@attrs.define
+class SystemDirectoryLock:
+    """`octopi.environment.DirectoryLock` by flock(2) on a file in the directory."""
+
+    _descriptor: int
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemDisk:
+    """`octopi.environment.Disk` on the file system."""
+
+    def open(self, path: str, *, create: bool = False) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except OSError as error:
+            if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
+                raise
+            # A read-only file can still be read; appending to it will say what is wrong.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return SystemFile(path, descriptor, os.fstat(descriptor).st_size)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        await trio.to_thread.run_sync(_replace_file, path, data)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def list_directory(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    async def sync_directory(self, path: str) -> None:
+        await trio.to_thread.run_sync(_sync_directory, path)
+
+    def lock_directory(self, path: str) -> SystemDirectoryLock:
+        descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DirectoryInUseError(
+                f"{path} is in use by another process; stop it, or choose another --data-dir"
+            ) from None
+        return SystemDirectoryLock(descriptor)
+
+
+def allow_many_files() -> None:
+    """Raise this process's limit of open files as far as the system lets it."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def host_name() -> str:
+    """This machine's name, for addresses that others shall use."""
+    return socket.gethostname()
+
+
+def _replace_file(path: str, data: bytes) -> None:
+    beside = path + _REPLACEMENT_SUFFIX
+    with open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    _sync_directory(os.path.dirname(path) or ".")
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,579 @@
+"""The record: one message as it is stored and sent.
+
+The same bytes lie on disk, cross the wire and reach consumers; whoever builds a record
+builds its final form, and nobody encodes it again.  All numbers are unsigned and in
+network byte order.
+
+==========  =====  ====================================================================
+field       bytes  meaning
+==========  =====  ====================================================================
+length      4      bytes that follow this field: 1 + 4 + 32 + n
+version     1      1 or 2
+checksum    4      CRC-32 (IEEE 802.3, as `zlib.crc32`); see below
+request_id  32     who sent it, as which of its requests
+payload     n      see below
+==========  =====  ====================================================================
+
+**Version 1**: the payload is opaque, ``request_id`` is
+``sha256("host:port:seqnum")``, and the checksum covers *the payload only*, so that the
+checksum a producer computed over its message reaches the disk.  A change of the request
+id therefore goes unnoticed.
+
+**Version 2** (what our clients write): the checksum covers request id and payload.
+
+==================  =====  ============================================================
+request_id          bytes
+==================  =====  ============================================================
+producer_id         16     random, one a producer
+producer_epoch      4      counts the lives of that producer id
+reserved            4      zero
+sequence            8      counts its records in one log, per producer epoch, from 0
+==================  =====  ============================================================
+
+==================  =====  ============================================================
+payload             bytes
+==================  =====  ============================================================
+timestamp_ms        8      since 1970-01-01 UTC, as the producer's clock had it
+key_length          4      ``0xFFFFFFFF``: no key
+headers_length      4      bytes of the header block
+headers             h      per header: name_length 2, name (UTF-8), value_length 4, value
+key                 k
+value               rest
+==================  =====  ============================================================
+
+Neither checksum covers ``length`` and ``version``: a changed length moves the end of
+what the checksum covers, and the versions differ in two bits.
+
+A reader that follows a log walks from length to length.  The only wrong ending is a
+torn tail, an incomplete last record.
+
+This module computes; it knows no file, no socket and no clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import attrs
+
+from octopi.errors import ChecksumError, IncompleteRecordError, MalformedRecordError, RecordError
+from octopi.identifiers import (
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TimestampMs,
+    TopicName,
+)
+from octopi.limits import (
+    HEADER_COUNT_MAX,
+    HEADER_NAME_BYTES_MAX,
+    INDEX_INTERVAL_BYTES,
+    RECORD_BYTES_MAX,
+)
+
+OPAQUE: Final = 1
+"""Version 1."""
+STRUCTURED: Final = 2
+"""Version 2."""
+
+LENGTH_BYTES: Final = 4
+HEADER_BYTES: Final = 41
+"""length, version, checksum, request id."""
+REQUEST_ID_BYTES: Final = 32
+FIXED_PAYLOAD_BYTES: Final = 16
+"""Version 2: timestamp and the two lengths."""
+STRUCTURED_BYTES_MIN: Final = HEADER_BYTES + FIXED_PAYLOAD_BYTES
+
+_FRAME: Final = struct.Struct(">IBI")
+_CHECKSUM_END: Final = _FRAME.size
+_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_BYTES
+_LENGTH_MAX: Final = RECORD_BYTES_MAX - LENGTH_BYTES
+_BODY: Final = struct.Struct(">24sQQII")
+"""request id (producer part, sequence), timestamp_ms, key_length, headers_length"""
+_WHOLE: Final = struct.Struct(">IBI24sQQII")
+"""`_FRAME` and `_BODY` in one: what a scan reads of a version 2 record."""
+_PRODUCER: Final = struct.Struct(">16sII")
+_HEADER_NAME: Final = struct.Struct(">H")
+_HEADER_VALUE: Final = struct.Struct(">I")
+_NO_KEY: Final = 0xFFFFFFFF
+_UINT32_MAX: Final = 0xFFFFFFFF
+_UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
+
+assert _FRAME.size + REQUEST_ID_BYTES == HEADER_BYTES
+assert _BODY.size == REQUEST_ID_BYTES + FIXED_PAYLOAD_BYTES
+assert _WHOLE.size == STRUCTURED_BYTES_MIN
+
+NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
+
+_UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Message(NamedTuple):
+    """A message as read from a log (a tuple, because millions are made a second)."""
+
+    topic: TopicName
+    partition: PartitionId
+    offset: Offset
+    """Where its record starts: the message's id in its log."""
+    next_offset: Offset
+    """Where the next record starts; resume here to not see this one again."""
+    timestamp_ms: TimestampMs | None
+    """When it was produced, by its producer's clock; None in version 1 records."""
+    key: bytes | None
+    value: bytes
+    headers: Mapping[str, bytes]
+    request_id: bytes
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """`timestamp_ms` as an aware datetime in UTC.
+
+        Raises:
+          OverflowError: if a producer wrote a time beyond the year 9999.
+        """
+        if self.timestamp_ms is None:
+            return None
+        return _UNIX_ZERO + timedelta(milliseconds=self.timestamp_ms)
+
+
+@attrs.frozen
+class Run:
+    """Consecutive records of one producer with consecutive sequences."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    first_sequence: Sequence
+    count: int
+    start: int
+    """Position of the first record in the scanned buffer (bytes)."""
+    end: int
+    """Position after the last record (bytes, exclusive)."""
+
+
+class Mark(NamedTuple):
+    """A record's start, noted so that look-ups need not walk from the beginning."""
+
+    position: int
+    """In the scanned buffer (bytes)."""
+    timestamp_before_ms: int
+    """The largest time stamp among all records scanned before it; -1 if none has one."""
+
+
+@attrs.frozen
+class Scan:
+    """What a scan of a buffer found, up to its end or the first fault."""
+
+    valid_bytes: int
+    """Length of the prefix that consists of whole, valid records."""
+    count: int
+    """Records in that prefix."""
+    runs: list[Run]
+    """The version 2 records of the prefix, by producer, in order."""
+    marks: list[Mark]
+    """Record starts, at the beginning and then one about every `INDEX_INTERVAL_BYTES`."""
+    timestamp_max_ms: int
+    """The largest time stamp in the prefix; -1 if no record has one."""
+    fault: RecordError | None
+    """Why the scan ended before the end of the buffer."""
+
+
+def request_id_v1(host: str, port: int, sequence: int) -> bytes:
+    """The request id of version 1: ``sha256("host:port:seqnum")`` (32 bytes)."""
+    return hashlib.sha256(f"{host}:{port}:{sequence}".encode()).digest()
+
+
+def request_id_v2(producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence) -> bytes:
+    """The request id of version 2 (32 bytes)."""
+    return _PRODUCER.pack(producer_id, epoch, 0) + sequence.to_bytes(8, "big")
+
+
+def encode_opaque(request_id: bytes, payload: bytes) -> bytes:
+    """A version 1 record.
+
+    Raises:
+      MalformedRecordError: if the request id has not 32 bytes or the payload is too large.
+    """
+    if len(request_id) != REQUEST_ID_BYTES:
+        raise MalformedRecordError(
+            f"a request id has {REQUEST_ID_BYTES} bytes, this one has {len(request_id)}"
+        )
+    _check_size(HEADER_BYTES + len(payload))
+    frame = _FRAME.pack(_LENGTH_MIN + len(payload), OPAQUE, crc32(payload))
+    return b"".join((frame, request_id, payload))
+
+
+class BatchBuilder:
+    """Collects messages and encodes them as consecutive version 2 records.
+
+    Sequences are given at the end, in `encode`, so that a message can be dropped from a
+    batch that was never sent without leaving a gap.  `add` costs a size computation and a
+    list append; everything else is one tight loop in `encode`.
+    """
+
+    __slots__ = ("_messages", "size_bytes")
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[bytes, bytes | None, bytes, int]] = []
+        self.size_bytes = 0
+        """What `encode` will return (bytes)."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] = NO_HEADERS,
+        timestamp_ms: int = 0,
+    ) -> int:
+        """Add a message; return its record's position in the batch (bytes).
+
+        Raises:
+          MalformedRecordError: if the message doesn't fit the format.
+        """
+        block = encode_headers(headers) if headers else b""
+        size = record_size_bytes(value, key, block)
+        _check_size(size)
+        if not 0 <= timestamp_ms <= _UINT64_MAX:
+            raise MalformedRecordError(f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits")
+        position = self.size_bytes
+        self._messages.append((value, key, block, timestamp_ms))
+        self.size_bytes = position + size
+        return position
+
+    def encode(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, first_sequence: Sequence
+    ) -> bytes:
+        """The batch: as many records as messages were added, sequences counting up."""
+        producer = _PRODUCER.pack(producer_id, epoch, 0)
+        pack_frame, pack_body = _FRAME.pack, _BODY.pack
+        parts: list[bytes] = []
+        append = parts.append
+        sequence: int = first_sequence
+        length_rest = STRUCTURED_BYTES_MIN - LENGTH_BYTES
+        for value, key, headers, timestamp_ms in self._messages:
+            if key is None:
+                tail = headers + value if headers else value
+                body = pack_body(producer, sequence, timestamp_ms, _NO_KEY, len(headers))
+            else:
+                tail = b"".join((headers, key, value))
+                body = pack_body(producer, sequence, timestamp_ms, len(key), len(headers))
+            append(pack_frame(length_rest + len(tail), STRUCTURED, crc32(tail, crc32(body))))
+            append(body)
+            append(tail)
+            sequence += 1
+        return b"".join(parts)
+
+
+def record_size_bytes(value: bytes, key: bytes | None, headers: bytes) -> int:
+    """The size of a version 2 record with this value, key and encoded header block."""
+    return STRUCTURED_BYTES_MIN + len(value) + len(headers) + (len(key) if key is not None else 0)
+
+
+def encode_headers(headers: Mapping[str, bytes]) -> bytes:
+    """The header block of a version 2 payload.
+
+    Raises:
+      MalformedRecordError: if there are too many or a name is too long.
+    """
+    if len(headers) > HEADER_COUNT_MAX:
+        raise MalformedRecordError(
+            f"a message has at most {HEADER_COUNT_MAX} headers, this one has {len(headers)}"
+        )
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        raw = name.encode()
+        if len(raw) > HEADER_NAME_BYTES_MAX:
+            raise MalformedRecordError(
+                f"a header's name has at most {HEADER_NAME_BYTES_MAX} bytes: {name[:40]!r}..."
+            )
+        parts += (_HEADER_NAME.pack(len(raw)), raw, _HEADER_VALUE.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_headers(block: bytes) -> Mapping[str, bytes]:
+    """The inverse of `encode_headers`.
+
+    Raises:
+      MalformedRecordError: if no encoder writes such a block.
+    """
+    headers: dict[str, bytes] = {}
+    position, end = 0, len(block)
+    while position < end:
+        try:
+            (name_length,) = _HEADER_NAME.unpack_from(block, position)
+            position += _HEADER_NAME.size
+            name = block[position : position + name_length].decode()
+            position += name_length
+            (value_length,) = _HEADER_VALUE.unpack_from(block, position)
+        except struct.error:
+            raise MalformedRecordError("the header block ends within a header") from None
+        except UnicodeDecodeError:
+            raise MalformedRecordError("a header's name is not UTF-8") from None
+        position += _HEADER_VALUE.size
+        if position + value_length > end:
+            raise MalformedRecordError("the header block ends within a header")
+        if name in headers:
+            raise MalformedRecordError(f"header {name[:40]!r} is there twice")
+        headers[name] = block[position : position + value_length]
+        position += value_length
+        if name_length > HEADER_NAME_BYTES_MAX or len(headers) > HEADER_COUNT_MAX:
+            raise MalformedRecordError("the header block has too many or too long names")
+    return headers
+
+
+def scan(buffer: bytes | memoryview) -> Scan:
+    """Check every record of *buffer*, which begins with a record.
+
+    Lengths, versions, checksums and the layout of version 2 payloads are checked, so what
+    it accepts can be decoded.  It never raises: the first fault ends it and is returned.
+    """
+    view = memoryview(buffer)
+    end = len(view)
+    unpack = _WHOLE.unpack_from
+    runs: list[Run] = []
+    marks: list[Mark] = []
+    fault: RecordError | None = None
+    timestamp_max = -1
+    position = count = next_mark = 0
+    # The current run, kept in locals because this loop is the broker's cost per record.
+    run_producer, run_start, run_first, run_next = b"", 0, 0, -1
+    while position < end:
+        if end - position >= STRUCTURED_BYTES_MIN:
+            length, version, checksum, producer, sequence, timestamp, key_length, block_length = (
+                unpack(view, position)
+            )
+        else:
+            version = 0
+        stop = position + LENGTH_BYTES + length if version == STRUCTURED else 0
+        if (
+            version != STRUCTURED
+            or stop > end
+            or not STRUCTURED_BYTES_MIN - LENGTH_BYTES <= length <= _LENGTH_MAX
+        ):
+            # Version 1, the short end of the buffer, or a fault: the slow path tells which.
+            try:
+                stop = check_record(view, position)
+            except RecordError as error:
+                fault = error
+                break
+            producer, sequence, timestamp = b"", -1, -1
+        else:
+            if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
+                fault = ChecksumError(_CHECKSUM_TEXT)
+                break
+            if key_length != _NO_KEY or block_length:
+                try:
+                    _check_payload(view[position:stop], key_length, block_length)
+                except MalformedRecordError as error:
+                    fault = error
+                    break
+        if position >= next_mark:
+            marks.append(Mark(position, timestamp_max))
+            next_mark = position + INDEX_INTERVAL_BYTES
+        if timestamp > timestamp_max:
+            timestamp_max = timestamp
+        if sequence != run_next or producer != run_producer:
+            if run_producer:
+                runs.append(_run(run_producer, run_first, run_next, run_start, position))
+            run_producer, run_first, run_start = producer, sequence, position
+        run_next = sequence + 1
+        position = stop
+        count += 1
+    if run_producer:
+        runs.append(_run(run_producer, run_first, run_next, run_start, position))
+    return Scan(position, count, runs, marks, timestamp_max, fault)
+
+
+def check_record(buffer: bytes | memoryview, position: int = 0) -> int:
+    """Check the record at *position*; return where it ends.
+
+    Raises:
+      IncompleteRecordError: if the buffer ends before the record does.
+      MalformedRecordError: if its length, version or layout is none that we write.
+      ChecksumError: if its bytes changed.
+    """
+    view = memoryview(buffer)
+    stop = record_end(view, position)
+    if stop > len(view):
+        raise IncompleteRecordError(
+            f"{len(view) - position} bytes of a record of {stop - position} bytes"
+        )
+    _, version, checksum = _FRAME.unpack_from(view, position)
+    if version == OPAQUE:
+        if crc32(view[position + HEADER_BYTES : stop]) != checksum:
+            raise ChecksumError(_CHECKSUM_TEXT)
+        return stop
+    if stop - position < STRUCTURED_BYTES_MIN:
+        raise MalformedRecordError(f"a version 2 record of only {stop - position} bytes")
+    if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
+        raise ChecksumError(_CHECKSUM_TEXT)
+    *_, key_length, block_length = _BODY.unpack_from(view, position + _CHECKSUM_END)
+    _check_payload(view[position:stop], key_length, block_length)
+    return stop
+
+
+def record_end(buffer: bytes | memoryview, position: int) -> int:
+    """Where the record at *position* ends (maybe beyond the buffer), by its length alone.
+
+    Raises:
+      IncompleteRecordError: if not even length, version and checksum are there.
+      MalformedRecordError: if length or version are none that we write.
+    """
+    if len(buffer) - position < _FRAME.size:
+        raise IncompleteRecordError(f"{len(buffer) - position} bytes where a record should start")
+    length, version, _ = _FRAME.unpack_from(buffer, position)
+    if version not in {OPAQUE, STRUCTURED}:
+        raise MalformedRecordError(f"record version {version}, known are 1 and 2")
+    if not _LENGTH_MIN <= length <= _LENGTH_MAX:
+        raise MalformedRecordError(
+            f"record length {length}, legal are {_LENGTH_MIN} to {_LENGTH_MAX}"
+        )
+    return position + LENGTH_BYTES + int(length)
+
+
+def whole_records_end(buffer: bytes | memoryview, limit_bytes: int | None = None) -> int:
+    """The length of the longest prefix of whole records of at most *limit_bytes* bytes, but
+    at least of the first record if that is whole.  Walks lengths only.
+
+    Raises:
+      MalformedRecordError: if a length or version is none that we write.
+    """
+    end = len(buffer)
+    limit = end if limit_bytes is None else min(end, limit_bytes)
+    position = 0
+    while end - position >= _FRAME.size:
+        stop = record_end(buffer, position)
+        if stop > end or (stop > limit and position > 0):
+            break
+        position = stop
+    return position
+
+
+def is_boundary(buffer: bytes | memoryview, position: int) -> bool:
+    """Whether *position* is where a record of *buffer* starts, or its end.  Walks lengths.
+
+    Raises:
+      MalformedRecordError, IncompleteRecordError: if the walk meets bytes that are no record.
+    """
+    at = 0
+    while at < position:
+        at = record_end(buffer, at)
+    return at == position
+
+
+def record_timestamp_ms(buffer: bytes | memoryview, position: int) -> int:
+    """The time stamp of the whole record at *position*; -1 for version 1."""
+    if buffer[position + LENGTH_BYTES] == OPAQUE:
+        return -1
+    _, _, timestamp_ms, _, _ = _BODY.unpack_from(buffer, position + _CHECKSUM_END)
+    return int(timestamp_ms)
+
+
+def decode(
+    buffer: bytes, base_offset: Offset, topic: TopicName, partition: PartitionId
+) -> list[Message]:
+    """The messages of *buffer*, which holds whole records from *base_offset* on.
+
+    Checks what `scan` checks.
+
+    Raises:
+      IncompleteRecordError, MalformedRecordError, ChecksumError: at the first record that
+          is not valid; the text names its offset.
+    """
+    view = memoryview(buffer)
+    messages: list[Message] = []
+    append = messages.append
+    make = Message._make
+    unpack = _WHOLE.unpack_from
+    position, end = 0, len(buffer)
+    while position < end:
+        try:
+            structured = False
+            if end - position >= STRUCTURED_BYTES_MIN:
+                length, version, checksum, *_, timestamp, key_length, block_length = unpack(
+                    view, position
+                )
+                stop = position + LENGTH_BYTES + length
+                structured = (
+                    version == STRUCTURED
+                    and stop <= end
+                    and length >= STRUCTURED_BYTES_MIN - LENGTH_BYTES
+                    and crc32(view[position + _CHECKSUM_END : stop]) == checksum
+                )
+            if not structured:
+                stop = check_record(view, position)  # version 1, or it says what is wrong
+            elif key_length != _NO_KEY or block_length:
+                _check_payload(view[position:stop], key_length, block_length)
+            key: bytes | None = None
+            headers = NO_HEADERS
+            if not structured:
+                timestamp = None
+                at = position + HEADER_BYTES
+            else:
+                at = position + STRUCTURED_BYTES_MIN
+                if block_length:
+                    headers = decode_headers(buffer[at : at + block_length])
+                    at += block_length
+                if key_length != _NO_KEY:
+                    key = buffer[at : at + key_length]
+                    at += key_length
+        except RecordError as error:
+            raise type(error)(f"record at offset {base_offset + position}: {error}") from None
+        append(
+            make(
+                (
+                    topic,
+                    partition,
+                    base_offset + position,
+                    base_offset + stop,
+                    timestamp,
+                    key,
+                    buffer[at:stop],
+                    headers,
+                    buffer[position + _CHECKSUM_END : position + HEADER_BYTES],
+                )
+            )
+        )
+        position = stop
+    return messages
+
+
+_CHECKSUM_TEXT: Final = "the checksum doesn't match: the bytes changed"
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > RECORD_BYTES_MAX:
+        raise MalformedRecordError(
+            f"a record has at most {RECORD_BYTES_MAX} bytes, this one would have {size_bytes}"
+        )
+
+
+def _check_payload(record: memoryview, key_length: int, block_length: int) -> None:
+    """Check that key and headers lie within a version 2 record."""
+    key_bytes = 0 if key_length == _NO_KEY else key_length
+    if STRUCTURED_BYTES_MIN + key_bytes + block_length > len(record):
+        raise MalformedRecordError("key and headers are longer than the record")
+    if block_length:
+        decode_headers(bytes(record[STRUCTURED_BYTES_MIN : STRUCTURED_BYTES_MIN + block_length]))
+
+
+def _run(producer: bytes, first: int, following: int, start: int, end: int) -> Run:
+    producer_id, epoch, _ = _PRODUCER.unpack(producer)
+    return Run(
+        ProducerId(producer_id),
+        ProducerEpoch(epoch),
+        Sequence(first),
+        following - first,
+        start,
+        end,
+    )

@@ -1,0 +1,1 @@
+"""What crosses a connection: the messages, their encoding and who may send which where."""

@@ -1,0 +1,542 @@
+"""The whole protocol on one page: every message, and what answers it.
+
+A message is one binary WebSocket message holding one CBOR map: ``"type"`` is the name
+given in ``@message`` and the other keys are the fields, all of them, no others.  Bulk is
+a byte string of whole records exactly as they lie on disk (`octopi.record`).
+
+``request`` numbers are chosen by whoever asks (any, not in use on that connection) and
+come back in the answer: the message named in the docstring, or `Failure`.  Offsets and
+lengths are bytes, ends are exclusive.  Bounds stand beside the fields; `octopi.wire.codec`
+enforces them before anything looks at a message, `octopi.wire.endpoints` says who may
+send what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final, TypeVar
+
+import attrs
+
+from octopi.limits import (
+    ADDRESS_BYTES_MAX,
+    BATCH_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    LIST_COUNT_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    TEXT_BYTES_MAX,
+)
+
+PROTOCOL_VERSION: Final = 1
+SUBPROTOCOL: Final = "octopi.v1.cbor"
+
+
+@attrs.frozen
+class AtMost:
+    """Upper bound of a field: bytes of a text (as UTF-8) or byte string, entries of a list."""
+
+    size: int
+
+
+Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
+Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
+"""``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
+Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
+Brokers = Annotated[list[int], AtMost(1_000)]
+Partitions = Annotated[list[int], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+
+MESSAGES: Final[dict[str, type]] = {}
+"""Type name -> message class."""
+
+TYPE_NAMES: Final[dict[type, str]] = {}
+"""Message class -> type name."""
+
+_C = TypeVar("_C", bound=type)
+
+
+def message(name: str) -> Callable[[_C], _C]:
+    """Register a message class under its type *name*."""
+
+    def register(cls: _C) -> _C:
+        MESSAGES[name] = cls
+        TYPE_NAMES[cls] = name
+        return cls
+
+    return register
+
+
+# --- parts of messages ---------------------------------------------------------------
+
+
+@attrs.frozen
+class TopicOptions:
+    """How a topic is kept.  None: the broker's default."""
+
+    retention_ms: int | None = None
+    """Segments whose newest record is older are removed."""
+    retention_bytes: int | None = None
+    """The oldest segments are removed while a log is longer."""
+    segment_bytes: int | None = None
+    """A segment is closed beyond this."""
+    flush_before_ack: bool = False
+    """Whether a produce is answered only after its records are on the device."""
+
+
+@attrs.frozen
+class TopicRecord:
+    """What was decided about a topic."""
+
+    topic: Text
+    topic_id: Text
+    partitions: Partitions
+    """The partitions that hold its logs; a key picks one by its place in this list."""
+    options: TopicOptions
+
+
+@attrs.frozen
+class PartitionRecord:
+    """What was decided about a partition; a greater (epoch, version) replaces a smaller."""
+
+    partition: int
+    epoch: int
+    version: int
+    """Counts the changes of `in_sync` within an epoch."""
+    leader: int
+    leader_incarnation: int
+    """The life of the leader that was appointed; another life of it does not lead."""
+    replicas: Brokers
+    in_sync: Brokers
+
+
+@attrs.frozen
+class PartitionInfo:
+    """Where a partition is, for clients."""
+
+    partition: int
+    epoch: int
+    leader: int | None
+    """None while no broker leads."""
+    leader_address: Address
+    replicas: Brokers
+    in_sync: Brokers
+    readers: Annotated[list[Address], AtMost(1_000)]
+    """Addresses of live in-sync replicas; the first is the one that this asker should use."""
+
+
+@attrs.frozen
+class TopicInfo:
+    """A topic and where its partitions are."""
+
+    topic: Text
+    topic_id: Text
+    partitions: Annotated[list[PartitionInfo], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+    options: TopicOptions
+
+
+@attrs.frozen
+class BrokerInfo:
+    """A broker as the register knows it."""
+
+    broker: int
+    address: Address
+    incarnation: int
+    live: bool
+    partitions_led: int
+
+
+@attrs.frozen
+class LogInfo:
+    """One log of a broker."""
+
+    topic: Text
+    topic_id: Text
+    partition: int
+    epoch: int
+    log_start: int
+    highwater: int
+    log_end: int
+    size_bytes: int
+    """On disk."""
+    fault: Text
+    """Why the log takes or gives nothing; empty if it is well."""
+
+
+# --- any connection ------------------------------------------------------------------
+
+
+@message("hello")
+@attrs.frozen
+class Hello:
+    """The first message of whoever connected.  Answer: `Welcome`, or `Failure` and the end."""
+
+    version: int
+    """The newest protocol version that the sender speaks."""
+    agent: Text
+    """Program and version, for the node's log."""
+    token: Annotated[str, AtMost(HELLO_BYTES_MAX)] | None = None
+
+
+@message("welcome")
+@attrs.frozen
+class Welcome:
+    """The connection is open."""
+
+    version: int
+    """The version that both speak from here on."""
+    role: Text
+    """``register`` or ``broker``."""
+    agent: Text
+    heartbeat_interval_ms: int
+    """Each side sends something, if need be `Heartbeat`, at least so often."""
+    heartbeat_timeout_ms: int
+    """Each side gives the connection up after silence for so long."""
+    message_bytes_max: int
+    """Longer messages end the connection."""
+
+
+@message("heartbeat")
+@attrs.frozen
+class Heartbeat:
+    """Nothing to say, still here.  No answer."""
+
+
+@message("failure")
+@attrs.frozen
+class Failure:
+    """A request was refused, or a subscription ended."""
+
+    request: int | None
+    """None: the connection as a whole; it is closed next."""
+    status: int
+    """A number of `octopi.errors.Status`."""
+    reason: Text
+    address: Address = ""
+    """Where to go instead, if that is known."""
+
+
+@message("done")
+@attrs.frozen
+class Done:
+    """A request without a result of its own was carried out."""
+
+    request: int
+
+
+# --- clients and the register --------------------------------------------------------
+
+
+@message("describe_topic")
+@attrs.frozen
+class DescribeTopic:
+    """Ask where a topic is.  Answer: `TopicDescription`."""
+
+    request: int
+    topic: Text
+    create: bool
+    """Whether a missing topic is made with default options."""
+
+
+@message("topic_description")
+@attrs.frozen
+class TopicDescription:
+    """Answer to `DescribeTopic` and `CreateTopic`."""
+
+    request: int
+    topic: TopicInfo
+
+
+@message("create_topic")
+@attrs.frozen
+class CreateTopic:
+    """Create a topic.  Answer: `TopicDescription`."""
+
+    request: int
+    topic: Text
+    partition_count: int
+    """How many partitions hold it, chosen by consistent hashing."""
+    partitions: Partitions | None
+    """Explicit partitions instead."""
+    options: TopicOptions
+
+
+@message("delete_topic")
+@attrs.frozen
+class DeleteTopic:
+    """Delete a topic and its records everywhere.  Answer: `Done`."""
+
+    request: int
+    topic: Text
+
+
+@message("list_topics")
+@attrs.frozen
+class ListTopics:
+    """Ask for topics in the order of their names.  Answer: `TopicList`."""
+
+    request: int
+    after: Text
+    """Names greater than this one; empty: from the first."""
+    count_max: int
+
+
+@message("topic_list")
+@attrs.frozen
+class TopicList:
+    """Answer to `ListTopics`."""
+
+    request: int
+    topics: Annotated[list[TopicInfo], AtMost(LIST_COUNT_MAX)]
+    more: bool
+    """Whether there are topics behind the last one."""
+
+
+@message("describe_cluster")
+@attrs.frozen
+class DescribeCluster:
+    """Ask for brokers and partitions.  Answer: `ClusterDescription`."""
+
+    request: int
+
+
+@message("cluster_description")
+@attrs.frozen
+class ClusterDescription:
+    """Answer to `DescribeCluster`."""
+
+    request: int
+    cluster: Text
+    """The cluster's id; empty before the register has decided anything."""
+    topic_count: int
+    brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
+    partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
+
+
+# --- clients and brokers -------------------------------------------------------------
+
+
+@message("produce")
+@attrs.frozen
+class Produce:
+    """Append records.  Answer: `Produced`, once they are committed.
+
+    The records are all of version 1, or all of version 2 and of one producer with
+    consecutive sequences.
+    """
+
+    request: int
+    topic: Text
+    partition: int
+    records: Records
+
+
+@message("produced")
+@attrs.frozen
+class Produced:
+    """The records are committed, one behind the other."""
+
+    request: int
+    offset: int
+    """Of the first record."""
+    epoch: int
+    """Of the leader that appended them."""
+    duplicate: bool
+    """Whether they had been appended before; then this is the first receipt again."""
+
+
+@message("find_offset")
+@attrs.frozen
+class FindOffset:
+    """Ask for an offset.  Answer: `FoundOffset`."""
+
+    request: int
+    topic: Text
+    partition: int
+    at: Text
+    """``earliest``, ``latest``, ``timestamp`` (the first record with a time stamp not below
+    `value`, in ms; latest if there is none) or ``last`` (`value` records before latest)."""
+    value: int
+
+
+@message("found_offset")
+@attrs.frozen
+class FoundOffset:
+    """Answer to `FindOffset`."""
+
+    request: int
+    offset: int
+    log_start: int
+    highwater: int
+
+
+@message("fetch")
+@attrs.frozen
+class Fetch:
+    """Ask once for records.  Answer: `Fetched`."""
+
+    request: int
+    topic: Text
+    partition: int
+    offset: int
+    bytes_max: int
+    """Whole records up to so many bytes, but at least one."""
+    wait_ms: int
+    """Wait so long for records to come where there are none yet."""
+
+
+@message("fetched")
+@attrs.frozen
+class Fetched:
+    """Answer to `Fetch`; no records: none came in time."""
+
+    request: int
+    topic_id: Text
+    records: Records
+    log_start: int
+    highwater: int
+
+
+@message("subscribe")
+@attrs.frozen
+class Subscribe:
+    """Ask for records as they come.  Answer: `Subscribed`, then `Delivery` again and again
+    until `Unsubscribe` or `Failure`; all carry this request's number."""
+
+    request: int
+    topic: Text
+    partition: int
+    offset: int
+    credit: int
+    """Deliver records that start below this offset.  It is a position, not an amount, so
+    that a grant which arrives late or twice does no harm."""
+
+
+@message("subscribed")
+@attrs.frozen
+class Subscribed:
+    """Answer to `Subscribe`."""
+
+    request: int
+    topic_id: Text
+    epoch: int
+    log_start: int
+    highwater: int
+
+
+@message("delivery")
+@attrs.frozen
+class Delivery:
+    """Records of a subscription, whole, one behind the other."""
+
+    request: int
+    offset: int
+    """Of the first record."""
+    records: Records
+    highwater: int
+
+
+@message("credit")
+@attrs.frozen
+class Credit:
+    """Move a subscription's credit forward.  No answer; smaller than before: no effect."""
+
+    request: int
+    until: int
+
+
+@message("unsubscribe")
+@attrs.frozen
+class Unsubscribe:
+    """End a subscription.  Answer: `Done`; nothing of the subscription follows it."""
+
+    request: int
+
+
+@message("describe_logs")
+@attrs.frozen
+class DescribeLogs:
+    """Ask for a broker's logs.  Answer: `LogList`."""
+
+    request: int
+    topic: Text
+    """Only of this topic; empty: all."""
+    after_topic: Text
+    after_partition: int
+    """Logs behind this (topic, partition), in their order; start with ``("", -1)``."""
+
+
+@message("log_list")
+@attrs.frozen
+class LogList:
+    """Answer to `DescribeLogs`."""
+
+    request: int
+    logs: Annotated[list[LogInfo], AtMost(1_000)]
+    more: bool
+
+
+# --- brokers and the register --------------------------------------------------------
+
+
+@message("inventory")
+@attrs.frozen
+class Inventory:
+    """What a broker holds and was told last; any number of them, before `Join`.
+
+    A register that lost its disk learns from these what existed.  No answer.
+    """
+
+    partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
+    topics: Annotated[list[TopicRecord], AtMost(1_000)]
+
+
+@message("join")
+@attrs.frozen
+class Join:
+    """Register as a broker.  Answer: `Joined`."""
+
+    request: int
+    cluster: Text
+    """The cluster it belongs to; empty on its first start."""
+    broker: int | None
+    """Its id; None: give me one."""
+    incarnation: int
+    address: Address
+    """Where clients reach it."""
+
+
+@message("joined")
+@attrs.frozen
+class Joined:
+    """The broker is a member while this connection lives."""
+
+    request: int
+    cluster: Text
+    broker: int
+
+
+@message("install_partitions")
+@attrs.frozen
+class InstallPartitions:
+    """Register to broker: take note of these decisions and act on them.  Answer: `Done`."""
+
+    request: int
+    partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
+
+
+@message("install_topics")
+@attrs.frozen
+class InstallTopics:
+    """Register to broker: keep logs for these topics in your partitions.  Answer: `Done`."""
+
+    request: int
+    topics: Annotated[list[TopicRecord], AtMost(1_000)]
+
+
+@message("remove_topic")
+@attrs.frozen
+class RemoveTopic:
+    """Register to broker: delete that creation of the topic.  Answer: `Done`."""
+
+    request: int
+    topic: Text
+    topic_id: Text
