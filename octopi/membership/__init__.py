@@ -1,0 +1,1 @@
+"""What the register knows and decides: brokers, partitions, topics.  No I/O."""

@@ -1,0 +1,126 @@
+"""What the register remembers for good: brokers, partitions and topics.
+
+Nothing here says who is alive; that is not remembered but observed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+import attrs
+
+from octopi.membership.entries import (
+    BrokerRegistered,
+    ClusterFormed,
+    Entry,
+    PartitionDecided,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+)
+from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
+
+
+@attrs.define
+class Removal:
+    """A deleted topic that some brokers still hold."""
+
+    topic: str
+    brokers: set[int]
+
+
+class ClusterState:
+    """The journal's entries, applied.
+
+    Invariants: a topic's partitions exist and are decided; topic ids are unique; a
+    partition's (epoch, version) never goes back.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = ""
+        """Empty: nothing was ever decided."""
+        self.partition_count = 0
+        self.brokers: dict[int, BrokerRegistered] = {}
+        self.partitions: dict[int, PartitionRecord] = {}
+        self.removals: dict[str, Removal] = {}
+        self._topics: dict[str, TopicRecord] = {}
+        self._names: list[str] = []
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are."""
+        return len(self._names)
+
+    def topic(self, name: str) -> TopicRecord | None:
+        """The topic of that name."""
+        return self._topics.get(name)
+
+    def topics_after(self, name: str, count_max: int) -> list[TopicRecord]:
+        """Up to *count_max* topics with names greater than *name*, in their order."""
+        at = bisect_right(self._names, name)
+        return [self._topics[one] for one in self._names[at : at + count_max]]
+
+    def topics_on(self, partitions: set[int]) -> list[TopicRecord]:
+        """The topics that have a log in any of *partitions*, in order of their names."""
+        return [
+            self._topics[name]
+            for name in self._names
+            if not partitions.isdisjoint(self._topics[name].partitions)
+        ]
+
+    def apply(self, entry: Entry) -> None:
+        """Take note of *entry*."""
+        match entry:
+            case ClusterFormed():
+                self.cluster = entry.cluster
+                self.partition_count = entry.partition_count
+            case BrokerRegistered():
+                self.brokers[entry.broker] = entry
+            case PartitionDecided(record):
+                self.partitions[record.partition] = record
+            case TopicCreated(topic):
+                if topic.topic not in self._topics:
+                    insort(self._names, topic.topic)
+                self._topics[topic.topic] = topic
+            case TopicDeleted():
+                del self._topics[entry.topic]
+                del self._names[bisect_left(self._names, entry.topic)]
+                if entry.brokers:
+                    self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
+            case TopicRemoved():
+                removal = self.removals.get(entry.topic_id)
+                if removal is not None:
+                    removal.brokers.discard(entry.broker)
+                    if not removal.brokers:
+                        del self.removals[entry.topic_id]
+
+    def entries(self) -> list[Entry]:
+        """Entries that make this state of an empty one: a snapshot.
+
+        Removals are told as topics that are created and deleted again.
+        """
+        entries: list[Entry] = []
+        if self.cluster:
+            entries.append(ClusterFormed(self.cluster, self.partition_count))
+        entries += self.brokers.values()
+        entries += (PartitionDecided(record) for record in self.partitions.values())
+        entries += self._removal_entries()
+        entries += (TopicCreated(self._topics[name]) for name in self._names)
+        return entries
+
+    def _removal_entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        for topic_id, removal in self.removals.items():
+            record = TopicRecord(removal.topic, topic_id, [], TopicOptions())
+            entries.append(TopicCreated(record))
+            entries.append(TopicDeleted(removal.topic, topic_id, sorted(removal.brokers)))
+        return entries
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert self._names == sorted(self._topics)
+        ids = [record.topic_id for record in self._topics.values()]
+        assert len(ids) == len(set(ids))
+        for record in self._topics.values():
+            assert record.partitions
+            assert all(partition in self.partitions for partition in record.partitions)

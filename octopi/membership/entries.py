@@ -1,0 +1,65 @@
+"""The facts that a register writes into its journal.
+
+The register's state is what these entries, applied in order, make of an empty one
+(`octopi.membership.cluster_state`).  Entries are facts, never commands: applying them
+again after a restart decides nothing anew.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from octopi.wire.messages import PartitionRecord, TopicRecord
+
+
+@attrs.frozen
+class ClusterFormed:
+    """The cluster has an id and a number of partitions."""
+
+    cluster: str
+    partition_count: int
+
+
+@attrs.frozen
+class BrokerRegistered:
+    """A broker joined, with this life and address."""
+
+    broker: int
+    incarnation: int
+    address: str
+
+
+@attrs.frozen
+class PartitionDecided:
+    """A partition has this leader, these replicas, this in-sync set."""
+
+    record: PartitionRecord
+
+
+@attrs.frozen
+class TopicCreated:
+    """A topic exists."""
+
+    record: TopicRecord
+
+
+@attrs.frozen
+class TopicDeleted:
+    """That creation of a topic is gone; brokers that held it still have to hear of it."""
+
+    topic: str
+    topic_id: str
+    brokers: list[int]
+
+
+@attrs.frozen
+class TopicRemoved:
+    """A broker has removed its records of a deleted topic."""
+
+    topic_id: str
+    broker: int
+
+
+Entry = (
+    ClusterFormed | BrokerRegistered | PartitionDecided | TopicCreated | TopicDeleted | TopicRemoved
+)

@@ -1,0 +1,1 @@
+"""How a log is led and, later, followed: decisions only, no I/O."""

@@ -1,0 +1,1 @@
+"""The node's roles: Trio shells around the machines, which decide."""

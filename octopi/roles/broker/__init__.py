@@ -1,0 +1,1 @@
+"""The broker: logs on disk, producers and consumers."""

@@ -1,0 +1,214 @@
+"""The broker at its register: join, take decisions in order, come back after any loss.
+
+Losing the register does not stop the broker: it leads on what it leads.  Only a refusal
+that can't change by itself ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    OctopiError,
+    ProtocolError,
+    RefusedError,
+    Status,
+    StorageError,
+    UnreachableError,
+)
+from octopi.limits import (
+    BACKOFF_S_FIRST,
+    BACKOFF_S_MAX,
+    GATHER_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+)
+from octopi.roles.broker.logs import Logs
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.wire import messages as m
+from octopi.wire.endpoints import MEMBERSHIP
+
+_log = structlog.get_logger(__name__)
+
+_PAGE: Final = 1_000
+
+_DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+"""An earlier life of this broker may look alive to the register for so long."""
+
+
+@attrs.define
+class Identity:
+    """Who this broker is, as its data directory remembers."""
+
+    cluster: str
+    broker: int | None
+    incarnation: int
+
+
+class Membership:
+    """Keeps a broker joined; `run` is one task of the broker's nursery."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        registers: list[str],
+        address: str,
+        agent: str,
+        identity: Identity,
+        logs: Logs,
+        remember: Callable[[Identity], Awaitable[None]],
+    ) -> None:
+        self._environment = environment
+        self._registers = registers
+        self._address = address
+        self._agent = agent
+        self._identity = identity
+        self._logs = logs
+        self._remember = remember
+
+    async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
+        """Stay joined until cancelled; ``started`` when joined for the first time.
+
+        Raises:
+          RefusedError: WRONG_CLUSTER, BROKER_FENCED, or DUPLICATE_BROKER that lasts.
+        """
+        clock, chance = self._environment.clock, self._environment.chance
+        failures = 0
+        duplicate_since = math.inf
+        joined_once = False
+        while True:
+            register = self._registers[failures % len(self._registers)]
+            refusal: RefusedError | None = None
+            try:
+                connection = await open_connection(
+                    self._environment, register, MEMBERSHIP, self._agent
+                )
+                async with trio.open_nursery() as nursery:
+                    session = _Session(connection, self._identity, self._logs)
+                    await nursery.start(connection.run, session.receive)
+                    try:
+                        await session.join(self._address, self._remember)
+                        failures, duplicate_since = 0, math.inf
+                        _log.info(
+                            "joined",
+                            register=register,
+                            broker=self._identity.broker,
+                            cluster=self._identity.cluster,
+                            incarnation=self._identity.incarnation,
+                        )
+                        if not joined_once:
+                            joined_once = True
+                            task_status.started(self._identity)
+                        await session.obey()
+                    finally:
+                        nursery.cancel_scope.cancel()
+            except* (ConnectionLostError, UnreachableError, ProtocolError) as group:
+                _log.warning("register lost", register=register, why=str(_first(group)))
+            except* RefusedError as group:
+                one = _first(group)
+                assert isinstance(one, RefusedError)
+                refusal = one
+            if refusal is not None:
+                duplicate = refusal.status == Status.DUPLICATE_BROKER
+                duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
+                if not refusal.retryable or clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S:
+                    raise refusal
+                _log.warning("register refuses", register=register, why=str(refusal))
+            failures += 1
+            bound = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 16))
+            await clock.sleep_until(clock.now() + chance.random() * bound)
+
+
+class _Session:
+    """One membership connection, from the broker's side."""
+
+    def __init__(self, connection: Connection, identity: Identity, logs: Logs) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._logs = logs
+        self._send, self._orders = trio.open_memory_channel[object](math.inf)
+        # Unbounded is bounded here: the register waits for each answer, so that only a few
+        # orders are ever on their way, and the connection stops reading at its own limit.
+
+    def receive(self, message: object) -> None:
+        """An order of the register; `obey` carries orders out one after another."""
+        self._send.send_nowait(message)
+
+    async def join(self, address: str, remember: Callable[[Identity], Awaitable[None]]) -> None:
+        """Say what is here, then ask to join.
+
+        Raises:
+          RefusedError, ConnectionLostError: if that fails.
+        """
+        topics = self._logs.topics()
+        partitions = sorted(self._logs.partitions.values(), key=lambda one: one.partition)
+        for at in range(0, max(len(topics), len(partitions)), _PAGE):
+            await self._connection.send(
+                m.Inventory(partitions[at : at + _PAGE], topics[at : at + _PAGE])
+            )
+        joined = await self._connection.request(
+            m.Join(
+                self._connection.next_request(),
+                self._identity.cluster,
+                self._identity.broker,
+                self._identity.incarnation,
+                address,
+            ),
+            m.Joined,
+            REQUEST_TIMEOUT_S + GATHER_S,
+        )
+        if (joined.cluster, joined.broker) != (self._identity.cluster, self._identity.broker):
+            self._identity.cluster, self._identity.broker = joined.cluster, joined.broker
+            await remember(self._identity)
+
+    async def obey(self) -> None:
+        """Carry out orders in their order until the connection ends.
+
+        Raises:
+          ConnectionLostError: when it has ended.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._raise_when_lost)
+            async for order in self._orders:
+                await self._carry_out(order)
+
+    async def _raise_when_lost(self) -> None:
+        raise ConnectionLostError(await self._connection.wait_ended())
+
+    async def _carry_out(self, order: object) -> None:
+        broker = self._identity.broker
+        assert broker is not None
+        try:
+            match order:
+                case m.InstallPartitions():
+                    await self._logs.install_partitions(
+                        order.partitions, broker, self._identity.incarnation
+                    )
+                case m.InstallTopics():
+                    await self._logs.install_topics(order.topics, broker)
+                case m.RemoveTopic():
+                    await self._logs.remove_topic(order.topic, order.topic_id)
+                case _:
+                    raise ProtocolError(f"{type(order).__name__} is no order of a register")
+        except StorageError as error:
+            _log.error("an order of the register failed", why=str(error))
+            self._connection.post(m.Failure(order.request, Status.LOG_READ_ONLY, str(error)[:900]))
+        else:
+            self._connection.post(m.Done(order.request))
+
+
+def _first(group: BaseExceptionGroup[OctopiError]) -> OctopiError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, OctopiError)
+    return error

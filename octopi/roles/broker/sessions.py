@@ -1,0 +1,258 @@
+"""What a broker does on one client connection: produce, fetch, subscribe, describe.
+
+A produce is handled where it is read, without a task of its own; each subscription is one
+task of the connection's nursery, and reads from the log again what a slow consumer
+could not take yet, so nothing piles up for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    CorruptLogError,
+    NotLeaderError,
+    OctopiError,
+    ProtocolError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.identifiers import Offset
+from octopi.limits import (
+    BATCH_BYTES_MAX,
+    FETCH_BYTES_DEFAULT,
+    FETCH_WAIT_S_MAX,
+    SUBSCRIPTIONS_MAX,
+)
+from octopi.replication.effects import Receipt, Refusal
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.logs import Logs
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+_LOGS_PER_PAGE: Final = 1_000
+
+
+class Subscription:
+    """Delivers a log's committed records to one subscriber, as far as its credit goes."""
+
+    def __init__(self, connection: Connection, log: BrokerLog, message: m.Subscribe) -> None:
+        self._connection = connection
+        self._log = log
+        self._request = message.request
+        self._position = Offset(message.offset)
+        self._credit = message.credit
+        self._wake = trio.Event()
+        self.scope = trio.CancelScope()
+
+    def grant(self, until: int) -> None:
+        """Move the credit; it never goes back."""
+        if until > self._credit:
+            self._credit = until
+            self.wake()
+
+    def wake(self) -> None:
+        """Look again: the highwater mark or the credit has moved."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled, or until the log can't be read on."""
+        self._log.add_waker(self.wake)
+        try:
+            with self.scope:
+                await self._deliver()
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            post_failure(self._connection, self._request, error)
+        finally:
+            self._log.remove_waker(self.wake)
+
+    async def _deliver(self) -> None:
+        while True:
+            self._wake = trio.Event()
+            if self._log.epoch is None:
+                raise NotLeaderError("this broker doesn't serve the partition any more")
+            if self._position >= min(self._credit, self._log.highwater):
+                await self._wake.wait()
+                continue
+            room = min(self._credit - self._position, FETCH_BYTES_DEFAULT)
+            records = self._log.read(self._position, room)
+            self._connection.post(
+                m.Delivery(self._request, self._position, records, self._log.highwater)
+            )
+            self._position = Offset(self._position + len(records))
+            await trio.lowlevel.checkpoint()
+            await self._connection.drained()
+
+
+class ClientSession:
+    """One client connection of a broker."""
+
+    def __init__(
+        self, environment: Environment, logs: Logs, connection: Connection, tasks: trio.Nursery
+    ) -> None:
+        self._environment = environment
+        self._logs = logs
+        self._connection = connection
+        self._tasks = tasks
+        self._subscriptions: dict[int, Subscription] = {}
+
+    def handle(self, message: object) -> None:
+        """Answer now where nothing has to be waited for.
+
+        Raises:
+          RefusedError: the answer to this message.
+        """
+        try:
+            self._handle(message)
+        except StorageError as error:
+            raise _refused(error) from error
+
+    def _handle(self, message: object) -> None:
+        match message:
+            case m.Produce():
+                self._produce(message)
+            case m.Credit():
+                subscription = self._subscriptions.get(message.request)
+                if subscription is not None:
+                    subscription.grant(message.until)
+            case m.Fetch():
+                self._fetch(message)
+            case m.Subscribe():
+                self._subscribe(message)
+            case m.Unsubscribe():
+                subscription = self._subscriptions.pop(message.request, None)
+                if subscription is not None:
+                    subscription.scope.cancel()
+                self._connection.post(m.Done(message.request))
+            case m.FindOffset():
+                log = self._served(message.topic, message.partition)
+                offset = log.find(message.at, message.value)
+                self._connection.post(
+                    m.FoundOffset(message.request, offset, log.start, log.highwater)
+                )
+            case m.DescribeLogs():
+                found = self._logs.describe(
+                    message.topic,
+                    (message.after_topic, message.after_partition),
+                    _LOGS_PER_PAGE + 1,
+                )
+                page = found[:_LOGS_PER_PAGE]
+                self._connection.post(m.LogList(message.request, page, len(found) > len(page)))
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no request for a broker")
+
+    def closed(self) -> None:
+        """Subscriptions end with the connection's nursery."""
+
+    def _served(self, topic: str, partition: int) -> BrokerLog:
+        """The log, if this broker may serve it.
+
+        Raises:
+          NotLeaderError: if not.
+        """
+        log = self._logs.find(topic, partition)
+        if log.epoch is None:
+            raise NotLeaderError(
+                f"this broker was not (yet) appointed for partition {partition}: ask the register"
+            )
+        return log
+
+    def _produce(self, message: m.Produce) -> None:
+        connection, request = self._connection, message.request
+
+        def answer(content: Receipt | Refusal) -> None:
+            with contextlib.suppress(ConnectionLostError):  # it will ask again elsewhere
+                if isinstance(content, Receipt):
+                    connection.post(
+                        m.Produced(request, content.offset, content.epoch, content.duplicate)
+                    )
+                else:
+                    connection.post(m.Failure(request, content.status, content.reason[:900]))
+
+        self._served(message.topic, message.partition).produce(message.records, answer)
+
+    def _fetch(self, message: m.Fetch) -> None:
+        log = self._served(message.topic, message.partition)
+        if self._answer_fetch(log, message) or message.wait_ms == 0:
+            return
+        self._tasks.start_soon(self._fetch_later, log, message)
+
+    def _answer_fetch(self, log: BrokerLog, message: m.Fetch, *, last: bool = False) -> bool:
+        room = max(1, min(message.bytes_max, BATCH_BYTES_MAX))
+        records = log.read(Offset(message.offset), room)
+        if not (records or last or message.wait_ms == 0):
+            return False
+        self._connection.post(
+            m.Fetched(message.request, log.topic.topic_id, records, log.start, log.highwater)
+        )
+        return True
+
+    async def _fetch_later(self, log: BrokerLog, message: m.Fetch) -> None:
+        """Answer when there are records, or when the time is over."""
+        arrived = trio.Event()
+        log.add_waker(arrived.set)
+        try:
+            with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
+                while log.highwater <= message.offset and log.epoch is not None:
+                    await arrived.wait()
+            if log.epoch is None:
+                raise NotLeaderError("this broker doesn't serve the partition any more")
+            self._answer_fetch(log, message, last=True)
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            post_failure(self._connection, message.request, error)
+        finally:
+            log.remove_waker(arrived.set)
+
+    def _subscribe(self, message: m.Subscribe) -> None:
+        if message.request in self._subscriptions:
+            raise ProtocolError(f"subscription {message.request} is open already")
+        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise RefusedError(
+                f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions", Status.TOO_MANY
+            )
+        log = self._served(message.topic, message.partition)
+        log.read(Offset(message.offset), 1)  # says what is wrong with the offset, if anything is
+        self._connection.post(
+            m.Subscribed(
+                message.request, log.topic.topic_id, log.epoch or 0, log.start, log.highwater
+            )
+        )
+        subscription = Subscription(self._connection, log, message)
+        self._subscriptions[message.request] = subscription
+        self._tasks.start_soon(self._run_subscription, message.request, subscription)
+
+    async def _run_subscription(self, request: int, subscription: Subscription) -> None:
+        try:
+            await subscription.run()
+        finally:
+            if self._subscriptions.get(request) is subscription:
+                del self._subscriptions[request]
+
+
+def post_failure(connection: Connection, request: int, error: OctopiError) -> None:
+    """Answer *request* with what *error* says."""
+    refusal = _refused(error)
+    with contextlib.suppress(ConnectionLostError):
+        connection.post(
+            m.Failure(request, refusal.status, str(refusal.args[0])[:900], refusal.address)
+        )
+
+
+def _refused(error: OctopiError) -> RefusedError:
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, CorruptLogError):
+        return RefusedError(str(error), Status.LOG_CORRUPT)
+    if isinstance(error, StorageError):
+        return RefusedError(str(error), Status.LOG_READ_ONLY)
+    raise error

@@ -1,0 +1,1 @@
+"""The register: membership, placement and leadership of a cluster."""

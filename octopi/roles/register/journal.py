@@ -1,0 +1,175 @@
+"""The register's durable memory: a log of the entries that it decided.
+
+The journal is a log like any other (`octopi.storage`); each record is a version 1 record
+whose payload is one entry as a CBOR map.  When it has grown long, the state is written
+as the first entries of a fresh log, and a small file is switched over to it, so reading
+a journal and reading a snapshot are the same thing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+from cattrs.preconf.cbor2 import make_converter
+from cattrs.strategies import configure_tagged_union
+
+from octopi import record
+from octopi.environment import Environment
+from octopi.errors import CorruptLogError, NotReadyError
+from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
+from octopi.membership.entries import Entry
+from octopi.storage import checkpoint
+from octopi.storage.segmented_log import LogOptions, SegmentedLog
+
+_log = structlog.get_logger(__name__)
+
+_CONVERTER: Final = make_converter(forbid_extra_keys=True)
+configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
+
+_NO_REQUEST: Final = bytes(record.REQUEST_ID_BYTES)
+
+
+class Journal:
+    """An open journal.  `append` takes effect at once, `flush` makes it last."""
+
+    def __init__(self, environment: Environment, directory: str, number: int) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._number = number
+        self._log = self._open()
+        self._entry_count = 0
+        self._replacing = False
+
+    @classmethod
+    def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
+        """Open or make the journal in *directory*; return it and the entries in it.
+
+        Raises:
+          StorageError: if the disk doesn't let us.
+          CorruptLogError: if an entry can't be understood.
+        """
+        environment.disk.make_directory(directory)
+        current = checkpoint.load(environment.disk, f"{directory}/current")
+        number = int(current["journal"]) if current else 0
+        journal = cls(environment, directory, number)
+        journal._remove_others()
+        entries = list(journal._read())
+        journal._entry_count = len(entries)
+        return journal, entries
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything appended is durable."""
+        return self._log.flushed_end >= self._log.end
+
+    def append(self, entries: list[Entry]) -> None:
+        """Append *entries*, all or none.
+
+        Raises:
+          StorageError: and then none of them is in the journal.
+          NotReadyError: while the journal is being replaced; likewise.
+        """
+        if self._replacing:
+            raise NotReadyError("the register is writing a snapshot of its state")
+        self._append(entries)
+
+    def _append(self, entries: list[Entry]) -> None:
+        data = b"".join(record.encode_opaque(_NO_REQUEST, _encode(entry)) for entry in entries)
+        if data:
+            self._log.append(data, record.scan(data), self._environment.clock.wall_ms())
+            self._entry_count += len(entries)
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is durable.
+
+        Raises:
+          LogReadOnlyError: if the disk failed; the register must stop.
+        """
+        end = self._log.end
+        while self._log.flushed_end < end:
+            await self._log.flush()
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether reading the journal has become much dearer than reading the state."""
+        return self._entry_count > JOURNAL_SNAPSHOT_ENTRIES
+
+    async def replace(self, entries: list[Entry]) -> None:
+        """Begin a fresh journal with *entries*, the whole state.
+
+        Appends are refused meanwhile: they would be lost if this failed.  After a failure the
+        old journal is in force.
+        """
+        old, old_number = self._log, self._number
+        self._number += 1
+        self._replacing = True
+        try:
+            self._log = self._open()
+            for at in range(0, len(entries), 1000):
+                self._append(entries[at : at + 1000])
+            await self.flush()
+            await checkpoint.store(
+                self._environment.disk, f"{self._directory}/current", {"journal": self._number}
+            )
+        except BaseException:
+            self._log.close()
+            self._log, self._number = old, old_number
+            raise
+        finally:
+            self._replacing = False
+        self._entry_count = 0  # what it starts with is not counted: it can't be shortened
+        old.close()
+        self._remove_others()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._log.close()
+
+    def _open(self) -> SegmentedLog:
+        log, recovery = SegmentedLog.open(
+            self._environment.disk,
+            f"{self._directory}/{self._number:06d}",
+            LogOptions(),
+            recovery_point=Offset(0),
+            now_ms=self._environment.clock.wall_ms(),
+        )
+        if recovery.cut_bytes:
+            _log.warning(
+                "the journal's tail was torn and is cut", bytes=recovery.cut_bytes, why=recovery.why
+            )
+        return log
+
+    def _read(self) -> list[Entry]:
+        entries: list[Entry] = []
+        position = self._log.start
+        while position < self._log.end:
+            data = self._log.read(position, FETCH_BYTES_DEFAULT, self._log.end)
+            for message in record.decode(data, position, TopicName("journal"), PartitionId(0)):
+                try:
+                    entries.append(_CONVERTER.loads(message.value, Entry))  # type: ignore[arg-type]
+                except Exception as error:
+                    raise CorruptLogError(
+                        f"{self._directory}/{self._number:06d}",
+                        message.offset,
+                        message.offset,
+                        f"an entry that this version can't read ({type(error).__name__})",
+                    ) from error
+            position = Offset(position + len(data))
+        return entries
+
+    def _remove_others(self) -> None:
+        """Remove journals that are not in force: replaced ones, and unfinished ones."""
+        disk = self._environment.disk
+        for name in disk.list_directory(self._directory):
+            if name.isdecimal() and int(name) != self._number:
+                for file in disk.list_directory(f"{self._directory}/{name}"):
+                    disk.remove(f"{self._directory}/{name}/{file}")
+                disk.remove_directory(f"{self._directory}/{name}")
+
+
+def _encode(entry: Entry) -> bytes:
+    data: bytes = _CONVERTER.dumps(entry, unstructure_as=Entry)
+    assert len(data) < BATCH_BYTES_MAX // 1000
+    return data

@@ -1,0 +1,360 @@
+"""The register's shell: journal, sessions, and telling brokers what was decided.
+
+The register decides in one synchronous stretch (ask the `Registrar`, append to the
+journal, apply), so decisions never interleave.  Waiting begins after that: until the
+journal is durable nothing is told to anyone, and a client that created a topic hears of
+it when the brokers have it.
+
+Tasks: one server, one that ends the gathering; the sessions' tasks belong to their
+connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import attrs
+import structlog
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import NotReadyError, RefusedError, Status, StorageError
+from octopi.identifiers import topic_name
+from octopi.limits import (
+    GATHER_S,
+    LIST_COUNT_MAX,
+    PARTITION_COUNT_DEFAULT,
+)
+from octopi.membership.entries import Entry, PartitionDecided
+from octopi.membership.registrar import Registrar
+from octopi.roles.register.journal import Journal
+from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.transport.server import serve
+from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+from octopi.wire.messages import (
+    Inventory,
+    Join,
+    PartitionRecord,
+    TopicOptions,
+    TopicRecord,
+)
+
+_log = structlog.get_logger(__name__)
+
+_IN_PAGES = 1_000
+
+
+@attrs.frozen
+class RegisterOptions:
+    """How a register runs."""
+
+    listen: str
+    """``host:port``; port 0 picks a free one."""
+    data_directory: str
+    partition_count: int = PARTITION_COUNT_DEFAULT
+    """Partitions of a cluster that this register forms."""
+    gather_s: float = GATHER_S
+    """With an empty journal: how long to listen to brokers before deciding anything."""
+    agent: str = "octopi-node"
+
+
+class RegisterNode:
+    """One running register; made and driven by `run_register`."""
+
+    def __init__(
+        self, environment: Environment, options: RegisterOptions, journal: Journal
+    ) -> None:
+        self.environment = environment
+        self.registrar = Registrar(options.partition_count)
+        self.members: dict[int, MembershipSession] = {}
+        """Sessions of joined brokers, by broker id."""
+        self._journal = journal
+        self._gathered = trio.Event()
+        self._installing: dict[str, trio.Event] = {}
+        self._failed = trio.Event()
+        self._failure: StorageError | None = None
+        self._snapshot_lock = trio.Lock()
+
+    # --- deciding --------------------------------------------------------------------
+
+    def _record(self, entries: list[Entry]) -> None:
+        """Journal and apply, at once; `_durable` must be awaited before telling."""
+        self._journal.append(entries)
+        for entry in entries:
+            self.registrar.apply(entry)
+
+    async def _durable(self) -> None:
+        """Wait until everything decided so far may be told."""
+        if self._journal.is_flushed:
+            return
+        try:
+            await self._journal.flush()
+        except StorageError as error:
+            # What is on the device is unknown from here on: a register that went on could
+            # contradict itself after a restart.
+            self._failure = error
+            self._failed.set()
+            raise NotReadyError(f"the register's disk failed: {error}") from error
+
+    async def wait_failed(self) -> None:
+        """Return never, or raise when the register can't go on.
+
+        Raises:
+          StorageError: the journal's disk failed.
+        """
+        await self._failed.wait()
+        assert self._failure is not None
+        raise self._failure
+
+    # --- gathering -------------------------------------------------------------------
+
+    async def gather(self, seconds: float) -> None:
+        """With an empty journal, let brokers of an older life of the cluster come first."""
+        if not self.registrar.state.cluster:
+            await self.environment.clock.sleep_until(self.environment.clock.now() + seconds)
+        self._gathered.set()
+
+    def require_gathered(self) -> None:
+        """Refuse what can't be known or decided yet."""
+        if not self._gathered.is_set():
+            raise NotReadyError("the register has just started and listens to brokers first")
+
+    # --- membership ------------------------------------------------------------------
+
+    async def admit(
+        self, session: MembershipSession, join: Join, inventory: list[Inventory]
+    ) -> int:
+        """Let a broker join; return its id.  Its session is told what it has to know.
+
+        Raises:
+          RefusedError: see `Registrar.admit`.
+        """
+        state = self.registrar.state
+        if join.broker is None or not (state.cluster or join.cluster):
+            await self._gathered.wait()
+        if not state.cluster:
+            formed = join.cluster or self.environment.chance.token_bytes(8).hex()
+            self._record(self.registrar.form(formed))
+            _log.info("cluster formed", cluster=formed, taken_over=bool(join.cluster))
+        admission = self.registrar.admit(
+            cluster=join.cluster,
+            broker=join.broker,
+            incarnation=join.incarnation,
+            address=join.address,
+            inventory=inventory,
+        )
+        self._record(admission.entries)
+        self.registrar.joined(admission.broker, join.incarnation)
+        self.members[admission.broker] = session
+        session.joined_as(admission.broker, join.incarnation)
+        for conflict in admission.conflicts:
+            _log.error("conflict", broker=admission.broker, what=conflict)
+        await self._durable()
+        _log.info(
+            "broker joined",
+            broker=admission.broker,
+            address=join.address,
+            incarnation=join.incarnation,
+        )
+        return admission.broker
+
+    async def brief(self, session: MembershipSession, broker: int) -> None:
+        """Tell a broker that has just joined all that concerns it, and the others what
+        changed by it."""
+        await self._tell_partitions()
+        topics = self.registrar.topics_of(broker)
+        for at in range(0, len(topics), _IN_PAGES):
+            await session.install_topics(topics[at : at + _IN_PAGES])
+        waiting = [
+            (removal.topic, topic_id)
+            for topic_id, removal in self.registrar.state.removals.items()
+            if broker in removal.brokers
+        ]
+        for topic, topic_id in waiting:
+            await self._remove(session, broker, topic, topic_id)
+
+    def left(self, session: MembershipSession) -> None:
+        """A joined broker's connection ended."""
+        broker, incarnation = session.broker, session.incarnation
+        if self.members.get(broker) is session:
+            del self.members[broker]
+            self.registrar.left(broker, incarnation)
+            _log.warning("broker left", broker=broker, incarnation=incarnation)
+
+    async def _tell_partitions(self, records: list[PartitionRecord] | None = None) -> None:
+        """Tell all brokers *records*, or every one: each remembers the whole table, so that a
+        register that lost its disk learns of partitions whose brokers are away."""
+        table = list(self.registrar.state.partitions.values()) if records is None else records
+        async with trio.open_nursery() as nursery:
+            for member in list(self.members.values()):
+                for at in range(0, len(table), _IN_PAGES):
+                    nursery.start_soon(member.install_partitions, table[at : at + _IN_PAGES])
+
+    async def _remove(
+        self, session: MembershipSession, broker: int, topic: str, topic_id: str
+    ) -> None:
+        if await session.remove_topic(topic, topic_id):
+            with contextlib.suppress(NotReadyError):  # then it hears of it again, harmlessly
+                self._record(self.registrar.removed(topic_id, broker))
+                await self._durable()
+
+    # --- topics ----------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = 1,
+        partitions: list[int] | None = None,
+        options: TopicOptions | None = None,
+    ) -> TopicRecord:
+        """Create a topic and see it installed.
+
+        Raises:
+          OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
+        """
+        self.require_gathered()
+        if not self.registrar.state.cluster:
+            raise RefusedError("no broker has joined", Status.NO_BROKER)
+        topic_id = self.environment.chance.token_bytes(8).hex()
+        topic, entries = self.registrar.create_topic(
+            name,
+            topic_id,
+            partition_count=partition_count,
+            partitions=partitions,
+            options=options or TopicOptions(),
+        )
+        self._record(entries)
+        installing = self._installing[topic_id] = trio.Event()
+        try:
+            await self._durable()
+            placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
+            if placed:
+                await self._tell_partitions(placed)
+            hosts = {
+                broker
+                for partition in topic.partitions
+                for broker in self.registrar.state.partitions[partition].replicas
+            }
+            async with trio.open_nursery() as nursery:
+                for broker in sorted(hosts & self.members.keys()):
+                    nursery.start_soon(self.members[broker].install_topics, [topic])
+        finally:
+            installing.set()
+            del self._installing[topic_id]
+        _log.info("topic created", topic=name, partitions=topic.partitions)
+        await self._shorten_journal()
+        return topic
+
+    async def find_topic(self, name: str, *, create: bool) -> TopicRecord:
+        """The topic of that name, made if it is missing and *create* says so, and installed.
+
+        Raises:
+          OctopiError: InvalidTopicError, UnknownTopicError, or what `create_topic` raises.
+        """
+        checked = topic_name(name)
+        record = self.registrar.state.topic(checked)
+        if record is None:
+            self.require_gathered()
+            if create:
+                return await self.create_topic(checked)
+            return self.registrar.require_topic(checked)
+        installing = self._installing.get(record.topic_id)
+        if installing is not None:
+            await installing.wait()
+        await self._durable()
+        return record
+
+    def ready(self, name: str) -> TopicRecord | None:
+        """The topic, if describing it needs no waiting."""
+        record = self.registrar.state.topic(name)
+        if record is None or record.topic_id in self._installing or not self._journal.is_flushed:
+            return None
+        return record
+
+    def page_of_topics(self, after: str, count_max: int) -> list[TopicRecord]:
+        """Topics behind *after*, in order."""
+        self.require_gathered()
+        return self.registrar.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic; brokers that are away will hear of it when they come back.
+
+        Raises:
+          OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
+        """
+        topic_name(name)
+        self.require_gathered()
+        record = self.registrar.require_topic(name)
+        self._record(self.registrar.delete_topic(name))
+        await self._durable()
+        removal = self.registrar.state.removals.get(record.topic_id)
+        async with trio.open_nursery() as nursery:
+            for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
+                nursery.start_soon(
+                    self._remove, self.members[broker], broker, record.topic, record.topic_id
+                )
+        _log.info("topic deleted", topic=name)
+        await self._shorten_journal()
+
+    async def _shorten_journal(self) -> None:
+        if not self._journal.wants_snapshot or self._snapshot_lock.locked():
+            return
+        async with self._snapshot_lock:
+            try:
+                await self._journal.replace(self.registrar.state.entries())
+            except StorageError as error:
+                _log.error("the journal could not be shortened", why=str(error))
+
+
+async def run_register(
+    environment: Environment,
+    options: RegisterOptions,
+    *,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a register until *stop* is set; ``started`` gives its url.
+
+    Raises:
+      DirectoryInUseError: if another process has the data directory.
+      StorageError: if the disk fails or its content can't be read.
+      UnreachableError: if the address can't be had.
+    """
+    disk = environment.disk
+    disk.make_directory(options.data_directory)
+    lock = disk.lock_directory(options.data_directory)
+    try:
+        journal, entries = Journal.open(environment, f"{options.data_directory}/journal")
+        try:
+            node = RegisterNode(environment, options, journal)
+            for entry in entries:
+                node.registrar.apply(entry)
+            _log.info(
+                "journal read",
+                entries=len(entries),
+                cluster=node.registrar.state.cluster or None,
+                topics=node.registrar.state.topic_count,
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(node.gather, options.gather_s)
+                nursery.start_soon(node.wait_failed)
+                await serve(
+                    environment,
+                    options.listen,
+                    role="register",
+                    agent=options.agent,
+                    sessions={
+                        CLIENT: lambda connection, tasks: ClientSession(node, connection, tasks),
+                        MEMBERSHIP: lambda connection, tasks: MembershipSession(
+                            node, connection, tasks
+                        ),
+                    },
+                    stop=stop,
+                    task_status=task_status,
+                )
+                nursery.cancel_scope.cancel()
+        finally:
+            journal.close()
+    finally:
+        lock.release()

@@ -1,0 +1,202 @@
+"""What a register does on one connection, for clients and for brokers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from octopi.errors import (
+    ConnectionLostError,
+    InvalidTopicError,
+    OctopiError,
+    ProtocolError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.limits import LIST_COUNT_MAX, REQUEST_TIMEOUT_S
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+if TYPE_CHECKING:
+    from octopi.roles.register.node import RegisterNode
+
+_log = structlog.get_logger(__name__)
+
+_INVENTORY_PAGES_MAX = 10_000
+
+
+class ClientSession:
+    """Answers questions about topics and the cluster."""
+
+    def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
+        self._node = node
+        self._connection = connection
+        self._tasks = tasks
+
+    def handle(self, message: object) -> None:
+        """Answer at once where nothing has to be waited for, else in a task."""
+        match message:
+            case m.DescribeTopic():
+                ready = self._node.ready(message.topic)
+                if ready is None:
+                    self._start(message.request, partial(self._describe, message))
+                else:
+                    self._tell_topic(message.request, ready)
+            case m.CreateTopic():
+                self._start(message.request, partial(self._create, message))
+            case m.DeleteTopic():
+                self._start(message.request, partial(self._delete, message))
+            case m.ListTopics():
+                self._list(message)
+            case m.DescribeCluster():
+                state, registrar = self._node.registrar.state, self._node.registrar
+                partitions = sorted(state.partitions.values(), key=lambda one: one.partition)
+                self._connection.post(
+                    m.ClusterDescription(
+                        message.request,
+                        state.cluster,
+                        state.topic_count,
+                        registrar.describe_brokers()[:LIST_COUNT_MAX],
+                        [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
+                    )
+                )
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no question for a register")
+
+    def closed(self) -> None:
+        """Nothing outlives the connection."""
+
+    def _start(self, request: int, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.start_soon(self._answer, request, work)
+
+    async def _answer(self, request: int, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            post_failure(self._connection, request, error)
+
+    async def _describe(self, message: m.DescribeTopic) -> None:
+        record = await self._node.find_topic(message.topic, create=message.create)
+        self._tell_topic(message.request, record)
+
+    async def _create(self, message: m.CreateTopic) -> None:
+        record = await self._node.create_topic(
+            message.topic,
+            partition_count=message.partition_count,
+            partitions=message.partitions,
+            options=message.options,
+        )
+        self._tell_topic(message.request, record)
+
+    async def _delete(self, message: m.DeleteTopic) -> None:
+        await self._node.delete_topic(message.topic)
+        self._connection.post(m.Done(message.request))
+
+    def _list(self, message: m.ListTopics) -> None:
+        page = self._node.page_of_topics(message.after, message.count_max)
+        topics = [self._node.registrar.describe_topic(record) for record in page]
+        last = page[-1].topic if page else message.after
+        more = bool(self._node.registrar.state.topics_after(last, 1))
+        self._connection.post(m.TopicList(message.request, topics, more))
+
+    def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
+        info = self._node.registrar.describe_topic(record)
+        self._connection.post(m.TopicDescription(request, info))
+
+
+class MembershipSession:
+    """A broker's membership: it is a member while this connection lives."""
+
+    def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
+        self._node = node
+        self._connection = connection
+        self._tasks = tasks
+        self._inventory: list[m.Inventory] = []
+        self._asked = False
+        self.broker = 0
+        """Its id, once it has joined."""
+        self.incarnation = 0
+
+    def handle(self, message: object) -> None:
+        """Collect the inventory, then admit."""
+        match message:
+            case m.Inventory():
+                if self._asked or len(self._inventory) >= _INVENTORY_PAGES_MAX:
+                    raise ProtocolError("inventory comes before join, in bounded number")
+                self._inventory.append(message)
+            case m.Join():
+                if self._asked:
+                    raise ProtocolError("a membership connection joins once")
+                self._asked = True
+                self._tasks.start_soon(self._admit, message)
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no membership message")
+
+    def closed(self) -> None:
+        """The broker is a member no more."""
+        if self.broker:
+            self._node.left(self)
+
+    def joined_as(self, broker: int, incarnation: int) -> None:
+        """The register let the broker in."""
+        self.broker, self.incarnation = broker, incarnation
+
+    async def _admit(self, join: m.Join) -> None:
+        try:
+            broker = await self._node.admit(self, join, self._inventory)
+            self._inventory = []
+            self._connection.post(
+                m.Joined(join.request, self._node.registrar.state.cluster, broker)
+            )
+            await self._node.brief(self, broker)
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            post_failure(self._connection, join.request, error)
+
+    async def install_partitions(self, records: list[m.PartitionRecord]) -> bool:
+        """Tell decisions about partitions; say whether the broker confirmed."""
+        return await self._tell(
+            m.InstallPartitions(self._connection.next_request(), records), "partitions"
+        )
+
+    async def install_topics(self, records: list[m.TopicRecord]) -> bool:
+        """Tell decisions about topics; say whether the broker confirmed."""
+        return await self._tell(m.InstallTopics(self._connection.next_request(), records), "topics")
+
+    async def remove_topic(self, topic: str, topic_id: str) -> bool:
+        """Have a deleted topic's records removed; say whether the broker confirmed."""
+        return await self._tell(
+            m.RemoveTopic(self._connection.next_request(), topic, topic_id), "removal"
+        )
+
+    async def _tell(self, message: object, what: str) -> bool:
+        """A broker that doesn't confirm hears it again when it joins the next time."""
+        try:
+            await self._connection.request(message, m.Done, REQUEST_TIMEOUT_S)
+        except (ConnectionLostError, RefusedError) as error:
+            _log.warning("broker did not confirm", broker=self.broker, what=what, why=str(error))
+            return False
+        return True
+
+
+def post_failure(connection: Connection, request: int, error: OctopiError) -> None:
+    """Answer *request* with what *error* says."""
+    if isinstance(error, RefusedError):
+        failure = m.Failure(request, error.status, str(error.args[0]), error.address)
+    elif isinstance(error, InvalidTopicError):
+        failure = m.Failure(request, Status.INVALID_TOPIC, str(error))
+    elif isinstance(error, StorageError):
+        failure = m.Failure(request, Status.DISK_FULL, str(error))
+    else:
+        raise error
+    with contextlib.suppress(ConnectionLostError):
+        connection.post(failure)
