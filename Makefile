@@ -35,7 +35,7 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 clean: ## remove what was made here
 	rm -rf .venv .tools .coverage .hypothesis .*_cache dist
-	find octopi tests -name __pycache__ -prune -exec rm -rf {} +
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # One file for every platform and Python, with hashes and without the name of any index.
 COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
