@@ -1,0 +1,356 @@
+"""What the register decides, and what it remembers of it."""
+
+import contextlib
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from octopi.errors import (
+    InvalidTopicError,
+    RefusedError,
+    Status,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from octopi.membership.entries import Entry
+from octopi.membership.registrar import Registrar
+from octopi.wire.messages import Inventory, TopicOptions, TopicRecord
+
+CLUSTER = "00c1a5735eed0001"
+
+
+class Register:
+    """A registrar with the shell's habit: every decision is journaled, then applied."""
+
+    def __init__(self, partitions: int = 4, cluster: str = CLUSTER) -> None:
+        self.registrar = Registrar(partitions)
+        self.journal: list[Entry] = []
+        self.topics_made = 0
+        self.record(self.registrar.form(cluster))
+
+    def record(self, entries: list[Entry]) -> None:
+        self.journal += entries
+        for entry in entries:
+            self.registrar.apply(entry)
+        self.registrar.check_invariants()
+
+    def join(
+        self,
+        broker: int | None = None,
+        incarnation: int = 1,
+        inventory: Inventory | None = None,
+        cluster: str = "",
+    ) -> int:
+        admission = self.registrar.admit(
+            cluster=cluster,
+            broker=broker,
+            incarnation=incarnation,
+            address=f"ws://broker-{broker}",
+            inventory=[inventory] if inventory else [],
+        )
+        self.record(admission.entries)
+        self.registrar.joined(admission.broker, incarnation)
+        return admission.broker
+
+    def create(self, name: str, **options: Any) -> TopicRecord:  # noqa: ANN401
+        self.topics_made += 1
+        record, entries = self.registrar.create_topic(
+            name, f"{self.topics_made:016x}", options=TopicOptions(), **options
+        )
+        self.record(entries)
+        return record
+
+    def restarted(self) -> Registrar:
+        fresh = Registrar(99)
+        for entry in self.journal:
+            fresh.apply(entry)
+        return fresh
+
+
+def status_of(call: Any, *arguments: Any, **options: Any) -> Status:  # noqa: ANN401
+    with pytest.raises(RefusedError) as caught:
+        call(*arguments, **options)
+    return caught.value.status
+
+
+def test_brokers_without_an_id_get_the_next_ones() -> None:
+    register = Register()
+    assert [register.join(), register.join(), register.join(7), register.join()] == [1, 2, 7, 8]
+
+
+def test_a_second_live_broker_of_an_id_is_refused_until_the_first_is_gone() -> None:
+    register = Register()
+    register.join(3)
+    assert status_of(register.join, 3, 2) == Status.DUPLICATE_BROKER
+    register.registrar.left(3, 1)
+    assert register.join(3, 2) == 3
+
+
+def test_the_end_of_an_old_connection_does_not_end_the_new_life() -> None:
+    register = Register()
+    register.join(3, 1)
+    register.registrar.left(3, 1)
+    register.join(3, 2)
+    register.registrar.left(3, 1)
+    assert register.registrar.is_live(3)
+
+
+def test_a_copy_of_an_older_data_directory_is_fenced() -> None:
+    register = Register()
+    register.join(3, 5)
+    register.registrar.left(3, 5)
+    assert status_of(register.join, 3, 4) == Status.BROKER_FENCED
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    assert status_of(Register().join, 1, cluster="ffff") == Status.WRONG_CLUSTER
+
+
+def test_a_restarted_broker_leads_again_in_a_new_epoch() -> None:
+    register = Register()
+    register.join(1)
+    (partition,) = register.create("orders").partitions
+    register.registrar.left(1, 1)
+    assert (
+        register.registrar.describe_topic(register.registrar.require_topic("orders"))
+        .partitions[0]
+        .leader
+        is None
+    )
+    register.join(1, 2)
+    record = register.registrar.state.partitions[partition]
+    assert (record.epoch, record.leader, record.leader_incarnation) == (2, 1, 2)
+
+
+def test_the_same_life_that_comes_back_leads_on_in_its_epoch() -> None:
+    register = Register()
+    register.join(1)
+    (partition,) = register.create("orders").partitions
+    before = register.registrar.state.partitions[partition]
+    register.registrar.left(1, 1)
+    register.join(1, 1)
+    assert register.registrar.state.partitions[partition] == before
+
+
+def test_leaders_are_spread_evenly_over_live_brokers() -> None:
+    register = Register(partitions=6)
+    for _ in range(3):
+        register.join()
+    register.create("wide", partition_count=6)
+    assert [one.partitions_led for one in register.registrar.describe_brokers()] == [2, 2, 2]
+
+
+def test_an_explicit_assignment_overrides_the_hash_and_survives_a_restart() -> None:
+    register = Register()
+    register.join()
+    hashed = register.create("a").partitions
+    other = [one for one in range(4) if one not in hashed][:2]
+    assert register.create("b", partitions=other).partitions == other
+    remembered = register.restarted().state.topic("b")
+    assert remembered is not None
+    assert remembered.partitions == other
+
+
+def test_no_topic_without_a_broker_nor_on_a_partition_whose_broker_is_away() -> None:
+    register = Register()
+    assert status_of(register.create, "orders") == Status.NO_BROKER
+    register.join(1)
+    register.create("orders", partitions=[0])
+    register.registrar.left(1, 1)
+    register.join(2)
+    assert status_of(register.create, "more", partitions=[0]) == Status.NO_BROKER
+    assert register.create("more", partitions=[1]).partitions == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"partition_count": 0}, Status.INVALID_OPTION),
+        ({"partition_count": 5}, Status.INVALID_OPTION),
+        ({"partitions": []}, Status.INVALID_OPTION),
+        ({"partitions": [4]}, Status.INVALID_OPTION),
+        ({"partitions": [1, 1]}, Status.INVALID_OPTION),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], status: Status) -> None:
+    register = Register()
+    register.join()
+    assert status_of(register.create, "orders", **options) == status
+
+
+def test_topics_exist_once_and_have_legal_names() -> None:
+    register = Register()
+    register.join()
+    register.create("orders")
+    with pytest.raises(TopicExistsError):
+        register.create("orders")
+    with pytest.raises(InvalidTopicError):
+        register.create("../orders")
+    with pytest.raises(UnknownTopicError):
+        register.registrar.delete_topic("clicks")
+
+
+def test_a_deleted_topic_is_remembered_until_every_broker_has_removed_it() -> None:
+    register = Register()
+    register.join(1)
+    record = register.create("orders")
+    register.record(register.registrar.delete_topic("orders"))
+    assert list(register.registrar.state.removals) == [record.topic_id]
+    again = register.create("orders")
+    assert again.topic_id != record.topic_id
+    inventory = Inventory([], [record])
+    register.registrar.left(1, 1)
+    register.join(1, 2, inventory)
+    assert register.registrar.require_topic("orders") == again
+    register.record(register.registrar.removed(record.topic_id, 1))
+    assert not register.registrar.state.removals
+
+
+def inventory_of(registrar: Registrar, broker: int) -> Inventory:
+    """What a broker that was told everything reports."""
+    return Inventory(list(registrar.state.partitions.values()), registrar.topics_of(broker))
+
+
+def test_a_register_that_lost_its_disk_learns_from_brokers_and_reuses_no_epoch() -> None:
+    old = Register()
+    old.join(1)
+    old.join(2)
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        old.create(name)
+    reports = {broker: inventory_of(old.registrar, broker) for broker in (1, 2)}
+    epochs = {one.partition: one.epoch for one in old.registrar.state.partitions.values()}
+
+    new = Register()
+    new.join(1, 1, reports[1], cluster=CLUSTER)
+    assert new.join() == 3, "an id that is only known as a replica's is not given away"
+    new.join(2, 2, reports[2], cluster=CLUSTER)
+    for name in names:
+        assert new.registrar.require_topic(name) == old.registrar.require_topic(name)
+    for record in new.registrar.state.partitions.values():
+        expected = epochs[record.partition] + (1 if record.leader == 2 else 0)
+        assert record.epoch == expected
+
+
+def test_a_topic_is_not_made_again_where_its_lost_record_may_come_back() -> None:
+    old = Register()
+    old.join(1)
+    old.join(2)
+    lost = old.create("lost", partitions=[0])
+    old.create("kept", partitions=[1])
+    owner = old.registrar.state.partitions[0].leader
+    other = 3 - owner
+
+    new = Register()
+    new.join(other, 1, inventory_of(old.registrar, other))
+    assert status_of(new.create, "lost", partitions=[0]) == Status.NO_BROKER
+    new.join(owner, 1, inventory_of(old.registrar, owner))
+    assert new.registrar.require_topic("lost") == lost
+
+
+def test_an_inventory_with_an_older_decision_changes_nothing() -> None:
+    register = Register()
+    register.join(1)
+    register.create("orders", partitions=[0])
+    stale = register.registrar.state.partitions[0]
+    register.registrar.left(1, 1)
+    register.join(1, 2)
+    register.registrar.left(1, 2)
+    register.join(1, 2, Inventory([stale], []))
+    assert register.registrar.state.partitions[0].epoch == 2
+
+
+def test_two_creations_of_a_topic_are_reported_as_a_conflict_and_neither_is_lost() -> None:
+    register = Register()
+    register.join(1)
+    register.create("orders", partitions=[0])
+    stranger = TopicRecord("orders", "f" * 16, [0], TopicOptions())
+    admission = register.registrar.admit(
+        cluster="",
+        broker=2,
+        incarnation=1,
+        address="ws://b",
+        inventory=[Inventory([], [stranger])],
+    )
+    assert "f" * 16 in admission.conflicts[0]
+    register.record(admission.entries)
+    assert register.registrar.require_topic("orders").topic_id != "f" * 16
+
+
+def test_readers_take_turns() -> None:
+    register = Register()
+    register.join(1)
+    register.join(2)
+    register.create("orders", partitions=[0])
+    shared = attrs.evolve(register.registrar.state.partitions[0], replicas=[1, 2], in_sync=[1, 2])
+    firsts = {register.registrar.describe_partition(shared).readers[0] for _ in range(4)}
+    assert firsts == {"ws://broker-1", "ws://broker-2"}
+
+
+class LikeAModel(RuleBasedStateMachine):
+    """Joins, losses, topics and restarts in any order; the journal remembers all of it."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.register = Register(partitions=5)
+        self.lives = {1: 0, 2: 0, 3: 0}
+        self.live: set[int] = set()
+        self.topics: dict[str, TopicRecord] = {}
+        self.epochs: dict[int, int] = {}
+
+    @rule(broker=st.sampled_from([1, 2, 3]))
+    def start(self, broker: int) -> None:
+        if broker not in self.live:
+            self.lives[broker] += 1
+            self.register.join(broker, self.lives[broker])
+            self.live.add(broker)
+
+    @rule(broker=st.sampled_from([1, 2, 3]))
+    def lose(self, broker: int) -> None:
+        self.register.registrar.left(broker, self.lives[broker])
+        self.live.discard(broker)
+
+    @rule(name=st.sampled_from("abcdef"), count=st.integers(1, 3))
+    def create(self, name: str, count: int) -> None:
+        if name in self.topics:
+            with pytest.raises(TopicExistsError):
+                self.register.create(name)
+            return
+        with contextlib.suppress(RefusedError):  # a broker it needs is away
+            self.topics[name] = self.register.create(name, partition_count=count)
+
+    @rule(name=st.sampled_from("abcdef"))
+    def delete(self, name: str) -> None:
+        if name in self.topics:
+            self.register.record(self.register.registrar.delete_topic(name))
+            del self.topics[name]
+
+    @rule()
+    def restart_the_register(self) -> None:
+        self.register.registrar = self.register.restarted()
+        self.live.clear()
+
+    @rule()
+    def restart_from_a_snapshot(self) -> None:
+        self.register.journal = self.register.registrar.state.entries()
+        self.restart_the_register()
+
+    @invariant()
+    def answers_exactly_what_happened(self) -> None:
+        registrar = self.register.registrar
+        registrar.check_invariants()
+        assert {one.topic for one in registrar.state.topics_after("", 100)} == set(self.topics)
+        for name, record in self.topics.items():
+            assert registrar.require_topic(name) == record
+        assert {one.broker for one in registrar.describe_brokers() if one.live} == self.live
+        for decided in registrar.state.partitions.values():
+            assert decided.epoch >= self.epochs.get(decided.partition, 0)
+            self.epochs[decided.partition] = decided.epoch
+            described = registrar.describe_partition(decided)
+            assert (described.leader is not None) == (decided.leader in self.live)
+
+
+TestLikeAModel = LikeAModel.TestCase

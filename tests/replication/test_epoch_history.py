@@ -1,0 +1,43 @@
+"""Which epoch wrote which stretch of a log."""
+
+from hypothesis import given, strategies as st
+
+from octopi.identifiers import Epoch, Offset
+from octopi.replication.epoch_history import EpochHistory
+
+
+def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+    history = EpochHistory()
+    history.begin(Epoch(1), Offset(0))
+    history.begin(Epoch(2), Offset(100))
+    history.begin(Epoch(5), Offset(100))
+    assert history.dump() == [[1, 0], [5, 100]]
+    assert history.epoch_at(Offset(99)) == 1
+    assert history.epoch_at(Offset(100)) == 5
+
+
+def test_beginning_an_epoch_twice_changes_nothing() -> None:
+    history = EpochHistory()
+    history.begin(Epoch(3), Offset(10))
+    history.begin(Epoch(3), Offset(50))
+    assert history.dump() == [[3, 10]]
+    assert history.epoch_at(Offset(9)) == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), max_size=8), st.integers(0, 30))
+def test_truncation_forgets_exactly_the_epochs_behind_the_new_end(
+    steps: list[tuple[int, int]], cut: int
+) -> None:
+    history = EpochHistory()
+    truth: list[int] = []
+    epoch = 0
+    for grow, length in steps:
+        epoch += grow
+        history.begin(Epoch(epoch), Offset(len(truth)))
+        truth += [epoch] * length
+    cut = min(cut, len(truth))
+    history.truncate(Offset(cut))
+    history.check_invariants()
+    assert [history.epoch_at(Offset(at)) for at in range(cut)] == truth[:cut]
+    assert history.latest == (truth[cut - 1] if cut else 0)
+    assert EpochHistory.load(history.dump()) == history

@@ -1,0 +1,163 @@
+"""The leader of a log: effects in their order, answers once and not too early."""
+
+from typing import Any
+
+import pytest
+
+from octopi.errors import Status
+from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.record import BatchBuilder, encode_opaque, scan
+from octopi.replication.effects import (
+    Append,
+    FindDuplicate,
+    Flush,
+    PublishHighwater,
+    Receipt,
+    Refusal,
+    Reply,
+)
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.leader import LogLeader
+from octopi.replication.producer_sequences import ProducerSequences
+
+ALICE = ProducerId(b"a" * 16)
+
+
+class Answers:
+    """Collects the answers of produce requests by name."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, Receipt | Refusal]] = []
+
+    def __call__(self, name: str) -> Any:  # noqa: ANN401
+        return lambda content: self.given.append((name, content))
+
+
+def batch(first: int, count: int = 2) -> bytes:
+    builder = BatchBuilder()
+    for _ in range(count):
+        builder.add(b"value")
+    return builder.encode(ALICE, ProducerEpoch(0), Sequence(first))
+
+
+def leader(*, flush_before_ack: bool = False, epoch: int = 4) -> LogLeader:
+    return LogLeader(
+        Epoch(epoch),
+        Offset(0),
+        epochs=EpochHistory(),
+        sequences=ProducerSequences(),
+        flush_before_ack=flush_before_ack,
+    )
+
+
+def produce(machine: LogLeader, data: bytes, answer: Any) -> list[Any]:  # noqa: ANN401
+    """Receive and append, as the shell does; return the effects behind the append."""
+    found = scan(data)
+    (effect,) = machine.receive(data, found, answer)
+    assert effect == Append(data, found, answer)
+    effects = machine.appended(machine.log_end, found, answer)
+    machine.check_invariants()
+    return effects
+
+
+def test_a_sole_replica_commits_what_it_has_appended_and_then_answers() -> None:
+    machine, answer = leader(), Answers()("first")
+    effects = produce(machine, batch(0), answer)
+    end = Offset(len(batch(0)))
+    assert effects == [PublishHighwater(end), Reply(answer, Receipt(Offset(0), Epoch(4), False))]
+
+
+def test_with_flush_before_ack_nothing_is_visible_or_answered_before_the_device_has_it() -> None:
+    machine, answers = leader(flush_before_ack=True), Answers()
+    first, second = answers("first"), answers("second")
+    assert produce(machine, batch(0), first) == [Flush()]
+    end_of_first = machine.log_end
+    assert produce(machine, batch(2), second) == [Flush()]
+    assert machine.highwater == 0
+    assert machine.flushed(end_of_first) == [
+        PublishHighwater(end_of_first),
+        Reply(first, Receipt(Offset(0), Epoch(4), False)),
+    ]
+    assert machine.flushed(end_of_first) == []
+    assert machine.flushed(machine.log_end) == [
+        PublishHighwater(machine.log_end),
+        Reply(second, Receipt(end_of_first, Epoch(4), False)),
+    ]
+
+
+def test_a_repeated_batch_gets_the_first_receipt_again() -> None:
+    machine, answers = leader(), Answers()
+    produce(machine, batch(0), answers("first"))
+    again = answers("again")
+    (effect,) = machine.receive(batch(0), scan(batch(0)), again)
+    assert effect == FindDuplicate(Offset(0), 0, again)
+    assert machine.found_duplicate(Offset(0), again) == [
+        Reply(again, Receipt(Offset(0), Epoch(4), True))
+    ]
+
+
+def test_a_repeated_batch_waits_for_the_commit_of_the_first() -> None:
+    machine, answers = leader(flush_before_ack=True), Answers()
+    first, other, again = answers("first"), answers("other"), answers("again")
+    produce(machine, batch(0), first)
+    end_of_first = machine.log_end
+    produce(machine, batch(2), other)
+    assert machine.found_duplicate(Offset(0), again) == []
+    machine.check_invariants()
+    assert machine.flushed(end_of_first) == [
+        PublishHighwater(end_of_first),
+        Reply(first, Receipt(Offset(0), Epoch(4), False)),
+        Reply(again, Receipt(Offset(0), Epoch(4), True)),
+    ]
+
+
+def test_a_gap_is_refused_and_nothing_is_appended() -> None:
+    machine = leader()
+    (effect,) = machine.receive(batch(5), scan(batch(5)), Answers()("gap"))
+    assert isinstance(effect, Reply)
+    assert isinstance(effect.content, Refusal)
+    assert effect.content.status == Status.UNKNOWN_PRODUCER
+    assert machine.log_end == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [batch(0) + batch(5), batch(0) + encode_opaque(bytes(32), b"x")],
+    ids=["two runs", "two versions"],
+)
+def test_one_request_carries_one_run_of_one_producer(data: bytes) -> None:
+    (effect,) = leader().receive(data, scan(data), Answers()("mixed"))
+    assert isinstance(effect, Reply)
+    assert isinstance(effect.content, Refusal)
+    assert effect.content.status == Status.MALFORMED_RECORD
+
+
+def test_version_1_records_are_taken_as_they_come() -> None:
+    data = encode_opaque(bytes(32), b"x")
+    machine, answer = leader(), Answers()("old")
+    effects = produce(machine, data, answer)
+    assert effects[-1] == Reply(answer, Receipt(Offset(0), Epoch(4), False))
+
+
+def test_who_waits_when_leading_ends_is_refused_once() -> None:
+    machine, answer = leader(flush_before_ack=True), Answers()("waiting")
+    produce(machine, batch(0), answer)
+    assert machine.stop(Status.NOT_LEADER, "deposed") == [
+        Reply(answer, Refusal(Status.NOT_LEADER, "deposed"))
+    ]
+    assert machine.stop(Status.NOT_LEADER, "deposed") == []
+
+
+def test_a_receipt_names_the_epoch_that_wrote_its_records() -> None:
+    epochs, sequences = EpochHistory(), ProducerSequences()
+    old = LogLeader(Epoch(1), Offset(0), epochs=epochs, sequences=sequences, flush_before_ack=False)
+    produce(old, batch(0), Answers()("old"))
+    new = LogLeader(
+        Epoch(2), old.log_end, epochs=epochs, sequences=sequences, flush_before_ack=False
+    )
+    again = Answers()("again")
+    assert new.found_duplicate(Offset(0), again) == [
+        Reply(again, Receipt(Offset(0), Epoch(1), True))
+    ]
+    effects = produce(new, batch(2), again)
+    assert effects[-1] == Reply(again, Receipt(old.log_end, Epoch(2), False))

@@ -1,0 +1,161 @@
+"""Duplicates are recognised exactly, gaps are refused, from the log alone."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from octopi.errors import Status
+from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.record import BatchBuilder, Run, record_end, scan
+from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences, Refused
+
+ALICE = ProducerId(b"a" * 16)
+BOB = ProducerId(b"b" * 16)
+
+
+def run(producer: ProducerId, first: int, count: int, epoch: int = 0) -> Run:
+    return Run(producer, ProducerEpoch(epoch), Sequence(first), count, 0, count * 100)
+
+
+def test_a_producer_begins_at_zero_and_counts_on() -> None:
+    table = ProducerSequences()
+    assert table.check(run(ALICE, 0, 3)) == Fresh()
+    table.record(run(ALICE, 0, 3), Offset(0))
+    assert table.check(run(ALICE, 3, 1)) == Fresh()
+    assert table.next_sequence(ALICE) == 3
+
+
+def test_a_repeated_batch_is_found_between_batches_of_other_producers() -> None:
+    table = ProducerSequences()
+    table.record(run(ALICE, 0, 1), Offset(0))
+    table.record(run(BOB, 0, 1), Offset(100))
+    table.record(run(ALICE, 1, 2), Offset(200))
+    assert table.check(run(ALICE, 0, 1)) == Duplicate(Offset(0), 0)
+    assert table.check(run(BOB, 0, 1)) == Duplicate(Offset(100), 0)
+    assert table.check(run(ALICE, 1, 2)) == Duplicate(Offset(200), 0)
+
+
+def test_a_repeated_batch_within_a_scanned_stretch_is_so_many_records_behind_its_start() -> None:
+    table = ProducerSequences()
+    table.record(run(ALICE, 0, 50), Offset(1000))
+    assert table.check(run(ALICE, 20, 5)) == Duplicate(Offset(1000), 20)
+
+
+def test_a_gap_is_refused_and_so_is_a_batch_cut_anew() -> None:
+    table = ProducerSequences()
+    table.record(run(ALICE, 0, 3), Offset(0))
+    gap, cut = table.check(run(ALICE, 4, 1)), table.check(run(ALICE, 2, 2))
+    assert isinstance(gap, Refused)
+    assert gap.status == Status.SEQUENCE_GAP
+    assert isinstance(cut, Refused)
+    assert cut.status == Status.SEQUENCE_GAP
+
+
+def test_an_unknown_producer_can_only_begin_at_zero() -> None:
+    verdict = ProducerSequences().check(run(ALICE, 7, 1))
+    assert isinstance(verdict, Refused)
+    assert verdict.status == Status.UNKNOWN_PRODUCER
+
+
+def test_a_higher_producer_epoch_begins_anew_and_fences_the_lower() -> None:
+    table = ProducerSequences()
+    table.record(run(ALICE, 0, 3), Offset(0))
+    skipping = table.check(run(ALICE, 3, 1, epoch=1))
+    assert isinstance(skipping, Refused)
+    assert skipping.status == Status.SEQUENCE_GAP
+    assert table.check(run(ALICE, 0, 1, epoch=1)) == Fresh()
+    table.record(run(ALICE, 0, 1, epoch=1), Offset(300))
+    old = table.check(run(ALICE, 3, 1))
+    assert isinstance(old, Refused)
+    assert old.status == Status.PRODUCER_FENCED
+
+
+def test_a_batch_beyond_memory_is_known_to_be_stored_without_its_offset() -> None:
+    table = ProducerSequences(batches_max=2)
+    for number in range(3):
+        table.record(run(ALICE, number, 1), Offset(number * 100))
+    verdict = table.check(run(ALICE, 0, 1))
+    assert isinstance(verdict, Refused)
+    assert verdict.status == Status.RECEIPT_FORGOTTEN
+    assert table.check(run(ALICE, 1, 1)) == Duplicate(Offset(100), 0)
+
+
+def test_the_producer_silent_longest_is_forgotten_first() -> None:
+    table = ProducerSequences(producers_max=2)
+    carol = ProducerId(b"c" * 16)
+    table.record(run(ALICE, 0, 1), Offset(0))
+    table.record(run(BOB, 0, 1), Offset(100))
+    table.record(run(ALICE, 1, 1), Offset(200))
+    table.record(run(carol, 0, 1), Offset(300))
+    assert len(table) == 2
+    assert table.next_sequence(BOB) == 0
+    assert table.next_sequence(ALICE) == 2
+
+
+class AgainstTheLog(RuleBasedStateMachine):
+    """Producers send batches, repeat and skip; the truth is a plain list of records."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.table = ProducerSequences()
+        self.log = b""
+        self.sent: dict[tuple[ProducerId, int], list[tuple[int, int, int]]] = {}
+        self.epochs = {ALICE: 0, BOB: 0}
+
+    def batch(self, producer: ProducerId, first: int, count: int) -> bytes:
+        builder = BatchBuilder()
+        for number in range(count):
+            builder.add(b"v" * (number % 5))
+        return builder.encode(producer, ProducerEpoch(self.epochs[producer]), Sequence(first))
+
+    @rule(producer=st.sampled_from([ALICE, BOB]), count=st.integers(1, 4))
+    def send_next(self, producer: ProducerId, count: int) -> None:
+        sent = self.sent.setdefault((producer, self.epochs[producer]), [])
+        first = sent[-1][0] + sent[-1][1] if sent else 0
+        data = self.batch(producer, first, count)
+        (found,) = scan(data).runs
+        assert self.table.check(found) == Fresh()
+        self.table.record(found, Offset(len(self.log)))
+        sent.append((first, count, len(self.log)))
+        self.log += data
+
+    @rule(producer=st.sampled_from([ALICE, BOB]), choice=st.randoms(use_true_random=False))
+    def repeat(self, producer: ProducerId, choice: object) -> None:
+        sent = self.sent.get((producer, self.epochs[producer]))
+        if sent:
+            first, count, offset = choice.choice(sent)  # type: ignore[attr-defined]
+            verdict = self.table.check(run(producer, first, count, self.epochs[producer]))
+            assert isinstance(verdict, Duplicate)
+            assert self.skip(verdict.offset, verdict.skip) == offset
+
+    @rule(producer=st.sampled_from([ALICE, BOB]))
+    def skip_one(self, producer: ProducerId) -> None:
+        following = self.table.next_sequence(producer)
+        verdict = self.table.check(run(producer, following + 1, 1, self.epochs[producer]))
+        assert isinstance(verdict, Refused)
+
+    @rule(producer=st.sampled_from([ALICE, BOB]))
+    @precondition(lambda self: any(self.sent.values()))
+    def begin_another_life(self, producer: ProducerId) -> None:
+        self.epochs[producer] += 1
+
+    @rule()
+    def restart_from_a_checkpoint(self) -> None:
+        self.table = ProducerSequences.load(self.table.dump())
+
+    @rule()
+    def rebuild_by_scanning(self) -> None:
+        self.table = ProducerSequences()
+        for found in scan(self.log).runs:
+            self.table.record(found, Offset(found.start))
+
+    def skip(self, offset: int, count: int) -> int:
+        for _ in range(count):
+            offset = record_end(self.log, offset)
+        return offset
+
+    @invariant()
+    def holds(self) -> None:
+        self.table.check_invariants()
+
+
+TestAgainstTheLog = AgainstTheLog.TestCase
