@@ -31,6 +31,7 @@ from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
 )
+from octopi.roles.answers import refuse
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
@@ -43,6 +44,10 @@ _PAGE: Final = 1_000
 
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
+
+
+Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic
+"""What a register asks of a broker: all that the endpoint lets through."""
 
 
 @attrs.define
@@ -94,7 +99,7 @@ class Membership:
                 )
                 async with trio.open_nursery() as nursery:
                     session = _Session(connection, self._identity, self._logs)
-                    await nursery.start(connection.run, session.receive)
+                    await nursery.start(session.run)
                     try:
                         await session.join(self._address, self._remember)
                         failures, duplicate_since = 0, math.inf
@@ -135,13 +140,14 @@ class _Session:
         self._connection = connection
         self._identity = identity
         self._logs = logs
-        self._send, self._orders = trio.open_memory_channel[object](math.inf)
+        self._send, self._orders = trio.open_memory_channel[Order](math.inf)
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
 
-    def receive(self, message: object) -> None:
-        """An order of the register; `obey` carries orders out one after another."""
-        self._send.send_nowait(message)
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Run the connection; when it ends, so do the orders."""
+        with self._send:
+            await self._connection.run(self._send.send_nowait, task_status=task_status)
 
     async def join(self, address: str, remember: Callable[[Identity], Awaitable[None]]) -> None:
         """Say what is here, then ask to join.
@@ -171,20 +177,16 @@ class _Session:
             await remember(self._identity)
 
     async def obey(self) -> None:
-        """Carry out orders in their order until the connection ends.
+        """Carry out orders, one after another, until the connection ends.
 
         Raises:
           ConnectionLostError: when it has ended.
         """
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._raise_when_lost)
-            async for order in self._orders:
-                await self._carry_out(order)
+        async for order in self._orders:
+            await self._carry_out(order)
+        raise ConnectionLostError(self._connection.end_reason or "the connection ended")
 
-    async def _raise_when_lost(self) -> None:
-        raise ConnectionLostError(await self._connection.wait_ended())
-
-    async def _carry_out(self, order: object) -> None:
+    async def _carry_out(self, order: Order) -> None:
         broker = self._identity.broker
         assert broker is not None
         try:
@@ -197,11 +199,9 @@ class _Session:
                     await self._logs.install_topics(order.topics, broker)
                 case m.RemoveTopic():
                     await self._logs.remove_topic(order.topic, order.topic_id)
-                case _:
-                    raise ProtocolError(f"{type(order).__name__} is no order of a register")
         except StorageError as error:
             _log.error("an order of the register failed", why=str(error))
-            self._connection.post(m.Failure(order.request, Status.LOG_READ_ONLY, str(error)[:900]))
+            refuse(self._connection, order.request, error)
         else:
             self._connection.post(m.Done(order.request))
 

@@ -15,13 +15,11 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
-    CorruptLogError,
     NotLeaderError,
     OctopiError,
     ProtocolError,
     RefusedError,
     Status,
-    StorageError,
 )
 from octopi.identifiers import Offset
 from octopi.limits import (
@@ -31,9 +29,11 @@ from octopi.limits import (
     SUBSCRIPTIONS_MAX,
 )
 from octopi.replication.effects import Receipt, Refusal
+from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
+from octopi.transport.failures import failure
 from octopi.wire import messages as m
 
 _LOGS_PER_PAGE: Final = 1_000
@@ -70,7 +70,7 @@ class Subscription:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            post_failure(self._connection, self._request, error)
+            refuse(self._connection, self._request, error)
         finally:
             self._log.remove_waker(self.wake)
 
@@ -108,14 +108,8 @@ class ClientSession:
         """Answer now where nothing has to be waited for.
 
         Raises:
-          RefusedError: the answer to this message.
+          OctopiError: the answer to this message.
         """
-        try:
-            self._handle(message)
-        except StorageError as error:
-            raise _refused(error) from error
-
-    def _handle(self, message: object) -> None:
         match message:
             case m.Produce():
                 self._produce(message)
@@ -175,7 +169,7 @@ class ClientSession:
                         m.Produced(request, content.offset, content.epoch, content.duplicate)
                     )
                 else:
-                    connection.post(m.Failure(request, content.status, content.reason[:900]))
+                    connection.post(failure(request, content.status, content.reason))
 
         self._served(message.topic, message.partition).produce(message.records, answer)
 
@@ -209,7 +203,7 @@ class ClientSession:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            post_failure(self._connection, message.request, error)
+            refuse(self._connection, message.request, error)
         finally:
             log.remove_waker(arrived.set)
 
@@ -237,22 +231,3 @@ class ClientSession:
         finally:
             if self._subscriptions.get(request) is subscription:
                 del self._subscriptions[request]
-
-
-def post_failure(connection: Connection, request: int, error: OctopiError) -> None:
-    """Answer *request* with what *error* says."""
-    refusal = _refused(error)
-    with contextlib.suppress(ConnectionLostError):
-        connection.post(
-            m.Failure(request, refusal.status, str(refusal.args[0])[:900], refusal.address)
-        )
-
-
-def _refused(error: OctopiError) -> RefusedError:
-    if isinstance(error, RefusedError):
-        return error
-    if isinstance(error, CorruptLogError):
-        return RefusedError(str(error), Status.LOG_CORRUPT)
-    if isinstance(error, StorageError):
-        return RefusedError(str(error), Status.LOG_READ_ONLY)
-    raise error

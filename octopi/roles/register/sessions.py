@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,15 +11,13 @@ import trio
 
 from octopi.errors import (
     ConnectionLostError,
-    InvalidTopicError,
     OctopiError,
     ProtocolError,
     RefusedError,
-    Status,
-    StorageError,
 )
 from octopi.limits import LIST_COUNT_MAX, REQUEST_TIMEOUT_S
-from octopi.transport.connection import Connection
+from octopi.roles.answers import refuse
+from octopi.transport.connection import Connection, Numbered
 from octopi.wire import messages as m
 
 if TYPE_CHECKING:
@@ -81,7 +78,7 @@ class ClientSession:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            post_failure(self._connection, request, error)
+            refuse(self._connection, request, error)
 
     async def _describe(self, message: m.DescribeTopic) -> None:
         record = await self._node.find_topic(message.topic, create=message.create)
@@ -160,7 +157,7 @@ class MembershipSession:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            post_failure(self._connection, join.request, error)
+            refuse(self._connection, join.request, error)
 
     async def install_partitions(self, records: list[m.PartitionRecord]) -> bool:
         """Tell decisions about partitions; say whether the broker confirmed."""
@@ -178,7 +175,7 @@ class MembershipSession:
             m.RemoveTopic(self._connection.next_request(), topic, topic_id), "removal"
         )
 
-    async def _tell(self, message: object, what: str) -> bool:
+    async def _tell(self, message: Numbered, what: str) -> bool:
         """A broker that doesn't confirm hears it again when it joins the next time."""
         try:
             await self._connection.request(message, m.Done, REQUEST_TIMEOUT_S)
@@ -186,17 +183,3 @@ class MembershipSession:
             _log.warning("broker did not confirm", broker=self.broker, what=what, why=str(error))
             return False
         return True
-
-
-def post_failure(connection: Connection, request: int, error: OctopiError) -> None:
-    """Answer *request* with what *error* says."""
-    if isinstance(error, RefusedError):
-        failure = m.Failure(request, error.status, str(error.args[0]), error.address)
-    elif isinstance(error, InvalidTopicError):
-        failure = m.Failure(request, Status.INVALID_TOPIC, str(error))
-    elif isinstance(error, StorageError):
-        failure = m.Failure(request, Status.DISK_FULL, str(error))
-    else:
-        raise error
-    with contextlib.suppress(ConnectionLostError):
-        connection.post(failure)
