@@ -97,6 +97,10 @@ FETCH_WAIT_S_MAX: Final = 30.0
 
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
 
+REPLICA_LAG_S_MAX: Final = 1.0
+"""An in-sync follower that has not reached, for so long, what the leader had is proposed to
+leave the in-sync set.  Produces wait for it until then."""
+
 # --- storage -------------------------------------------------------------------------
 
 SEGMENT_BYTES_MAX: Final = 256 * MIB

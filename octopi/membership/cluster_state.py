@@ -13,6 +13,7 @@ from octopi.membership.entries import (
     BrokerRegistered,
     ClusterFormed,
     Entry,
+    EpochAnnounced,
     PartitionDecided,
     TopicCreated,
     TopicDeleted,
@@ -33,18 +34,30 @@ class ClusterState:
     """The journal's entries, applied.
 
     Invariants: a topic's partitions exist and are decided; topic ids are unique; a
-    partition's (epoch, version) never goes back.
+    partition's (epoch, version) never goes back, nor do its announced epochs.
     """
 
     def __init__(self) -> None:
         self.cluster = ""
         """Empty: nothing was ever decided."""
         self.partition_count = 0
+        self.generation = 1
         self.brokers: dict[int, BrokerRegistered] = {}
         self.partitions: dict[int, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
+        self._announced: dict[int, int] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
+
+    def announced_epoch(self, partition: int) -> int:
+        """The highest epoch of *partition* that is spent; 0: none."""
+        record = self.partitions.get(partition)
+        return max(self._announced.get(partition, 0), record.epoch if record else 0)
+
+    def min_insync(self, partition: int) -> int:
+        """The least that any topic on *partition* asks for, 1 if there is none."""
+        options = (one.options for one in self._topics.values() if partition in one.partitions)
+        return min((one.min_insync for one in options), default=1)
 
     @property
     def topic_count(self) -> int:
@@ -74,9 +87,18 @@ class ClusterState:
             case ClusterFormed():
                 self.cluster = entry.cluster
                 self.partition_count = entry.partition_count
+                self.generation = entry.generation
             case BrokerRegistered():
                 self.brokers[entry.broker] = entry
+            case EpochAnnounced(partition, epoch):
+                assert epoch >= self.announced_epoch(partition), "epochs are never used again"
+                self._announced[partition] = epoch
             case PartitionDecided(record):
+                known = self.partitions.get(record.partition)
+                assert known is None or (known.epoch, known.version) < (
+                    record.epoch,
+                    record.version,
+                ), "decisions only go forward"
                 self.partitions[record.partition] = record
             case TopicCreated(topic):
                 if topic.topic not in self._topics:
@@ -101,9 +123,14 @@ class ClusterState:
         """
         entries: list[Entry] = []
         if self.cluster:
-            entries.append(ClusterFormed(self.cluster, self.partition_count))
+            entries.append(ClusterFormed(self.cluster, self.partition_count, self.generation))
         entries += self.brokers.values()
         entries += (PartitionDecided(record) for record in self.partitions.values())
+        entries += (
+            EpochAnnounced(partition, epoch)
+            for partition, epoch in self._announced.items()
+            if epoch > self.partitions[partition].epoch
+        )
         entries += self._removal_entries()
         entries += (TopicCreated(self._topics[name]) for name in self._names)
         return entries

@@ -18,6 +18,9 @@ class ClusterFormed:
 
     cluster: str
     partition_count: int
+    generation: int = 1
+    """Counts the registers that had to learn from brokers what existed; brokers obey none
+    that is older than the newest they know."""
 
 
 @attrs.frozen
@@ -27,6 +30,14 @@ class BrokerRegistered:
     broker: int
     incarnation: int
     address: str
+
+
+@attrs.frozen
+class EpochAnnounced:
+    """A partition's leader is being changed; the epoch is spent, whatever comes of it."""
+
+    partition: int
+    epoch: int
 
 
 @attrs.frozen
@@ -61,5 +72,11 @@ class TopicRemoved:
 
 
 Entry = (
-    ClusterFormed | BrokerRegistered | PartitionDecided | TopicCreated | TopicDeleted | TopicRemoved
+    ClusterFormed
+    | BrokerRegistered
+    | EpochAnnounced
+    | PartitionDecided
+    | TopicCreated
+    | TopicDeleted
+    | TopicRemoved
 )

@@ -19,16 +19,22 @@ from octopi.membership.entries import (
     BrokerRegistered,
     ClusterFormed,
     Entry,
+    EpochAnnounced,
     PartitionDecided,
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
 )
+from octopi.membership.in_sync_changes import without
+from octopi.membership.leaderships import Leaderships
+from octopi.membership.placement import place
+from octopi.membership.rebuild import Rebuild
 from octopi.wire.messages import (
     BrokerInfo,
     Inventory,
     PartitionInfo,
     PartitionRecord,
+    Standing,
     TopicInfo,
     TopicOptions,
     TopicRecord,
@@ -52,24 +58,38 @@ class Registrar:
     no record appoints an incarnation that was never registered.
     """
 
-    def __init__(self, partition_count: int) -> None:
-        """*partition_count* is what a new cluster gets."""
+    def __init__(
+        self,
+        partition_count: int,
+        replica_count: int = 1,
+        *,
+        recover_when_all_reported: bool = False,
+    ) -> None:
+        """*partition_count* is what a new cluster gets, *replica_count* what a new partition
+        gets if there are so many brokers; for the last see `Leaderships`."""
         self.state = ClusterState()
         self._partition_count = partition_count
+        self._replica_count = replica_count
         self._circle: HashCircle | None = None
         self._live: dict[int, int] = {}
         self._turn = 0
+        self._rebuild = Rebuild()
+        self.leaderships = Leaderships(
+            self.state, self._live, recover_when_all_reported=recover_when_all_reported
+        )
 
     def apply(self, entry: Entry) -> None:
         """Take note of a durable *entry*."""
         self.state.apply(entry)
+        self.leaderships.apply(entry)
 
     # --- brokers ---------------------------------------------------------------------
 
-    def form(self, cluster: str) -> list[Entry]:
-        """Begin a new cluster, or take up an old one of which brokers told."""
+    def form(self, cluster: str, generation: int = 1) -> list[Entry]:
+        """Begin a new cluster, or take up an old one of which brokers told; then *generation*
+        is above theirs."""
         assert not self.state.cluster, "a cluster is formed once"
-        return [ClusterFormed(cluster, self._partition_count)]
+        return [ClusterFormed(cluster, self._partition_count, generation)]
 
     def admit(
         self,
@@ -79,11 +99,14 @@ class Registrar:
         incarnation: int,
         address: str,
         inventory: list[Inventory],
+        standings: list[Standing] | None = None,
     ) -> Admission:
         """A broker asks to join the formed cluster.
 
-        It leads again what it led, in a new epoch if it was restarted.  What it holds and
-        the register doesn't know (the register's disk was lost) is taken over.
+        It leaves the in-sync set of partitions whose logs it says are not intact, before it
+        may act.  What it leads as their only replica it leads again, in a new epoch if it was
+        restarted.  What was decided and the register doesn't know (its disk was lost) is
+        taken over as soon as that is safe (`octopi.membership.rebuild`).
 
         Raises:
           RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED.
@@ -112,49 +135,74 @@ class Registrar:
         registration = BrokerRegistered(broker, incarnation, address)
         if registration != known:
             entries.append(registration)
-        partitions, conflicts = self._take_over(inventory, entries)
-        entries += (
-            PartitionDecided(_reappointed(record, incarnation))
-            for record in partitions.values()
-            if record.leader == broker and record.leader_incarnation != incarnation
-        )
+            self.leaderships.registered(broker)
+        records = [one for page in inventory for one in page.partitions]
+        self._rebuild.report(broker, records, standings or [], self.state.partitions)
+        partitions, spent = self._adopt(standings or [], entries)
+        conflicts = self._take_over_topics(inventory, partitions, entries)
+        damaged = {one.partition for one in standings or [] if not one.intact}
+        for partition, record in partitions.items():
+            if record.replicas == [broker]:
+                if record.leader_incarnation != incarnation:
+                    again = _reappointed(record, incarnation, spent[partition] + 1)
+                    entries.append(PartitionDecided(again))
+            elif partition in damaged and broker in record.in_sync:
+                entries.append(PartitionDecided(without(record, broker)))
         return Admission(broker, entries, conflicts)
 
     def _next_broker(self) -> int:
         """An id that no broker has, nor any that is only known as somebody's replica."""
-        replicas = (one for record in self.state.partitions.values() for one in record.replicas)
-        return max([0, *self.state.brokers, *replicas]) + 1
+        replicas = {one for record in self.state.partitions.values() for one in record.replicas}
+        return max([0, *self.state.brokers, *replicas, *self._rebuild.mentioned_brokers()]) + 1
 
-    def _take_over(
-        self, inventory: list[Inventory], entries: list[Entry]
-    ) -> tuple[dict[int, PartitionRecord], list[str]]:
-        """Add to *entries* what a broker knows better; return the partitions as they are then."""
+    def _adopt(
+        self, standings: list[Standing], entries: list[Entry]
+    ) -> tuple[dict[int, PartitionRecord], dict[int, int]]:
+        """Add to *entries* what is known again; return the partitions and their highest spent
+        epochs as they are then."""
         partitions = dict(self.state.partitions)
-        conflicts: list[str] = []
-        for record in (one for page in inventory for one in page.partitions):
-            mine = partitions.get(record.partition)
-            if mine is None or (mine.epoch, mine.version) < (record.epoch, record.version):
-                partitions[record.partition] = record
-                entries.append(PartitionDecided(record))
-        last = max(partitions, default=-1)
+        spent = {partition: self.state.announced_epoch(partition) for partition in partitions}
+        promised = {one.partition: one.promised for one in standings}
+        for adoption in self._rebuild.settled():
+            record = adoption.record
+            partitions[record.partition] = record
+            spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
+            promised[record.partition] = adoption.promised
+            entries.append(PartitionDecided(record))
+        for partition, epoch in promised.items():
+            # An epoch that was promised and isn't known here may have been decided by a register
+            # that is gone, and some broker may still hear of it: go above.
+            if partition in partitions and epoch > spent[partition]:
+                spent[partition] = epoch + 1
+                entries.append(EpochAnnounced(partition, epoch + 1))
+        last = max([*partitions, *self._rebuild.newest], default=-1)
         if last >= self.state.partition_count:
-            entries.append(ClusterFormed(self.state.cluster, last + 1))
-        taken: set[str] = set()
+            entries.append(ClusterFormed(self.state.cluster, last + 1, self.state.generation))
+        return partitions, spent
+
+    def _take_over_topics(
+        self,
+        inventory: list[Inventory],
+        partitions: dict[int, PartitionRecord],
+        entries: list[Entry],
+    ) -> list[str]:
+        """Add to *entries* reported topics whose partitions are known; return conflicts."""
+        waiting = self._rebuild.topics
+        conflicts: list[str] = []
         for topic in (one for page in inventory for one in page.topics):
-            mine_topic = self.state.topic(topic.topic)
-            if mine_topic is None:
-                known = topic.topic_id in self.state.removals or topic.topic in taken
-                if not known and all(one in partitions for one in topic.partitions):
-                    taken.add(topic.topic)
-                    entries.append(TopicCreated(topic))
-            elif (
-                mine_topic.topic_id != topic.topic_id and topic.topic_id not in self.state.removals
-            ):
+            if topic.topic_id in self.state.removals:
+                continue
+            known = self.state.topic(topic.topic) or waiting.setdefault(topic.topic, topic)
+            if known.topic_id != topic.topic_id:
                 conflicts.append(
-                    f"topic {topic.topic} exists here as {mine_topic.topic_id}, the broker holds "
+                    f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
                     f"records of {topic.topic_id}: they are kept, but not served"
                 )
-        return partitions, conflicts
+        for topic in list(waiting.values()):
+            if all(one in partitions for one in topic.partitions):
+                del waiting[topic.topic]
+                entries.append(TopicCreated(topic))
+        return conflicts
 
     def joined(self, broker: int, incarnation: int) -> None:
         """The membership connection of an admitted broker is up."""
@@ -192,6 +240,8 @@ class Registrar:
         _check_options(options)
         if self.state.topic(checked) is not None:
             raise TopicExistsError(f"topic {name} exists already")
+        if checked in self._rebuild.topics:
+            raise RefusedError(f"topic {name} exists, on brokers that are away", Status.NO_BROKER)
         if self.state.topic_count >= TOPIC_COUNT_MAX:
             raise RefusedError(f"a cluster has at most {TOPIC_COUNT_MAX} topics", Status.TOO_MANY)
         total = self.state.partition_count
@@ -222,37 +272,36 @@ class Registrar:
         return topic, entries
 
     def _place(self, partitions: list[int]) -> list[PartitionRecord]:
-        """Records for those of *partitions* that have none, leaders spread evenly."""
-        led = dict.fromkeys(sorted(self._live), 0)
-        for record in self.state.partitions.values():
-            if record.leader in led:
-                led[record.leader] += 1
-        placed: list[PartitionRecord] = []
+        """Records for those of *partitions* that have none, spread evenly over live brokers."""
         for partition in partitions:
-            known = self.state.partitions.get(partition)
-            if known is not None:
-                if known.leader not in self._live:
-                    raise RefusedError(
-                        f"partition {partition} lies on broker {known.leader}, which is away",
-                        Status.NO_BROKER,
-                    )
-                continue
-            if not led:
-                raise RefusedError("no broker has joined", Status.NO_BROKER)
-            leader = min(led, key=lambda broker: (led[broker], broker))
-            led[leader] += 1
-            placed.append(
-                PartitionRecord(
-                    partition=partition,
-                    epoch=1,
-                    version=0,
-                    leader=leader,
-                    leader_incarnation=self._live[leader],
-                    replicas=[leader],
-                    in_sync=[leader],
+            record = self._rebuild.newest.get(partition, self.state.partitions.get(partition))
+            if record is not None and record.leader not in self._live:
+                raise RefusedError(
+                    f"partition {partition} lies on broker {record.leader}, which is away",
+                    Status.NO_BROKER,
                 )
+            if partition in self._rebuild.newest:
+                raise RefusedError(
+                    f"partition {partition} is not known for sure until brokers "
+                    f"{sorted(self._rebuild.missing(partition))} have joined",
+                    Status.NO_BROKER,
+                )
+        new = [one for one in partitions if one not in self.state.partitions]
+        if new and not self._live:
+            raise RefusedError("no broker has joined", Status.NO_BROKER)
+        placed = place(new, self._replica_count, self._live, self.state.partitions.values())
+        return [
+            PartitionRecord(
+                partition=partition,
+                epoch=1,
+                version=0,
+                leader=replicas[0],
+                leader_incarnation=self._live[replicas[0]],
+                replicas=replicas,
+                in_sync=sorted(replicas),  # all hold all there is: nothing
             )
-        return placed
+            for partition, replicas in placed.items()
+        ]
 
     def delete_topic(self, name: str) -> list[Entry]:
         """Delete a topic.
@@ -335,6 +384,8 @@ class Registrar:
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         self.state.check_invariants()
+        self.leaderships.check_invariants()
+        self._rebuild.check_invariants()
         for broker, incarnation in self._live.items():
             assert self.state.brokers[broker].incarnation == incarnation
         for record in self.state.partitions.values():
@@ -342,9 +393,11 @@ class Registrar:
             assert known is None or record.leader_incarnation <= known.incarnation
 
 
-def _reappointed(record: PartitionRecord, incarnation: int) -> PartitionRecord:
-    """The sole replica leads again, in a new epoch."""
-    return attrs.evolve(record, epoch=record.epoch + 1, version=0, leader_incarnation=incarnation)
+def _reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> PartitionRecord:
+    """The sole replica leads again, in a new epoch, with what it has."""
+    return attrs.evolve(
+        record, epoch=epoch, version=0, leader_incarnation=incarnation, in_sync=record.replicas
+    )
 
 
 def _check_options(options: TopicOptions) -> None:
@@ -352,6 +405,7 @@ def _check_options(options: TopicOptions) -> None:
         ("retention_ms", options.retention_ms, 1),
         ("retention_bytes", options.retention_bytes, 1),
         ("segment_bytes", options.segment_bytes, 4096),
+        ("min_insync", options.min_insync, 1),
     ):
         if value is not None and value < least:
             raise RefusedError(f"{name} is at least {least}, not {value}", Status.INVALID_OPTION)

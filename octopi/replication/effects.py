@@ -1,7 +1,10 @@
-"""What the machine of a log wants done, in this order and no other.
+"""What the machines of replication want done, in this order and no other.
 
 "Durable before visible" is a property of the list: an acknowledgement stands behind the
-append, and behind the flush where the topic asks for one.
+append, and behind the flush where the topic asks for one; an accepted epoch stands behind
+the promise on the device.  All effects of one partition are performed one behind the
+other: a list that comes while an earlier one still waits for the device waits as well.
+Some effects are answered by an event, which they name.
 """
 
 from __future__ import annotations
@@ -11,8 +14,17 @@ from collections.abc import Callable
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Epoch, Offset
+from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.record import Scan
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AlterInSync,
+    Follow,
+    Followed,
+    FollowRefused,
+    PartitionRecord,
+)
 
 
 @attrs.frozen
@@ -34,6 +46,8 @@ class Refusal:
 
 Answer = Callable[[Receipt | Refusal], None]
 """Where the answer to one produce request goes; called once, never waits."""
+
+# --- of one log ----------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -60,6 +74,13 @@ class FindDuplicate:
 
 
 @attrs.frozen
+class Forward:
+    """Let the followers' streams read below *end* (step 2)."""
+
+    end: Offset
+
+
+@attrs.frozen
 class PublishHighwater:
     """Let consumers read below *offset*."""
 
@@ -74,4 +95,116 @@ class Reply:
     content: Receipt | Refusal
 
 
-Effect = Append | Flush | FindDuplicate | PublishHighwater | Reply
+@attrs.frozen
+class StoreEpochs:
+    """Make the log's epoch history durable."""
+
+
+@attrs.frozen
+class AppendReplicated:
+    """Append what the leader sent, then tell the machine: `replicated`."""
+
+    records: bytes
+    scan: Scan
+
+
+@attrs.frozen
+class AcknowledgeEnd:
+    """Tell the leader that this log is held up to *end*."""
+
+    end: Offset
+
+
+@attrs.frozen
+class Truncate:
+    """Cut the log at *end*, and rebuild the producers' sequences from what is left."""
+
+    end: Offset
+
+
+@attrs.frozen
+class Restart:
+    """Drop all records; the log goes on at *start*, where the leader's log starts."""
+
+    start: Offset
+
+
+Effect = (
+    Append
+    | Flush
+    | FindDuplicate
+    | Forward
+    | PublishHighwater
+    | Reply
+    | StoreEpochs
+    | AppendReplicated
+    | AcknowledgeEnd
+    | Truncate
+    | Restart
+)
+
+# --- of one partition ----------------------------------------------------------------
+
+
+@attrs.frozen
+class ReplicaState:
+    """What a replica must remember through any failure, beside its logs."""
+
+    promised: int = 0
+    """The highest epoch accepted or acted in."""
+    sync_flag: bool = False
+    """"All that I ever acknowledged is on the device."  A clean shutdown sets it as well."""
+    intact: bool = True
+    """Whether the logs hold all that was ever acknowledged; false after a power loss without
+    the sync flag, until the register has heard of it."""
+    log_epoch: int = 0
+    """The newest epoch in which it led, or agreed with the leader on every log."""
+    record: PartitionRecord | None = None
+    """The newest record it was told."""
+
+
+@attrs.frozen
+class OnLog:
+    """An effect on one of the partition's logs."""
+
+    topic_id: TopicId
+    effect: Effect
+
+
+@attrs.frozen
+class SyncLogs:
+    """Wait until all logs of the partition are durable up to their present ends, telling
+    the machine: `flushed`."""
+
+
+@attrs.frozen
+class StoreState:
+    """Make the state durable, and wait for that."""
+
+    state: ReplicaState
+
+
+@attrs.frozen
+class FollowLeader:
+    """Open a stream to that broker, then tell the machine: `stream_opened`; again whenever
+    the stream ended."""
+
+    leader: int
+
+
+@attrs.frozen
+class ToRegister:
+    """Send it to the register."""
+
+    message: AlterInSync | AcceptEpoch
+
+
+@attrs.frozen
+class ToBroker:
+    """Send it to another replica, on the follower's stream."""
+
+    broker: int
+    message: Follow | Followed | FollowRefused | Acknowledge
+
+
+PartitionEffect = OnLog | SyncLogs | StoreState | FollowLeader | ToRegister | ToBroker

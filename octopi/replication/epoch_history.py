@@ -7,6 +7,7 @@ records from it, and replicas that meet again find from it where their logs part
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 import attrs
 
@@ -17,15 +18,15 @@ from octopi.identifiers import Epoch, Offset
 class EpochHistory:
     """The epochs of one log.
 
-    Invariant: epochs and start offsets both grow strictly; an epoch that wrote nothing
-    has no entry.
+    Invariant: epochs and start offsets both grow strictly.  An epoch that wrote nothing has
+    no entry, but for the last one, which may be about to write.
     """
 
     _epochs: list[Epoch] = attrs.field(factory=list)
     _starts: list[Offset] = attrs.field(factory=list)
 
     @classmethod
-    def load(cls, entries: list[list[int]]) -> EpochHistory:
+    def load(cls, entries: Iterable[Iterable[int]]) -> EpochHistory:
         """From what `dump` returned."""
         history = cls()
         for epoch, start in entries:
@@ -36,20 +37,21 @@ class EpochHistory:
         """``[epoch, start offset]`` in order: plain values for a checkpoint file."""
         return [[epoch, start] for epoch, start in zip(self._epochs, self._starts, strict=True)]
 
-    def begin(self, epoch: Epoch, start: Offset) -> None:
-        """Note that records of *epoch* begin at *start*.
+    def begin(self, epoch: Epoch, start: Offset) -> bool:
+        """Note that records of *epoch* begin at *start*; say whether that is news.
 
         An epoch that began at the same place and wrote nothing is replaced.
         """
         if self._epochs and self._epochs[-1] == epoch:
-            return
+            return False
         assert not self._epochs or epoch > self._epochs[-1], "epochs only grow"
         if self._starts and self._starts[-1] == start:
             self._epochs[-1] = epoch
-            return
+            return True
         self._epochs.append(epoch)
         self._starts.append(start)
         self.check_invariants()
+        return True
 
     def epoch_at(self, offset: Offset) -> Epoch:
         """The epoch that wrote the record at *offset*; 0 before the first."""
@@ -60,6 +62,13 @@ class EpochHistory:
     def latest(self) -> Epoch:
         """The last epoch that is known; 0 if there was none."""
         return self._epochs[-1] if self._epochs else Epoch(0)
+
+    def ends(self, log_end: Offset) -> dict[Epoch, Offset]:
+        """Where the records of each epoch end (exclusive) in a log that ends at *log_end*;
+        epochs without records are left out."""
+        stops = [*self._starts[1:], log_end]
+        rows = zip(self._epochs, self._starts, stops, strict=False)
+        return {epoch: min(stop, log_end) for epoch, start, stop in rows if start < log_end}
 
     def truncate(self, end: Offset) -> None:
         """Forget epochs that begin at or behind *end*, the new end of the log."""
@@ -72,3 +81,18 @@ class EpochHistory:
         assert len(self._epochs) == len(self._starts)
         assert all(a < b for a, b in zip(self._epochs, self._epochs[1:], strict=False))
         assert all(a < b for a, b in zip(self._starts, self._starts[1:], strict=False))
+
+
+def divergence(mine: dict[Epoch, Offset], theirs: dict[Epoch, Offset]) -> Offset:
+    """Where two logs part, from where their epochs end (`EpochHistory.ends`).
+
+    One leader wrote all records of an epoch, in order, so of an epoch that both know, the
+    shorter stretch is a prefix of the longer; and a leader of that epoch held one log below
+    it.  So they agree up to the end of the shorter stretch of the newest common epoch.
+    Contents are never compared.
+    """
+    common = mine.keys() & theirs.keys()
+    if not common:
+        return Offset(0)
+    newest = max(common)
+    return min(mine[newest], theirs[newest])

@@ -1,8 +1,10 @@
 """The leader of one log: what is appended, what is committed, who is answered.
 
 Pure: calls are events, results are lists of effects (`octopi.replication.effects`) that
-the caller performs in order.  With one replica, a record is committed when the leader
-has it: in the page cache, or on the device where the topic asks for that.
+the caller performs in order.  A record is committed when the leader and all others that
+count hold it: in the page cache, or on the device where that is asked for.  Who counts is
+told by the leader of the partition (`octopi.replication.partition_leader`); with one
+replica there are no others.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from octopi.replication.effects import (
     Effect,
     FindDuplicate,
     Flush,
+    Forward,
     PublishHighwater,
     Receipt,
     Refusal,
     Reply,
 )
-from octopi.replication.epoch_history import EpochHistory
-from octopi.replication.producer_sequences import Duplicate, ProducerSequences, Refused
+from octopi.replication.log_state import LogState
+from octopi.replication.producer_sequences import Duplicate, Refused
 
 
 @attrs.frozen
@@ -41,30 +44,34 @@ class _Waiting:
 class LogLeader:
     """Leads one log in one epoch.
 
-    Invariant: ``highwater <= log_end``, and neither goes back while leading; whoever waits
-    waits for an end above the highwater mark, in order of the log.
+    Invariant: the highwater mark and the log's end never go back while leading; whoever
+    waits waits for an end above the highwater mark, in order of the log.
     """
 
-    def __init__(
-        self,
-        epoch: Epoch,
-        log_end: Offset,
-        *,
-        epochs: EpochHistory,
-        sequences: ProducerSequences,
-        flush_before_ack: bool,
-    ) -> None:
+    def __init__(self, epoch: Epoch, log: LogState, *, replicated: bool = False) -> None:
+        """*replicated*: there are other replicas; `require` says which of them count."""
         self.epoch = epoch
-        self.log_end = log_end
-        self.highwater = log_end
-        """Committed below this: what a sole replica holds when it begins to lead."""
-        self._epochs = epochs
-        self._sequences = sequences
-        self._flush_before_ack = flush_before_ack
+        self.log = log
+        self.started_at = log.end
+        """Where this epoch's records begin.  The leader keeps its whole log: what lies below
+        may be committed already, wherever its own highwater mark is."""
+        self._replicated = replicated
+        self._others: frozenset[int] = frozenset()
+        self._in_sync_count = 1
+        self._durable = log.flush_before_ack
+        self._acknowledged: dict[int, Offset] = {}
         self._waiting: deque[_Waiting] = deque()
+        self._settled_together_below = log.end
+        """Batches below this are not known one by one: a repetition of one of them is
+        acknowledged when all of this is committed."""
+
+    # --- producing -------------------------------------------------------------------
 
     def receive(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
         """A producer sent valid *records*, which *scan* describes (step 1)."""
+        if self._in_sync_count < self.log.min_insync:
+            reason = f"{self._in_sync_count} of at least {self.log.min_insync} replicas are in sync"
+            return [Reply(answer, Refusal(Status.NOT_READY, reason))]
         if not scan.runs:
             return [Append(records, scan, answer)]  # version 1: nothing to recognise them by
         run = scan.runs[0]
@@ -79,7 +86,7 @@ class LogLeader:
                     ),
                 )
             ]
-        verdict = self._sequences.check(run)
+        verdict = self.log.sequences.check(run)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Duplicate):
@@ -88,29 +95,42 @@ class LogLeader:
 
     def appended(self, base: Offset, scan: Scan, answer: Answer) -> list[Effect]:
         """The log holds the batch from *base* on (step 2)."""
-        assert base == self.log_end, "batches are appended one behind the other"
-        self._epochs.begin(self.epoch, base)
+        log = self.log
+        assert base == log.end, "batches are appended one behind the other"
+        log.epochs.begin(self.epoch, base)
         for run in scan.runs:
-            self._sequences.record(run, Offset(base + run.start))
-        self.log_end = Offset(base + scan.valid_bytes)
-        self._waiting.append(_Waiting(self.log_end, Receipt(base, self.epoch, False), answer))
-        if self._flush_before_ack:
-            return [Flush()]
-        return self._commit(self.log_end)
+            log.sequences.record(run, Offset(base + run.start))
+        log.end = Offset(base + scan.valid_bytes)
+        self._waiting.append(_Waiting(log.end, Receipt(base, self.epoch, False), answer))
+        effects: list[Effect] = [Forward(log.end)] if self._replicated else []
+        if self._durable:
+            effects.append(Flush())
+        return effects + self._commit()
 
     def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
         """The records of a repeated request begin at *offset*; they are acknowledged as the
-        first time, and not before they are committed."""
-        receipt = Receipt(offset, self._epochs.epoch_at(offset), True)
-        if offset < self.highwater:
+        first time, and not before all of them are committed."""
+        receipt = Receipt(offset, self.log.epochs.epoch_at(offset), True)
+        end = self._end_of_batch(offset)
+        if end <= self.log.highwater:
             return [Reply(answer, receipt)]
-        at = next(i for i, waiting in enumerate(self._waiting) if waiting.end > offset)
-        self._waiting.insert(at + 1, _Waiting(self._waiting[at].end, receipt, answer))
+        at = sum(waiting.end <= end for waiting in self._waiting)
+        self._waiting.insert(at, _Waiting(end, receipt, answer))
         return []
+
+    def _end_of_batch(self, offset: Offset) -> Offset:
+        """An offset such that the batch at *offset* is committed when that is."""
+        if offset < self._settled_together_below:
+            return self._settled_together_below
+        for waiting in self._waiting:
+            if waiting.receipt.offset <= offset < waiting.end:
+                return waiting.end
+        return self.log.highwater  # nobody waits for it any more: it is committed
 
     def flushed(self, end: Offset) -> list[Effect]:
         """The log is durable below *end*."""
-        return self._commit(end) if self._flush_before_ack else []
+        self.log.flushed(end)
+        return self._commit()
 
     def stop(self, status: Status, reason: str) -> list[Effect]:
         """No longer the leader, or unable to go on: who waits is refused.
@@ -121,14 +141,55 @@ class LogLeader:
             Reply(waiting.answer, Refusal(status, reason)) for waiting in self._waiting
         ]
         self._waiting.clear()
+        self._settled_together_below = self.log.end
         return effects
 
-    def _commit(self, end: Offset) -> list[Effect]:
-        """Everything below *end* is where it has to be (steps 6 and 7)."""
-        end = min(end, self.log_end)
-        if end <= self.highwater:
+    # --- committing ------------------------------------------------------------------
+
+    def require(self, others: frozenset[int], in_sync_count: int, *, durable: bool) -> list[Effect]:
+        """From here on a commit needs *others*, and the leader's own records on the device if
+        *durable*; *in_sync_count* is the size of the confirmed in-sync set."""
+        self._others = others
+        self._in_sync_count = in_sync_count
+        self._durable = durable or self.log.flush_before_ack
+        effects: list[Effect] = []
+        if self._durable and self.log.flushed_end < self.log.end:
+            effects.append(Flush())
+        return effects + self._commit()
+
+    def acknowledged(self, broker: int, end: Offset) -> list[Effect]:
+        """*broker* holds the log up to *end*, by its live session of this epoch (step 4)."""
+        assert end <= self.log.end
+        if end <= self._acknowledged.get(broker, Offset(-1)):
             return []
-        self.highwater = end
+        self._acknowledged[broker] = end
+        return self._commit()
+
+    def forget(self, broker: int) -> None:
+        """A session of *broker* ended: what it acknowledged counts no more."""
+        self._acknowledged.pop(broker, None)
+
+    def acknowledged_end(self, broker: int) -> Offset | None:
+        """How far *broker* has acknowledged in its live session; None: not at all."""
+        return self._acknowledged.get(broker)
+
+    @property
+    def joining_end(self) -> Offset:
+        """What a follower must hold to become in sync.  The highwater mark alone would not do:
+        a new leader's mark may lag behind what older epochs committed."""
+        return max(self.log.highwater, self.started_at)
+
+    def _commit(self) -> list[Effect]:
+        """Commit what all who count hold, and answer (steps 5 to 7)."""
+        log = self.log
+        if self._in_sync_count < log.min_insync:
+            return []
+        end = log.flushed_end if self._durable else log.end
+        for broker in self._others:
+            end = min(end, self._acknowledged.get(broker, Offset(0)))
+        if end <= log.highwater:
+            return []
+        log.highwater = end
         effects: list[Effect] = [PublishHighwater(end)]
         while self._waiting and self._waiting[0].end <= end:
             waiting = self._waiting.popleft()
@@ -137,7 +198,9 @@ class LogLeader:
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
-        assert self.highwater <= self.log_end
+        self.log.check_invariants()
+        assert self.started_at <= self.log.end
         ends = [waiting.end for waiting in self._waiting]
         assert ends == sorted(ends)
-        assert all(self.highwater < end <= self.log_end for end in ends)
+        assert all(self.log.highwater < end <= self.log.end for end in ends)
+        assert all(end <= self.log.end for end in self._acknowledged.values())

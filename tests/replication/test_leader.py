@@ -16,9 +16,8 @@ from octopi.replication.effects import (
     Refusal,
     Reply,
 )
-from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.leader import LogLeader
-from octopi.replication.producer_sequences import ProducerSequences
+from octopi.replication.log_state import LogState
 
 ALICE = ProducerId(b"a" * 16)
 
@@ -41,13 +40,7 @@ def batch(first: int, count: int = 2) -> bytes:
 
 
 def leader(*, flush_before_ack: bool = False, epoch: int = 4) -> LogLeader:
-    return LogLeader(
-        Epoch(epoch),
-        Offset(0),
-        epochs=EpochHistory(),
-        sequences=ProducerSequences(),
-        flush_before_ack=flush_before_ack,
-    )
+    return LogLeader(Epoch(epoch), LogState.empty(flush_before_ack=flush_before_ack))
 
 
 def produce(machine: LogLeader, data: bytes, answer: Any) -> list[Any]:  # noqa: ANN401
@@ -55,7 +48,7 @@ def produce(machine: LogLeader, data: bytes, answer: Any) -> list[Any]:  # noqa:
     found = scan(data)
     (effect,) = machine.receive(data, found, answer)
     assert effect == Append(data, found, answer)
-    effects = machine.appended(machine.log_end, found, answer)
+    effects = machine.appended(machine.log.end, found, answer)
     machine.check_invariants()
     return effects
 
@@ -71,16 +64,16 @@ def test_with_flush_before_ack_nothing_is_visible_or_answered_before_the_device_
     machine, answers = leader(flush_before_ack=True), Answers()
     first, second = answers("first"), answers("second")
     assert produce(machine, batch(0), first) == [Flush()]
-    end_of_first = machine.log_end
+    end_of_first = machine.log.end
     assert produce(machine, batch(2), second) == [Flush()]
-    assert machine.highwater == 0
+    assert machine.log.highwater == 0
     assert machine.flushed(end_of_first) == [
         PublishHighwater(end_of_first),
         Reply(first, Receipt(Offset(0), Epoch(4), False)),
     ]
     assert machine.flushed(end_of_first) == []
-    assert machine.flushed(machine.log_end) == [
-        PublishHighwater(machine.log_end),
+    assert machine.flushed(machine.log.end) == [
+        PublishHighwater(machine.log.end),
         Reply(second, Receipt(end_of_first, Epoch(4), False)),
     ]
 
@@ -100,7 +93,7 @@ def test_a_repeated_batch_waits_for_the_commit_of_the_first() -> None:
     machine, answers = leader(flush_before_ack=True), Answers()
     first, other, again = answers("first"), answers("other"), answers("again")
     produce(machine, batch(0), first)
-    end_of_first = machine.log_end
+    end_of_first = machine.log.end
     produce(machine, batch(2), other)
     assert machine.found_duplicate(Offset(0), again) == []
     machine.check_invariants()
@@ -117,7 +110,7 @@ def test_a_gap_is_refused_and_nothing_is_appended() -> None:
     assert isinstance(effect, Reply)
     assert isinstance(effect.content, Refusal)
     assert effect.content.status == Status.UNKNOWN_PRODUCER
-    assert machine.log_end == 0
+    assert machine.log.end == 0
 
 
 @pytest.mark.parametrize(
@@ -149,15 +142,14 @@ def test_who_waits_when_leading_ends_is_refused_once() -> None:
 
 
 def test_a_receipt_names_the_epoch_that_wrote_its_records() -> None:
-    epochs, sequences = EpochHistory(), ProducerSequences()
-    old = LogLeader(Epoch(1), Offset(0), epochs=epochs, sequences=sequences, flush_before_ack=False)
+    log = LogState.empty()
+    old = LogLeader(Epoch(1), log)
     produce(old, batch(0), Answers()("old"))
-    new = LogLeader(
-        Epoch(2), old.log_end, epochs=epochs, sequences=sequences, flush_before_ack=False
-    )
+    end_of_old = log.end
+    new = LogLeader(Epoch(2), log)
     again = Answers()("again")
     assert new.found_duplicate(Offset(0), again) == [
         Reply(again, Receipt(Offset(0), Epoch(1), True))
     ]
     effects = produce(new, batch(2), again)
-    assert effects[-1] == Reply(again, Receipt(old.log_end, Epoch(2), False))
+    assert effects[-1] == Reply(again, Receipt(end_of_old, Epoch(2), False))

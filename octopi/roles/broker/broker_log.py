@@ -49,6 +49,7 @@ from octopi.replication.effects import (
 )
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.leader import LogLeader
+from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
@@ -186,13 +187,16 @@ class BrokerLog:
             return
         if self._epoch != epoch:
             return  # stopped leading meanwhile: who waited has been told
-        self._leader = LogLeader(
-            epoch,
+        log = LogState(
             self._files.end,
+            highwater=self._files.end,
+            flushed_end=self._files.flushed_end,
+            start=self._files.start,
             epochs=self._epochs,
             sequences=self._sequences,
             flush_before_ack=self.topic.options.flush_before_ack,
         )
+        self._leader = LogLeader(epoch, log)
         waiting, self._preparing = self._preparing or [], None
         for records, scan, answer in waiting:
             self._perform(self._leader.receive(records, scan, answer))

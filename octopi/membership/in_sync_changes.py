@@ -1,0 +1,49 @@
+"""How a partition's in-sync set changes: compare and set, or because a log was lost.
+
+The set decides who may lead, so only two things change it: the leader's request, if it
+still describes what is in force, and the register's knowledge that a member's log is not
+intact any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from octopi.wire.messages import AlterInSync, PartitionRecord
+
+
+def alter(
+    record: PartitionRecord, request: AlterInSync, incarnations: Mapping[int, int]
+) -> PartitionRecord | str:
+    """The record that follows if *request* is in order, else why it never will be.
+
+    *incarnations* are the registered lives of brokers.  Epochs, versions and incarnations
+    only grow, so a request that is refused stays refused, however often it comes.
+    """
+    if request.epoch != record.epoch:
+        return f"the epoch is {record.epoch}"
+    if (request.leader, request.leader_incarnation) != (record.leader, record.leader_incarnation):
+        return f"broker {record.leader}, life {record.leader_incarnation}, leads"
+    if request.version != record.version:
+        return f"the version is {record.version}"
+    before, after = set(record.in_sync), set(request.in_sync)
+    joining = after - before
+    if len(before ^ after) != 1 or record.leader not in after:
+        return "one broker joins or leaves, and the leader stays"
+    for broker in joining:
+        if broker not in record.replicas:
+            return f"broker {broker} is no replica"
+        if incarnations.get(broker) != request.joiner_incarnation:
+            return f"broker {broker} was restarted: its log may be shorter now"
+    return _with_in_sync(record, after)
+
+
+def without(record: PartitionRecord, broker: int) -> PartitionRecord:
+    """The record that follows when *broker*'s log is not intact."""
+    return _with_in_sync(record, set(record.in_sync) - {broker})
+
+
+def _with_in_sync(record: PartitionRecord, in_sync: set[int]) -> PartitionRecord:
+    return attrs.evolve(record, version=record.version + 1, in_sync=sorted(in_sync))

@@ -1,0 +1,145 @@
+"""Which brokers hold which partitions: new ones, and plans that even out old ones.
+
+Pure functions of counts.  Replicas and leaders are spread as evenly as possible; ties go
+to the smallest id, so the same state gives the same plan everywhere.  A plan is only a
+wish: every step of it is carried out by the protocol, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+import attrs
+
+from octopi.wire.messages import PartitionRecord
+
+
+@attrs.frozen
+class LeaderMove:
+    """Have another in-sync replica lead."""
+
+    partition: int
+    leader: int
+
+
+@attrs.frozen
+class ReplicaMove:
+    """Have another broker hold a replica; it joins before the old one goes."""
+
+    partition: int
+    leaving: int
+    joining: int
+
+
+def place(
+    partitions: Iterable[int],
+    replica_count: int,
+    brokers: Iterable[int],
+    records: Iterable[PartitionRecord],
+) -> dict[int, list[int]]:
+    """Replicas for new *partitions*, leader first, on *brokers* that hold *records* already.
+
+    Each gets *replica_count* of them, or all if there are fewer.
+    """
+    known = list(records)
+    held = dict.fromkeys(sorted(set(brokers)), 0)
+    led = dict(held)
+    for record in known:
+        for broker in record.replicas:
+            if broker in held:
+                held[broker] += 1
+        if record.leader in led:
+            led[record.leader] += 1
+    placed: dict[int, list[int]] = {}
+    for partition in partitions:
+        leader = min(held, key=lambda broker: (led[broker], held[broker], broker))
+        others = sorted(held.keys() - {leader}, key=lambda broker: (held[broker], broker))
+        placed[partition] = [leader, *others[: replica_count - 1]]
+        led[leader] += 1
+        for broker in placed[partition]:
+            held[broker] += 1
+    return placed
+
+
+def balance_leaders(records: Iterable[PartitionRecord], live: Iterable[int]) -> list[LeaderMove]:
+    """Moves that make the numbers of partitions led differ as little as possible, when only
+    live in-sync replicas can lead.
+
+    A chain of moves shifts one leadership from the most to a less burdened broker, possibly
+    through brokers between them; when there is no such chain, the spread is the best one.
+    """
+    alive = sorted(set(live))
+    known = list(records)
+    leaders = {one.partition: one.leader for one in known if one.leader in alive}
+    in_sync = {one.partition: sorted(set(one.in_sync).intersection(alive)) for one in known}
+    before = dict(leaders)
+    while True:
+        led = Counter(dict.fromkeys(alive, 0))
+        led.update(leaders.values())
+        chain: list[LeaderMove] = []
+        for start in sorted(alive, key=lambda broker: (-led[broker], broker)):
+            chain = _chain(start, leaders, in_sync, led)
+            if chain:
+                break
+        if not chain:
+            moved = sorted(one for one in leaders if leaders[one] != before[one])
+            return [LeaderMove(partition, leaders[partition]) for partition in moved]
+        for move in chain:
+            leaders[move.partition] = move.leader
+
+
+def _chain(
+    start: int, leaders: dict[int, int], in_sync: dict[int, list[int]], led: Counter[int]
+) -> list[LeaderMove]:
+    """The shortest chain from *start* to a broker that leads at least two fewer."""
+    arrived: dict[int, LeaderMove | None] = {start: None}
+    queue = deque([start])
+    while queue:
+        broker = queue.popleft()
+        if led[broker] <= led[start] - 2:
+            chain: list[LeaderMove] = []
+            move = arrived[broker]
+            while move is not None:
+                chain.append(move)
+                move = arrived[leaders[move.partition]]
+            return chain
+        for partition in sorted(one for one, leader in leaders.items() if leader == broker):
+            for successor in in_sync[partition]:
+                if successor not in arrived:
+                    arrived[successor] = LeaderMove(partition, successor)
+                    queue.append(successor)
+    return []
+
+
+def spread_replicas(
+    records: Iterable[PartitionRecord], brokers: Iterable[int]
+) -> list[ReplicaMove]:
+    """Moves after which no broker of *brokers* holds two replicas more than another, as far
+    as partitions allow; followers move rather than leaders."""
+    known = sorted(records, key=lambda one: one.partition)
+    replicas = {one.partition: set(one.replicas) for one in known}
+    leaders = {one.partition: one.leader for one in known}
+    targets = sorted(set(brokers))
+    moves: list[ReplicaMove] = []
+    moved: set[int] = set()
+    while True:
+        held = {broker: sum(broker in one for one in replicas.values()) for broker in targets}
+        step = next(
+            (
+                ReplicaMove(partition, giver, taker)
+                for giver in sorted(held, key=lambda broker: (-held[broker], broker))
+                for taker in sorted(held, key=lambda broker: (held[broker], broker))
+                if held[giver] - held[taker] > 1
+                for partition in sorted(replicas, key=lambda one: (leaders[one] == giver, one))
+                if partition not in moved
+                and giver in replicas[partition]
+                and taker not in replicas[partition]
+            ),
+            None,
+        )
+        if step is None:
+            return moves
+        moves.append(step)
+        moved.add(step.partition)  # one replica of a partition at a time
+        replicas[step.partition] ^= {step.leaving, step.joining}

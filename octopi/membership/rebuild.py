@@ -1,0 +1,94 @@
+"""A register whose memory is older than what brokers were told: its disk was lost, or an
+old copy of it put back.
+
+Brokers keep the newest record of every partition they were told, before they act on it.
+For each partition, let R be the newest that was reported.  Whoever was the first to act on
+a record newer than R is a member of R's in-sync set: the next leader is chosen among them,
+and the leader that changes the set is one of them.  So when all of them have reported, and
+R is still the newest, nothing newer was ever acted on, and R is the truth.  Fewer reports
+are not enough.  Until then nothing is decided about the partition; its leader leads on.
+
+Epochs continue above every promise that was reported: their numbers are spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from octopi.membership.in_sync_changes import without
+from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
+
+
+@attrs.frozen
+class Adoption:
+    """What is known about a partition again."""
+
+    record: PartitionRecord
+    promised: int
+    """Epochs up to this are spent."""
+
+
+class Rebuild:
+    """What brokers reported since this register was started, as far as it was news.
+
+    Invariant: a partition is here until it is adopted.
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[int, PartitionRecord] = {}
+        """Per partition, a reported record that this register didn't know."""
+        self.topics: dict[str, TopicRecord] = {}
+        """Reported topics that lie on such partitions, by name."""
+        self._standings: dict[int, dict[int, Standing]] = {}
+
+    def report(
+        self,
+        broker: int,
+        records: Iterable[PartitionRecord],
+        standings: Iterable[Standing],
+        known: dict[int, PartitionRecord],
+    ) -> None:
+        """*broker* joins and tells what it was told; *known* is what the register knows."""
+        self._standings[broker] = {one.partition: one for one in standings}
+        for record in records:
+            mine = self.newest.get(record.partition, known.get(record.partition))
+            if mine is None or (mine.epoch, mine.version) < (record.epoch, record.version):
+                self.newest[record.partition] = record
+
+    def settled(self) -> list[Adoption]:
+        """Partitions whose truth is known now; they are no longer kept here."""
+        adoptions: list[Adoption] = []
+        for partition, record in sorted(self.newest.items()):
+            # Without any in-sync replica the next leader can be any replica.
+            if not set(record.in_sync or record.replicas) <= self._standings.keys():
+                continue
+            del self.newest[partition]
+            promised = record.epoch
+            for broker, standings in self._standings.items():
+                standing = standings.get(partition)
+                if standing is None:
+                    continue
+                promised = max(promised, standing.promised)
+                if not standing.intact and broker in record.in_sync and record.replicas != [broker]:
+                    record = without(record, broker)
+            adoptions.append(Adoption(record, promised))
+        return adoptions
+
+    def missing(self, partition: int) -> set[int]:
+        """Brokers that have to report before *partition* can be decided on."""
+        record = self.newest.get(partition)
+        if record is None:
+            return set()
+        return set(record.in_sync or record.replicas) - self._standings.keys()
+
+    def mentioned_brokers(self) -> set[int]:
+        """Every broker that some record in here names."""
+        return {broker for record in self.newest.values() for broker in record.replicas}
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        for partition, record in self.newest.items():
+            assert record.partition == partition
+            assert self.missing(partition)

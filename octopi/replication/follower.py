@@ -1,0 +1,122 @@
+"""The follower of one log, in one epoch and one session with its leader.
+
+First the two logs are made to agree: the leader says where they part, judged from their
+epoch histories alone, and the follower cuts its own there.  From then on its log is a
+prefix of the leader's, so whatever offset it acknowledges, and whatever highwater mark it
+is told, speak of the same records.  Before that it acknowledges nothing and believes no
+highwater mark: up to the mark it may hold records that were never committed.
+"""
+
+from __future__ import annotations
+
+from octopi.identifiers import Epoch, Offset
+from octopi.record import Scan
+from octopi.replication.effects import (
+    AcknowledgeEnd,
+    AppendReplicated,
+    Effect,
+    Flush,
+    PublishHighwater,
+    Restart,
+    StoreEpochs,
+    Truncate,
+)
+from octopi.replication.log_state import LogState
+
+
+class LogFollower:
+    """Follows one log.
+
+    Invariant: nothing is acknowledged before the logs agree, nor beyond the log's end, nor,
+    where records count only on the device, beyond what is there.
+    """
+
+    def __init__(self, epoch: Epoch, log: LogState, *, durable: bool) -> None:
+        """*durable*: acknowledge only what is on the device."""
+        self.epoch = epoch
+        self.log = log
+        self.agrees = False
+        """Whether this log is a prefix of the leader's."""
+        self._durable = durable or log.flush_before_ack
+        self._acknowledged = Offset(-1)
+        self._told = Offset(0)
+
+    def followed(self, keep: Offset, begin: Offset) -> list[Effect]:
+        """The leader answered: the logs agree below *keep*, records come from *begin* on."""
+        if self.agrees:
+            return []  # the answer came twice
+        log = self.log
+        assert log.highwater <= keep <= log.end, "logs part above what is committed"
+        effects: list[Effect] = []
+        if keep < log.end:
+            log.truncate(keep)
+            effects += [Truncate(keep), StoreEpochs()]
+        if begin > keep:
+            log.restart(begin)
+            effects += [Restart(begin), StoreEpochs()]
+        self.agrees = True
+        return effects + self._acknowledge()
+
+    def receive(
+        self, offset: Offset, records_epoch: Epoch, records: bytes, scan: Scan, highwater: Offset
+    ) -> list[Effect]:
+        """The leader sent *records*, from *offset* on, of one epoch (step 3), and how far all
+        is committed.  What doesn't continue the log is ignored: it came twice, or something
+        before it was lost, and then a new session has to begin."""
+        if not self.agrees:
+            return []
+        self._told = max(self._told, highwater)
+        if not scan.count or offset != self.log.end:
+            return self._advance()
+        effects: list[Effect] = []
+        if self.log.epochs.begin(records_epoch, offset):
+            # Records whose epoch a restart would not know could be taken for older ones.
+            effects.append(StoreEpochs())
+        effects.append(AppendReplicated(records, scan))
+        return effects
+
+    def replicated(self, scan: Scan) -> list[Effect]:
+        """The log holds what was received (steps 4 and 8)."""
+        log = self.log
+        for run in scan.runs:
+            log.sequences.record(run, Offset(log.end + run.start))
+        log.end = Offset(log.end + scan.valid_bytes)
+        return self._acknowledge() + self._advance()
+
+    def flushed(self, end: Offset) -> list[Effect]:
+        """The log is durable below *end*."""
+        self.log.flushed(end)
+        return self._acknowledge() if self._durable else []
+
+    def require(self, *, durable: bool) -> list[Effect]:
+        """From here on, acknowledge only what is on the device, or no longer so."""
+        self._durable = durable or self.log.flush_before_ack
+        return self._acknowledge()
+
+    def _acknowledge(self) -> list[Effect]:
+        """Acknowledge what counts, if that is more than before."""
+        log = self.log
+        if not self.agrees:
+            return []
+        end = log.flushed_end if self._durable else log.end
+        effects: list[Effect] = []
+        if end > self._acknowledged:
+            self._acknowledged = end
+            effects.append(AcknowledgeEnd(end))
+        if end < log.end:
+            effects.append(Flush())
+        return effects
+
+    def _advance(self) -> list[Effect]:
+        """Take the highwater mark that the leader told, as far as the log goes."""
+        highwater = min(self._told, self.log.end)
+        if highwater <= self.log.highwater:
+            return []
+        self.log.highwater = highwater
+        return [PublishHighwater(highwater)]
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        self.log.check_invariants()
+        assert self._acknowledged <= self.log.end
+        assert self.agrees or self._acknowledged < 0

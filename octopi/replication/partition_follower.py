@@ -1,0 +1,151 @@
+"""The follower of a partition: one session with its leader, for all logs.
+
+A session begins when a stream to the leader is open, and ends with it.  Messages name
+the session they belong to; what belongs to an earlier one is late and changes nothing.
+"""
+
+from __future__ import annotations
+
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.record import Scan
+from octopi.replication.effects import (
+    AcknowledgeEnd,
+    Effect,
+    OnLog,
+    PartitionEffect,
+    ToBroker,
+)
+from octopi.replication.follower import LogFollower
+from octopi.replication.log_state import LogState
+from octopi.wire.messages import (
+    Acknowledge,
+    EpochStart,
+    Follow,
+    Followed,
+    PartitionRecord,
+    Replicate,
+)
+
+
+class PartitionFollower:
+    """Follows all logs of one partition in one epoch and one session.
+
+    Invariant: every log is followed in that epoch, by a follower of its own.
+    """
+
+    def __init__(
+        self,
+        record: PartitionRecord,
+        broker: int,
+        incarnation: int,
+        attempt: int,
+        *,
+        durable: bool,
+    ) -> None:
+        """Begin session *attempt* with the leader in *record*.  *durable*: acknowledge only
+        what is on the device."""
+        self.leader = record.leader
+        self.partition = record.partition
+        self.epoch = Epoch(record.epoch)
+        self.logs: dict[TopicId, LogFollower] = {}
+        self._broker = broker
+        self._incarnation = incarnation
+        self._attempt = attempt
+        self._durable = durable
+
+    def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
+        """Follow a log, too."""
+        self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
+        message = Follow(
+            self.partition,
+            self.epoch,
+            self._broker,
+            self._incarnation,
+            self._attempt,
+            topic_id,
+            [EpochStart(epoch, start) for epoch, start in log.epochs.dump()],
+            log.end,
+        )
+        return [ToBroker(self.leader, message)]
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """The topic is gone."""
+        self.logs.pop(topic_id, None)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every log is a prefix of the leader's."""
+        return all(one.agrees for one in self.logs.values())
+
+    def followed(self, message: Followed) -> list[PartitionEffect]:
+        """The leader said where a log parts from its own."""
+        log = self._log(message.epoch, message.attempt, message.topic_id)
+        if log is None:
+            return []
+        effects = log.followed(Offset(message.keep), Offset(message.begin))
+        return self._on_log(message.topic_id, effects)
+
+    def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
+        """The leader sent records, which *scan* describes; they are valid."""
+        log = self._log(message.epoch, message.attempt, message.topic_id)
+        if log is None:
+            return []
+        effects = log.receive(
+            Offset(message.offset),
+            Epoch(message.records_epoch),
+            message.records,
+            scan,
+            Offset(message.highwater),
+        )
+        return self._on_log(message.topic_id, effects)
+
+    def replicated(self, topic_id: TopicId, scan: Scan) -> list[PartitionEffect]:
+        """What was received is appended."""
+        log = self.logs.get(topic_id)
+        return self._on_log(topic_id, log.replicated(scan)) if log else []
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> list[PartitionEffect]:
+        """A log is durable below *end*."""
+        return self._on_log(topic_id, self.logs[topic_id].flushed(end))
+
+    def require_durable(self, durable: bool) -> list[PartitionEffect]:
+        """From here on, acknowledge only what is on the device, or no longer so."""
+        self._durable = durable
+        return [
+            effect
+            for topic_id, log in self.logs.items()
+            for effect in self._on_log(topic_id, log.require(durable=durable))
+        ]
+
+    def _log(self, epoch: int, attempt: int, topic_id: str) -> LogFollower | None:
+        """Whom a message of the leader's stream is for; None: it is late."""
+        if epoch != self.epoch or attempt != self._attempt:
+            return None
+        return self.logs.get(TopicId(topic_id))
+
+    def _on_log(self, topic_id: str, effects: list[Effect]) -> list[PartitionEffect]:
+        """Effects on a log; what is to be acknowledged becomes a message."""
+        return [
+            self._acknowledgement(topic_id, effect.end)
+            if isinstance(effect, AcknowledgeEnd)
+            else OnLog(TopicId(topic_id), effect)
+            for effect in effects
+        ]
+
+    def _acknowledgement(self, topic_id: str, end: Offset) -> ToBroker:
+        message = Acknowledge(
+            self.partition,
+            self.epoch,
+            self._broker,
+            self._incarnation,
+            self._attempt,
+            topic_id,
+            end,
+        )
+        return ToBroker(self.leader, message)
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        for log in self.logs.values():
+            assert log.epoch == self.epoch
+            log.check_invariants()

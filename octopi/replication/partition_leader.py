@@ -1,0 +1,306 @@
+"""The leader of a partition: who follows, who is in sync, whose acknowledgements count.
+
+The in-sync set belongs to the register; the leader proposes one change at a time and
+learns the outcome from the register's record.  Until it has, a commit needs the confirmed
+set and the proposed one: whichever is in force, every member of it holds all that was
+committed.
+
+Followers open sessions.  An acknowledgement counts for the session it was given in, and a
+session for one life of a broker: after a power loss the same broker may hold less.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from octopi.errors import ProtocolError
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
+from octopi.replication.epoch_history import EpochHistory, divergence
+from octopi.replication.leader import LogLeader
+from octopi.replication.log_state import LogState
+from octopi.wire.messages import (
+    Acknowledge,
+    AlterInSync,
+    Follow,
+    Followed,
+    FollowRefused,
+    PartitionRecord,
+)
+
+
+@attrs.define
+class Session:
+    """A follower's stream, from its first `Follow` to its successor's."""
+
+    incarnation: int
+    attempt: int
+    caught_up_at: float
+    """It held then, on the monotonic clock (s), all that the leader had a while before."""
+    open: bool = True
+    followed: set[TopicId] = attrs.field(factory=set)
+    """Logs on which it agreed with the leader."""
+    targets: dict[TopicId, Offset] = attrs.field(factory=dict)
+    """Log ends to reach for having caught up with the state at `target_at`."""
+    target_at: float = 0.0
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Sessions of one broker in their order."""
+        return self.incarnation, self.attempt
+
+
+class PartitionLeader:
+    """Leads all logs of one partition in one epoch.
+
+    Invariants: the leader is in the confirmed set; a proposal differs from that by one
+    broker; a commit needs every member of both.
+    """
+
+    def __init__(
+        self, record: PartitionRecord, now: float, *, durable: bool, lag_s_max: float
+    ) -> None:
+        """Begin to lead by *record*.  *durable*: what the leader holds counts only on the
+        device; *lag_s_max*: so long may an in-sync follower be behind."""
+        self.broker = record.leader
+        self.incarnation = record.leader_incarnation
+        self.partition = record.partition
+        self.epoch = Epoch(record.epoch)
+        self.replicas = frozenset(record.replicas)
+        self.in_sync = frozenset(record.in_sync)
+        """The confirmed in-sync set."""
+        self.version = record.version
+        self.pending: AlterInSync | None = None
+        """The change whose outcome is not known."""
+        self.logs: dict[TopicId, LogLeader] = {}
+        self.sessions: dict[int, Session] = {}
+        self._durable = durable
+        self._lag_s_max = lag_s_max
+        self._began_at = now
+
+    # --- logs ------------------------------------------------------------------------
+
+    def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
+        """Lead a log, too."""
+        leader = LogLeader(self.epoch, log, replicated=len(self.replicas) > 1)
+        self.logs[topic_id] = leader
+        return on_log(topic_id, self._require(leader))
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """The topic is gone."""
+        self.logs.pop(topic_id, None)
+
+    @property
+    def min_insync(self) -> int:
+        """The in-sync set doesn't shrink below this: the least that any topic asks for, so
+        that no topic waits for another's wish."""
+        return min((leader.log.min_insync for leader in self.logs.values()), default=1)
+
+    # --- sessions --------------------------------------------------------------------
+
+    def follow(self, message: Follow) -> list[PartitionEffect]:
+        """A follower wants to follow one log."""
+        broker, number = message.broker, (message.incarnation, message.attempt)
+        topic_id = TopicId(message.topic_id)
+        leader = self.logs.get(topic_id)
+        if message.epoch != self.epoch:
+            return [_refuse(message, f"the epoch is {self.epoch}")]
+        if leader is None or broker not in self.replicas or broker == self.broker:
+            return [_refuse(message, "that log is not led here, or not for you")]
+        session = self.sessions.get(broker)
+        if session is not None and number < session.number:
+            return []  # late: a newer session began
+        if session is None or number > session.number:
+            for one in self.logs.values():
+                one.forget(broker)
+            # A stream that breaks again and again doesn't make a follower quicker.
+            since = self._began_at if session is None else session.caught_up_at
+            session = self.sessions[broker] = Session(*number, caught_up_at=since)
+        theirs = EpochHistory.load((one.epoch, one.start) for one in message.epochs)
+        log = leader.log
+        keep = divergence(log.epochs.ends(log.end), theirs.ends(Offset(message.log_end)))
+        session.followed.add(topic_id)
+        begin = max(keep, log.start)
+        followed = Followed(
+            self.partition, self.epoch, message.attempt, message.topic_id, keep, begin
+        )
+        return [ToBroker(broker, followed)]
+
+    def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
+        """A follower holds more of a log.
+
+        Raises:
+          ProtocolError: if it claims more than there is.
+        """
+        session = self.sessions.get(message.broker)
+        topic_id = TopicId(message.topic_id)
+        leader = self.logs.get(topic_id)
+        if (
+            message.epoch != self.epoch
+            or session is None
+            or session.number != (message.incarnation, message.attempt)
+            or topic_id not in session.followed
+            or leader is None
+        ):
+            return []
+        if message.end > leader.log.end:
+            raise ProtocolError(
+                f"broker {message.broker} acknowledges {message.end}, the log ends at "
+                f"{leader.log.end}"
+            )
+        return on_log(topic_id, leader.acknowledged(message.broker, Offset(message.end)))
+
+    def session_ended(self, broker: int, incarnation: int, attempt: int) -> None:
+        """That stream broke.  What it acknowledged stays true, but it catches up no more."""
+        session = self.sessions.get(broker)
+        if session is not None and session.number == (incarnation, attempt):
+            session.open = False
+
+    # --- the in-sync set -------------------------------------------------------------
+
+    def may_join(self, broker: int) -> bool:
+        """Whether *broker* can become in sync: it holds what may be committed of every log."""
+        session = self.sessions.get(broker)
+        if broker in self.in_sync or broker not in self.replicas or session is None:
+            return False
+        ends = ((one.acknowledged_end(broker), one.joining_end) for one in self.logs.values())
+        return session.open and all(end is not None and end >= need for end, need in ends)
+
+    def may_leave(self, broker: int) -> bool:
+        """Whether the in-sync set can do without *broker*."""
+        return (
+            broker != self.broker and broker in self.in_sync and len(self.in_sync) > self.min_insync
+        )
+
+    def wanted_change(self, now: float) -> AlterInSync | None:
+        """What to propose at *now* (monotonic, s): a follower that has caught up joins, one
+        that lags for too long leaves."""
+        for broker in sorted(self.replicas - {self.broker}):
+            self._look_at(broker, now)
+        if self.pending is not None:
+            return None
+        for broker in sorted(self.replicas - {self.broker}):
+            if self.may_join(broker) and not self._lags(broker, now):
+                return self.joining(broker)
+        for broker in sorted(self.in_sync - {self.broker}):
+            if self.may_leave(broker) and self._lags(broker, now):
+                return self.leaving(broker)
+        return None
+
+    def joining(self, broker: int) -> AlterInSync:
+        """The proposal that *broker* joins."""
+        assert self.may_join(broker)
+        return self._alter(self.in_sync | {broker}, self.sessions[broker].incarnation)
+
+    def leaving(self, broker: int) -> AlterInSync:
+        """The proposal that *broker* leaves."""
+        assert self.may_leave(broker)
+        return self._alter(self.in_sync - {broker}, None)
+
+    def _alter(self, in_sync: frozenset[int], joiner_incarnation: int | None) -> AlterInSync:
+        return AlterInSync(
+            self.partition,
+            self.epoch,
+            self.broker,
+            self.incarnation,
+            self.version,
+            sorted(in_sync),
+            joiner_incarnation,
+        )
+
+    def proposed(self, change: AlterInSync) -> list[PartitionEffect]:
+        """*change* is sent: count both sets until the outcome is known."""
+        assert self.pending is None, "one change at a time"
+        self.pending = change
+        return self._recount()
+
+    def learn(self, record: PartitionRecord) -> list[PartitionEffect]:
+        """The register's record of this epoch is at another version: the outcome is known,
+        because no change that names an older version can come into force any more."""
+        assert record.epoch == self.epoch
+        if record.version <= self.version:
+            return []
+        self.in_sync, self.version = frozenset(record.in_sync), record.version
+        self.pending = None
+        return self._recount()
+
+    def refused(self, change: AlterInSync) -> list[PartitionEffect]:
+        """The register refused *change*, for good."""
+        if change != self.pending:
+            return []
+        self.pending = None
+        return self._recount()
+
+    def require_durable(self, durable: bool) -> list[PartitionEffect]:
+        """From here on, what the leader holds counts only on the device, or no longer so."""
+        self._durable = durable
+        return self._recount()
+
+    @property
+    def alone(self) -> bool:
+        """Whether it leads alone what others should hold, too."""
+        return self.in_sync == {self.broker} and len(self.replicas) > 1
+
+    def _recount(self) -> list[PartitionEffect]:
+        return [
+            effect
+            for topic_id, leader in self.logs.items()
+            for effect in on_log(topic_id, self._require(leader))
+        ]
+
+    def _require(self, leader: LogLeader) -> list[Effect]:
+        proposed = self.pending.in_sync if self.pending else ()
+        others = self.in_sync.union(proposed) - {self.broker}
+        # Alone, the page cache of this one machine would be all there is.
+        durable = self._durable or self.alone
+        return leader.require(others, len(self.in_sync), durable=durable)
+
+    # --- who lags --------------------------------------------------------------------
+
+    def _look_at(self, broker: int, now: float) -> None:
+        """Note whether *broker* has reached the ends that it was last measured by."""
+        session = self.sessions.get(broker)
+        if session is None or not session.open:
+            return
+        for topic_id, target in list(session.targets.items()):
+            leader = self.logs.get(topic_id)
+            if leader is None or (leader.acknowledged_end(broker) or 0) >= target:
+                del session.targets[topic_id]
+        if session.targets or not session.followed.issuperset(self.logs):
+            return
+        session.caught_up_at = max(session.caught_up_at, session.target_at)
+        session.target_at = now
+        session.targets = {
+            topic_id: leader.log.end
+            for topic_id, leader in self.logs.items()
+            if (leader.acknowledged_end(broker) or 0) < leader.log.end
+        }
+        if not session.targets:
+            session.caught_up_at = now
+
+    def _lags(self, broker: int, now: float) -> bool:
+        session = self.sessions.get(broker)
+        since = self._began_at if session is None else session.caught_up_at
+        return now - since > self._lag_s_max
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert self.broker in self.in_sync <= self.replicas
+        if self.pending is not None:
+            assert len(self.in_sync.symmetric_difference(self.pending.in_sync)) == 1
+            assert self.broker in self.pending.in_sync
+            assert self.pending.version == self.version
+        for leader in self.logs.values():
+            leader.check_invariants()
+
+
+def on_log(topic_id: TopicId, effects: list[Effect]) -> list[PartitionEffect]:
+    """The same effects, as effects on that log."""
+    return [OnLog(topic_id, effect) for effect in effects]
+
+
+def _refuse(message: Follow, reason: str) -> ToBroker:
+    refused = FollowRefused(
+        message.partition, message.epoch, message.attempt, message.topic_id, reason
+    )
+    return ToBroker(message.broker, refused)

@@ -1,0 +1,348 @@
+"""One broker's part in one partition: what it has promised, and so which role it may play.
+
+Epochs only grow.  Whoever has accepted or acted in an epoch does nothing in an older one
+any more, and remembers that through any failure: the promise is on the device before
+anyone hears of it.  Roles come from the register's records alone, and a record appoints
+one life of a broker, so a restarted broker is idle until the register speaks to it.
+
+What is durable before what:
+
+=============================== =================================================
+before                          on the device
+=============================== =================================================
+the register is joined          that the logs are not intact
+an epoch is accepted            the logs, the sync flag, the promise
+leading or following begins     the promise and the record
+it is proposed to lead alone    the logs, the sync flag
+a record of an epoch is stored  the log's epoch history
+anything is acknowledged        the records, while the sync flag is set
+acknowledging from page cache   that the sync flag is no longer set
+=============================== =================================================
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import attrs
+
+from octopi.errors import NotLeaderError, Status
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.limits import REPLICA_LAG_S_MAX
+from octopi.record import Scan
+from octopi.replication.effects import (
+    FollowLeader,
+    PartitionEffect,
+    ReplicaState,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+)
+from octopi.replication.leader import LogLeader
+from octopi.replication.log_state import LogState
+from octopi.replication.partition_follower import PartitionFollower
+from octopi.replication.partition_leader import PartitionLeader, on_log
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AlterInSync,
+    AnnounceEpoch,
+    Follow,
+    Followed,
+    PartitionRecord,
+    Replicate,
+    Standing,
+)
+
+
+class Role(Enum):
+    """What a replica does."""
+
+    IDLE = auto()
+    LEADER = auto()
+    FOLLOWER = auto()
+
+
+class Replica:
+    """A broker's replica of a partition.
+
+    Invariants: it plays a role in the promised epoch or in none; while the sync flag is set,
+    what it holds counts only on the device.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        broker: int,
+        incarnation: int,
+        state: ReplicaState,
+        logs: dict[TopicId, LogState],
+        *,
+        lost_power: bool = False,
+        lag_s_max: float = REPLICA_LAG_S_MAX,
+    ) -> None:
+        """Start with what the disk holds.  *lost_power*: the machine, not only the process,
+        stopped since the logs were written."""
+        self.partition = partition
+        self.broker = broker
+        self.incarnation = incarnation
+        self.logs = logs
+        intact = state.intact and (state.sync_flag or not lost_power)
+        self.state = attrs.evolve(state, intact=intact)
+        self.role = Role.IDLE
+        self.registered = False
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        """Its session with the leader; None before the first stream is open."""
+        self._attempt = 0
+        self._lag_s_max = lag_s_max
+
+    # --- the register ----------------------------------------------------------------
+
+    def begin(self) -> list[PartitionEffect]:
+        """The first effects of a life: what was found missing must not be forgotten."""
+        return [StoreState(self.state)]
+
+    @property
+    def standing(self) -> Standing:
+        """What to tell the register when joining."""
+        return Standing(self.partition, self.state.promised, self.state.intact)
+
+    def joined(self) -> list[PartitionEffect]:
+        """The register knows this life, and whether the logs are intact.  From now on they
+        count as what they are."""
+        self.registered = True
+        return [] if self.state.intact else self._store(intact=True)
+
+    def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
+        """The register begins a new epoch: leave the role, promise, report."""
+        if not self.registered or message.epoch < self.state.promised:
+            return []
+        if message.epoch == self.state.promised and self.role != Role.IDLE:
+            return []  # late: the epoch has begun already
+        effects = self._leave_role("another leader is being chosen")
+        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]
+        accept = AcceptEpoch(
+            self.partition,
+            message.epoch,
+            self.broker,
+            self.incarnation,
+            last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=0),
+            log_epoch=self.state.log_epoch,
+            log_end=sum(log.end for log in self.logs.values()),
+        )
+        return [*effects, ToRegister(accept)]
+
+    @staticmethod
+    def _last_epoch(log: LogState) -> int:
+        return max(log.epochs.ends(log.end), default=Epoch(0))
+
+    def installed(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
+        """The register told a decision: lead, follow, or learn the in-sync set (*now*:
+        monotonic, s)."""
+        if not self.registered:
+            return []
+        known = self.state.record
+        if known is not None and (known.epoch, known.version) > (record.epoch, record.version):
+            return []
+        if record.epoch < self.state.promised:
+            return self._store(record=record)
+        if record.epoch == self.state.promised and self.role != Role.IDLE:
+            effects = self._store(record=record)
+            return effects + self._learn(self.leader, record) if self.leader else effects
+        effects = self._leave_role("another leader was appointed")
+        if record.leader == self.broker and record.leader_incarnation == self.incarnation:
+            return effects + self._lead(record, now)
+        effects += self._store(record=record, promised=record.epoch)
+        if record.leader != self.broker and self.broker in record.replicas:
+            self.role = Role.FOLLOWER
+            effects.append(FollowLeader(record.leader))
+        return effects
+
+    def _learn(self, leader: PartitionLeader, record: PartitionRecord) -> list[PartitionEffect]:
+        effects = leader.learn(record)
+        # The register took the others out of the set, as they lost what they held.
+        return effects + self._set_sync_flag() if leader.alone else effects
+
+    def _leave_role(self, reason: str) -> list[PartitionEffect]:
+        effects: list[PartitionEffect] = []
+        if self.leader is not None:
+            for topic_id, leader in self.leader.logs.items():
+                effects += on_log(topic_id, leader.stop(Status.NOT_LEADER, reason))
+        self.role, self.leader, self.follower = Role.IDLE, None, None
+        return effects
+
+    # --- leading ---------------------------------------------------------------------
+
+    def _lead(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
+        self.role = Role.LEADER
+        # A sole replica flushes as its topics ask, whatever the flag says.
+        flag = self.state.sync_flag and record.replicas != [self.broker]
+        effects = self._store(
+            record=record, promised=record.epoch, log_epoch=record.epoch, sync_flag=flag
+        )
+        leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
+        self.leader = leader
+        if leader.alone:
+            effects += self._set_sync_flag()
+        for topic_id, log in self.logs.items():
+            effects += leader.add_log(topic_id, log)
+        return effects
+
+    def log_leader(self, topic_id: TopicId) -> LogLeader:
+        """Where to send a produce request.
+
+        Raises:
+          NotLeaderError: if this replica doesn't lead the log.
+        """
+        leader = self.leader.logs.get(topic_id) if self.leader else None
+        if leader is None:
+            raise NotLeaderError(f"this broker doesn't lead partition {self.partition} (any more)")
+        return leader
+
+    def tick(self, now: float) -> list[PartitionEffect]:
+        """Some time has passed (*now*: monotonic, s): look after the in-sync set, and stop
+        waiting for the device where others hold the records as well."""
+        effects: list[PartitionEffect] = []
+        if self.leader is not None:
+            change = self.leader.wanted_change(now)
+            if change is not None:
+                effects += self.propose(change)
+        if self.state.sync_flag and self._shares:
+            effects += self._store(sync_flag=False) + self._require_durable(False)
+        return effects
+
+    def propose(self, change: AlterInSync) -> list[PartitionEffect]:
+        """Ask the register for *change*.  Repeat the message while `pending`."""
+        assert self.leader is not None
+        effects: list[PartitionEffect] = []
+        if change.in_sync == [self.broker]:
+            effects += self._set_sync_flag()
+        effects += self.leader.proposed(change)
+        return [*effects, ToRegister(change)]
+
+    def in_sync_refused(self, change: AlterInSync) -> list[PartitionEffect]:
+        """The register refused *change*."""
+        return self.leader.refused(change) if self.leader is not None else []
+
+    def follow(self, message: Follow) -> list[PartitionEffect]:
+        """A follower wants to follow a log; silence is an answer that makes it try again."""
+        return self.leader.follow(message) if self.leader is not None else []
+
+    def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
+        """A follower holds more of a log."""
+        return self.leader.acknowledge(message) if self.leader is not None else []
+
+    # --- following -------------------------------------------------------------------
+
+    def stream_opened(self) -> list[PartitionEffect]:
+        """A stream to the leader is open: begin a session."""
+        record = self.state.record
+        if self.role != Role.FOLLOWER or record is None:
+            return []
+        self._attempt += 1
+        self.follower = PartitionFollower(
+            record, self.broker, self.incarnation, self._attempt, durable=self.state.sync_flag
+        )
+        return [
+            effect
+            for topic_id, log in self.logs.items()
+            for effect in self.follower.add_log(topic_id, log)
+        ]
+
+    def followed(self, message: Followed) -> list[PartitionEffect]:
+        """The leader said where a log parts from its own."""
+        if self.follower is None:
+            return []
+        effects = self.follower.followed(message)
+        if not self.follower.agrees:
+            return effects
+        # It says what the logs are, so it is stored when they are so, and before that counts.
+        acknowledgements = [one for one in effects if isinstance(one, ToBroker)]
+        cuts = [one for one in effects if not isinstance(one, ToBroker)]
+        return cuts + self._store(log_epoch=self.follower.epoch) + acknowledgements
+
+    def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
+        """The leader sent records, which *scan* describes; they are valid."""
+        return self.follower.receive(message, scan) if self.follower is not None else []
+
+    def replicated(self, topic_id: TopicId, scan: Scan) -> list[PartitionEffect]:
+        """What was received is appended."""
+        return self.follower.replicated(topic_id, scan) if self.follower is not None else []
+
+    # --- logs ------------------------------------------------------------------------
+
+    def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
+        """A log was made here, for a topic of the partition."""
+        self.logs[topic_id] = log
+        if self.leader is not None:
+            return self.leader.add_log(topic_id, log)
+        return self.follower.add_log(topic_id, log) if self.follower is not None else []
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """The topic was deleted."""
+        self.logs.pop(topic_id, None)
+        for role in (self.leader, self.follower):
+            if role is not None:
+                role.remove_log(topic_id)
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> list[PartitionEffect]:
+        """A log is durable below *end*."""
+        log = self.logs.get(topic_id)
+        if log is None:
+            return []
+        if self.leader is not None:
+            return on_log(topic_id, self.leader.logs[topic_id].flushed(end))
+        if self.follower is not None:
+            return self.follower.flushed(topic_id, end)
+        log.flushed(end)
+        return []
+
+    # --- what is durable -------------------------------------------------------------
+
+    @property
+    def _shares(self) -> bool:
+        """Whether others in sync hold the same, so that page caches may count."""
+        if self.leader is not None:
+            return self.leader.pending is None and len(self.leader.in_sync) > 1
+        record = self.state.record
+        agrees = self.follower is not None and self.follower.agrees
+        return agrees and record is not None and len(record.in_sync) > 1
+
+    def _set_sync_flag(self) -> list[PartitionEffect]:
+        if self.state.sync_flag:
+            return []
+        # From here on only flushed records count; what counted before is flushed next.
+        effects = self._require_durable(True)
+        return [*effects, SyncLogs(), *self._store(sync_flag=True)]
+
+    def _require_durable(self, durable: bool) -> list[PartitionEffect]:
+        role = self.leader or self.follower
+        return role.require_durable(durable) if role is not None else []
+
+    def clean_shutdown(self) -> list[PartitionEffect]:
+        """The broker stops in good order: everything goes to the device."""
+        effects = self._leave_role("the broker is shutting down")
+        return [*effects, SyncLogs(), *self._store(sync_flag=True)]
+
+    def _store(self, **changes: Any) -> list[PartitionEffect]:  # noqa: ANN401
+        state = attrs.evolve(self.state, **changes)
+        if state == self.state:
+            return []
+        self.state = state
+        return [StoreState(state)]
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert (self.role == Role.LEADER) == (self.leader is not None)
+        assert self.follower is None or self.role == Role.FOLLOWER
+        for role in (self.leader, self.follower):
+            if role is not None:
+                assert self.registered
+                assert role.epoch == self.state.promised
+                assert role.logs.keys() == self.logs.keys()
+                role.check_invariants()
+        for log in self.logs.values():
+            log.check_invariants()
