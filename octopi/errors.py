@@ -239,9 +239,16 @@ class UnreachableError(OctopiError):
 class ProtocolError(OctopiError):
     """The peer sent what the protocol doesn't allow; its connection is closed."""
 
-    def __init__(self, message: str, status: Status = Status.MALFORMED_MESSAGE) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: Status = Status.MALFORMED_MESSAGE,
+        request: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.request = request
+        """The number of the request that it was, if that could be read."""
 
 
 class RefusedError(OctopiError):
