@@ -53,7 +53,8 @@ from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushPolicy
-from octopi.storage.segmented_log import LogOptions, Recovery, SegmentedLog
+from octopi.storage.recovery import Recovery
+from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
 _log = structlog.get_logger(__name__)
