@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from octopi.environment import Environment
+from octopi.environment import Disk, Environment
 from octopi.errors import RefusedError
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -62,14 +62,20 @@ class Cluster:
         self.register = await self._start(partial(run_register, self.environment, options))
         return self.register
 
-    async def start_broker(self, name: str = "broker-1", **options: object) -> Node:
+    async def start_broker(
+        self, name: str = "broker-1", *, disk: Disk | None = None, **options: object
+    ) -> Node:
+        """Start a broker, on *disk* if that is given."""
+        environment = (
+            self.environment if disk is None else attrs.evolve(self.environment, disk=disk)
+        )
         filled = BrokerOptions(
             listen=str(options.pop("listen", "127.0.0.1:0")),
             data_directory=str(self.directory / name),
             registers=[self.register.url],
             **options,  # type: ignore[arg-type]
         )
-        return await self._start(partial(run_broker, self.environment, filled))
+        return await self._start(partial(run_broker, environment, filled))
 
     async def _start(self, run: Callable[..., Awaitable[None]]) -> Node:
         node = Node("", trio.Event(), trio.CancelScope(), trio.Event())

@@ -280,8 +280,11 @@ class BrokerLog:
         """Flush, then note all that recovery needs up to there.
 
         Raises:
-          StorageError: if the disk fails.
+          StorageError: if the disk fails, or the log is damaged: a recovery point before the
+              damage would have the rest cut as a torn tail next time.
         """
+        if self._files.fault is not None:
+            raise self._files.fault
         end = self._files.end
         state: dict[str, Any] = {
             "topic": attrs.asdict(self.topic),
@@ -307,8 +310,7 @@ class BrokerLog:
         """Stop leading, make everything durable, let go of the files."""
         self.follow_nobody("the broker is shutting down")
         try:
-            if self._files.fault is None:
-                await self._store_checkpoint()
+            await self._store_checkpoint()
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:

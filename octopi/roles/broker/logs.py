@@ -19,6 +19,7 @@ from octopi.identifiers import Epoch, PartitionId
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
+from octopi.storage.directories import make_durable_directory
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
 
 _log = structlog.get_logger(__name__)
@@ -165,10 +166,7 @@ class Logs:
 
     async def _create(self, topic: TopicRecord, partition: PartitionId) -> None:
         directory = log_directory(self._data_directory, partition, topic.topic)
-        try:
-            self._environment.disk.make_directory(directory)
-        except OSError as error:
-            raise StorageError(f"{directory} can't be made: {error}") from error
+        await make_durable_directory(self._environment.disk, directory)
         log = self._make(directory, topic, partition)
         await log.create()
         if (topic.topic, partition) not in self._logs:

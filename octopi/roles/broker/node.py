@@ -19,6 +19,7 @@ from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Identity, Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.storage import checkpoint
+from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT
 
@@ -59,11 +60,8 @@ async def run_broker(
       RefusedError: if the register will not have this broker.
     """
     disk, data_directory = environment.disk, options.data_directory
-    try:
-        disk.make_directory(data_directory)
-        lock = disk.lock_directory(data_directory)
-    except OSError as error:
-        raise StorageError(f"{data_directory} can't be used: {error.strerror or error}") from error
+    await make_durable_directory(disk, data_directory)
+    lock = lock_directory(disk, data_directory)
     try:
         identity = await _begin_life(environment, options)
         flusher = Flusher(environment.clock)

@@ -44,13 +44,12 @@ class Journal:
 
     @classmethod
     def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
-        """Open or make the journal in *directory*; return it and the entries in it.
+        """Open or begin the journal in *directory*, which exists; return it and its entries.
 
         Raises:
           StorageError: if the disk doesn't let us.
           CorruptLogError: if an entry can't be understood.
         """
-        environment.disk.make_directory(directory)
         current = checkpoint.load(environment.disk, f"{directory}/current")
         number = int(current["journal"]) if current else 0
         journal = cls(environment, directory, number)

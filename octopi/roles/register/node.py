@@ -29,6 +29,7 @@ from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
@@ -330,8 +331,8 @@ async def run_register(
       UnreachableError: if the address can't be had.
     """
     disk = environment.disk
-    disk.make_directory(options.data_directory)
-    lock = disk.lock_directory(options.data_directory)
+    await make_durable_directory(disk, f"{options.data_directory}/journal")
+    lock = lock_directory(disk, options.data_directory)
     try:
         journal, entries = Journal.open(environment, f"{options.data_directory}/journal")
         try:
