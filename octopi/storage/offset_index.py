@@ -46,6 +46,12 @@ class Entry(NamedTuple):
     timestamp_before: int
     """1 + the largest time stamp before it (ms); 0: none."""
 
+    @classmethod
+    def at(cls, position: int, timestamp_max_ms: int) -> Entry:
+        """The entry for a record at *position* behind time stamps up to *timestamp_max_ms*
+        (-1: none)."""
+        return cls(position, min(timestamp_max_ms + 1, _TIMESTAMP_BEFORE_MAX))
+
 
 FIRST: Final = Entry(0, 0)
 """True of every segment, so it needs no file."""
@@ -86,8 +92,7 @@ class OffsetIndex:
             for mark in marks:
                 at = position + mark.position
                 if at >= due:
-                    before = max(timestamp_max_ms, mark.timestamp_before_ms) + 1
-                    entries.append(Entry(at, min(before, _TIMESTAMP_BEFORE_MAX)))
+                    entries.append(Entry.at(at, max(timestamp_max_ms, mark.timestamp_before_ms)))
                     due = at + INDEX_INTERVAL_BYTES
             if entries:
                 self.unsynced = True

@@ -31,7 +31,8 @@ from octopi.storage.file_names import (
     index_path,
     segment_bases,
 )
-from octopi.storage.segment import Chunk, Segment
+from octopi.storage.record_file import Chunk
+from octopi.storage.segment import Segment
 
 _COPY_BYTES: Final = MIB
 

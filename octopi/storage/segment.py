@@ -1,134 +1,74 @@
-"""A segment: a stretch of a log in one file, with its sparse index.
+"""A segment: a stretch of a log, in a file of records with a sparse index.
 
-The file holds records and nothing else, so an offset becomes a position by subtraction.
-A segment knows positions in its file, where records start, and which bytes it has seen to
-be sound; it knows no other segment and decides nothing about failures of the disk.
+Finds records in its file by position, time stamp and count, and knows which bytes it has
+seen to be sound.  It knows no other segment and decides nothing about failures of the disk.
 
 **Soundness.**  Bytes that this process has neither appended nor scanned are checked when
 they are first read.  ``_sound_end`` says how far that has come from the segment's
 beginning, and ``_sound_from`` where what was appended or scanned at opening begins.
+
+**The index** is a hint.  What it says is held against the records, and if they disagree it
+is made anew, once: after that, whatever is wrong is wrong with the records.
 """
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
-
-import attrs
+from collections.abc import Callable
+from typing import Final, Self, TypeVar
 
 from octopi import record
-from octopi.environment import Disk, File
-from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
+from octopi.environment import Disk
+from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError
 from octopi.identifiers import Offset
-from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX
-from octopi.storage.file_names import index_path, segment_path
+from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX
+from octopi.storage.file_names import index_path
 from octopi.storage.offset_index import FIRST, DamagedIndexError, Entry, OffsetIndex
+from octopi.storage.record_file import Chunk, RecordFile
 
-SCAN_BYTES: Final = 4 * MIB
-"""What a scan of a file holds in memory at a time, if no record is longer."""
-
-_WALK_BYTES: Final = INDEX_INTERVAL_BYTES
-"""What a walk over records reads at a time."""
-
-_ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
+ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
 """Neighbouring entries of a whole index are closer than this: one may be left out because
 a batch begins soon behind another's last entry."""
 
 _T = TypeVar("_T")
 
 
-@attrs.frozen
-class Chunk:
-    """A stretch of a segment that was scanned."""
-
-    position: int
-    """Where it begins in the file (bytes)."""
-    data: bytes
-    scan: record.Scan
-    """Of `data`, whose last record may be incomplete."""
-    fault: RecordError | None
-    """Why no valid record follows the chunk's last one, though bytes do."""
-
-    @property
-    def end(self) -> int:
-        """Where its last valid record ends in the file (bytes)."""
-        return self.position + self.scan.valid_bytes
-
-
-class Segment:
+class Segment(RecordFile):
     """One segment; its files are opened when first needed."""
 
     __slots__ = (
-        "_disk",
-        "_file",
+        "_index",
         "_index_rebuilt",
         "_sound_end",
         "_sound_from",
         "_timestamp_max_ms",
-        "base",
         "first_append_ms",
-        "index",
         "last_append_ms",
-        "path",
-        "size_bytes",
-        "unsynced",
     )
 
     def __init__(self, disk: Disk, directory: str, base: Offset) -> None:
-        self._disk = disk
-        self._file: File | None = None
+        super().__init__(disk, directory, base)
+        self._index = OffsetIndex(disk, index_path(directory, base))
         self._index_rebuilt = False
         self._sound_end = 0
         self._sound_from = 0
         self._timestamp_max_ms: int | None = -1
         """The largest time stamp; -1: no record has one; None: not known yet."""
-        self.base = base
-        self.path = segment_path(directory, base)
-        self.index = OffsetIndex(disk, index_path(directory, base))
-        self.size_bytes = 0
-        """Bytes of records; a failed write may have left more in the file."""
-        self.unsynced = False
-        """Whether the file has changed since it was last synced."""
         self.first_append_ms: int | None = None
         """When the first record came (wall clock); None if not known."""
         self.last_append_ms: int | None = None
         """When the last record came (wall clock); None if not in this process."""
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base: Offset) -> Segment:
-        """Begin a new segment.
-
-        Raises:
-          OSError: if its file can't be made.
-        """
-        segment = cls(disk, directory, base)
-        file = disk.open(segment.path, create=True)
-        if file.size_bytes:
-            file.close()
-            raise FileExistsError(errno.EEXIST, "it holds bytes already", segment.path)
-        segment._file = file
-        segment.unsynced = True
-        return segment
-
-    @classmethod
-    def existing(cls, disk: Disk, directory: str, base: Offset) -> Segment:
+    def existing(cls, disk: Disk, directory: str, base: Offset) -> Self:
         """A segment that is there.
 
         Raises:
           OSError: if its file can't be opened.
         """
-        segment = cls(disk, directory, base)
-        file = disk.open(segment.path)
-        segment.size_bytes = segment._sound_from = file.size_bytes
+        segment = super().existing(disk, directory, base)
+        segment._sound_from = segment.size_bytes
         segment._timestamp_max_ms = None
-        file.close()
         return segment
-
-    @property
-    def end(self) -> Offset:
-        """The offset where its last record ends."""
-        return Offset(self.base + self.size_bytes)
 
     # --- writing -------------------------------------------------------------------------
 
@@ -136,40 +76,29 @@ class Segment:
         """Write *records*, of which *scan* says that they are valid, behind the last one.
 
         Raises:
-          OSError: and then nothing of them is visible; `undo` removes what is in the file.
+          OSError: and then nothing of them counts; `undo` removes what is in the file.
         """
-        self._open().append(records)
-        self._note(self.size_bytes, scan)
-        self.size_bytes += len(records)
-        self.unsynced = True
+        position = self.size_bytes
+        self.write(records)
+        self._note(position, scan)
         if self.first_append_ms is None:
             self.first_append_ms = now_ms
         self.last_append_ms = now_ms
-
-    def undo(self) -> None:
-        """Remove what a failed append may have left.
-
-        Raises:
-          OSError: if that fails, too.
-        """
-        self._open().truncate(self.size_bytes)
 
     def truncate(self, position: int) -> None:
         """Cut the segment at *position*, where a record starts.
 
         Raises:
-          OSError: if the file can't be cut; the records beyond are out of sight all the same.
+          OSError: if the file can't be cut; the records beyond don't count all the same.
           StorageError: if the file can't be read; nothing was done.
         """
         self._timestamp_max_ms = self._newest_at_least(position)
-        self.size_bytes = position
-        self.unsynced = True
         self._sound_end = min(self._sound_end, position)
         self._sound_from = min(self._sound_from, position)
         if not position:
             self.first_append_ms = None
-        self.index.keep_below(position)
-        self._open().truncate(position)
+        self._index.keep_below(position)
+        self.cut(position)
 
     async def sync(self) -> None:
         """Wait until records and index are on the device.
@@ -177,26 +106,22 @@ class Segment:
         Raises:
           OSError: if that failed.
         """
-        if self.unsynced:
-            self.unsynced = False
-            try:
-                await self._open().sync()
-                await self.index.sync()
-            except BaseException:
-                self.unsynced = True
-                raise
+        await super().sync()
+        try:
+            await self._index.sync()
+        except BaseException:
+            self.unsynced = True
+            raise
 
     def close(self) -> None:
         """Let go of the files; they are opened again when needed."""
-        self.index.close()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        super().close()
+        self._index.close()
 
     def _note(self, position: int, scan: record.Scan) -> None:
         """Take valid records at *position*, up to which all is noted, into the index."""
         assert self._timestamp_max_ms is not None, "only a recovered segment is written to"
-        self.index.extend(position, scan.marks, self._timestamp_max_ms)
+        self._index.extend(position, scan.marks, self._timestamp_max_ms)
         self._timestamp_max_ms = max(self._timestamp_max_ms, scan.timestamp_max_ms)
 
     # --- reading -------------------------------------------------------------------------
@@ -212,7 +137,7 @@ class Segment:
           StorageError: if the file can't be read.
         """
         stop = min(limit, position + bytes_max)
-        data = self._pread(stop - position, position)
+        data = self.pread(stop - position, position)
         if self._is_sound(position, stop):
             end = len(data) if stop == limit else self._whole_end(data, position)
         else:
@@ -220,24 +145,13 @@ class Segment:
             end = scan.valid_bytes
             cut_short = isinstance(scan.fault, IncompleteRecordError) and stop < limit
             if not end and scan.fault is not None and not cut_short:
-                raise self._damaged(position, scan.fault)
+                raise self.damaged(position, scan.fault)
         if not end:
-            data = self._read_one(position, limit)
+            data = self.checked_record(position, limit)
             end = len(data)
         if position <= self._sound_end:
             self._sound_end = max(self._sound_end, position + end)
         return data if end == len(data) else data[:end]
-
-    def _read_one(self, position: int, limit: int) -> bytes:
-        """The record at *position*, checked."""
-        try:
-            header = self._pread(min(record.HEADER_BYTES, limit - position), position)
-            size_bytes = record.record_end(header, 0)
-            data = self._pread(min(size_bytes, limit - position), position)
-            record.check_record(data)
-        except RecordError as error:
-            raise self._damaged(position, error) from None
-        return data
 
     def _whole_end(self, data: bytes, position: int) -> int:
         """Where the last whole record of *data*, which was read at *position*, ends in it.
@@ -247,7 +161,7 @@ class Segment:
         """
         start = 0
         try:
-            entry = self.index.find_position(position + len(data) - 1, self.size_bytes)
+            entry = self._index.find_position(position + len(data) - 1, self.size_bytes)
             if entry.position > position:
                 record.check_record(data, entry.position - position)
                 start = entry.position - position
@@ -256,7 +170,7 @@ class Segment:
         try:
             return start + record.whole_records_end(memoryview(data)[start:])
         except RecordError as error:
-            raise self._damaged(position + start, error) from None
+            raise self.damaged(position + start, error) from None
 
     def _is_sound(self, position: int, stop: int) -> bool:
         return (
@@ -264,28 +178,6 @@ class Segment:
             or position >= self._sound_from
             or self._sound_end >= self._sound_from
         )
-
-    def scan(self, position: int, chunk_bytes: int = SCAN_BYTES) -> Iterator[Chunk]:
-        """Check all records from *position* on, a chunk at a time, up to the end or a fault.
-
-        Raises:
-          StorageError: if the file can't be read.
-        """
-        size_bytes = chunk_bytes
-        while position < self.size_bytes:
-            data = self._pread(min(size_bytes, self.size_bytes - position), position)
-            scan = record.scan(data)
-            fault = scan.fault
-            if isinstance(fault, IncompleteRecordError) and position + len(data) < self.size_bytes:
-                if not scan.valid_bytes:
-                    size_bytes = RECORD_BYTES_MAX  # and that is enough
-                    continue
-                fault = None
-            yield Chunk(position, data, scan, fault)
-            if fault is not None:
-                return
-            position += scan.valid_bytes
-            size_bytes = chunk_bytes
 
     def recover(self, position: int, on_chunk: Callable[[Chunk], None]) -> RecordError | None:
         """Check all records from *position* on and index them; hide what is behind a fault.
@@ -296,7 +188,7 @@ class Segment:
           StorageError: if the file can't be read.
         """
         self._timestamp_max_ms = self._newest_at_least(position)
-        self.index.keep_below(position)
+        self._index.keep_below(position)
         self._sound_from = position
         self.unsynced = True
         for chunk in self.scan(position):
@@ -322,14 +214,14 @@ class Segment:
         if position in {0, self.size_bytes}:
             return True
         start = self._entry_before(position).position
-        _, end = self._walk(start, position)
+        _, end = self.walk(start, position)
         if end == position:
             return True
         # Refuse only on proof: sound records, found from an earlier entry, that meet this one.
         earlier = self._entry_before(start - 1).position if start else 0
-        met = [at for at, _ in self._checked_records(earlier, position) if at == start]
+        met = [at for at, _ in self.checked_records(earlier, position) if at == start]
         if not met:
-            raise self._damaged(start, "no record starts where its index says")
+            raise self.damaged(start, "no record starts where its index says")
         return False
 
     def find_timestamp(self, timestamp_ms: int) -> int | None:
@@ -344,12 +236,12 @@ class Segment:
         return self._trusting_index(lambda: self._find_timestamp(timestamp_ms))
 
     def _find_timestamp(self, timestamp_ms: int) -> int | None:
-        start = self._entry(lambda: self.index.find_timestamp(timestamp_ms, self.size_bytes))
-        for position, found_ms in self._checked_records(start.position, self.size_bytes):
+        start = self._entry(lambda: self._index.find_timestamp(timestamp_ms, self.size_bytes))
+        for position, found_ms in self.checked_records(start.position, self.size_bytes):
             if found_ms >= timestamp_ms:
                 return position
         if not self._index_rebuilt:
-            raise self._damaged(start.position, "a time stamp that its index knows is not there")
+            raise self.damaged(start.position, "a time stamp that its index knows is not there")
         return None
 
     def newest_timestamp_ms(self) -> int:
@@ -367,7 +259,7 @@ class Segment:
         if not stop:
             return -1
         entry = self._entry_before(stop - 1)
-        records = self._checked_records(entry.position, stop)
+        records = self.checked_records(entry.position, stop)
         return max(entry.timestamp_before - 1, max(timestamp_ms for _, timestamp_ms in records))
 
     def _newest_at_least(self, stop: int) -> int:
@@ -384,7 +276,7 @@ class Segment:
           StorageError: if the file can't be read.
         """
         try:
-            _, timestamp_ms = next(self._checked_records(0, min(1, self.size_bytes)), (0, -1))
+            _, timestamp_ms = next(self.checked_records(0, min(1, self.size_bytes)), (0, -1))
         except CorruptLogError:
             return -1
         return timestamp_ms
@@ -403,11 +295,11 @@ class Segment:
     def _count_back(self, count: int, stop: int) -> tuple[int, int]:
         while stop and count:
             start = self._entry_before(stop - 1).position
-            here, end = self._walk(start, stop)
+            here, end = self.walk(start, stop)
             if end != stop:
-                raise self._damaged(start, f"its records don't end at byte {stop}")
+                raise self.damaged(start, f"its records don't end at byte {stop}")
             if here >= count:
-                ends = self._record_ends(start, stop)
+                ends = self.record_ends(start, stop)
                 for _ in range(here - count):
                     start = next(ends)
                 return start, 0
@@ -419,10 +311,10 @@ class Segment:
 
     def _entry_before(self, position: int) -> Entry:
         """The last entry at or before *position*, close to it if the index is whole."""
-        entry = self._entry(lambda: self.index.find_position(position, self.size_bytes))
-        if position - entry.position > _ENTRY_DISTANCE_BYTES_MAX and not self._index_rebuilt:
+        entry = self._entry(lambda: self._index.find_position(position, self.size_bytes))
+        if position - entry.position > ENTRY_DISTANCE_BYTES_MAX and not self._index_rebuilt:
             self._rebuild_index()
-            entry = self._entry(lambda: self.index.find_position(position, self.size_bytes))
+            entry = self._entry(lambda: self._index.find_position(position, self.size_bytes))
         return entry
 
     def _entry(self, find: Callable[[], Entry]) -> Entry:
@@ -447,78 +339,11 @@ class Segment:
     def _rebuild_index(self) -> None:
         """Make the index from the records, once in the segment's life: damage stays damage."""
         self._index_rebuilt = True
-        self.index.clear()
+        self._index.clear()
         end, timestamp_max_ms = 0, -1
         for chunk in self.scan(0):
-            self.index.extend(chunk.position, chunk.scan.marks, timestamp_max_ms)
+            self._index.extend(chunk.position, chunk.scan.marks, timestamp_max_ms)
             timestamp_max_ms = max(timestamp_max_ms, chunk.scan.timestamp_max_ms)
             end = chunk.end
         if end == self.size_bytes:
             self._timestamp_max_ms = timestamp_max_ms
-
-    # --- walking and reading the file ------------------------------------------------------
-
-    def _walk(self, position: int, stop: int) -> tuple[int, int]:
-        """How many records start in [*position*, *stop*), and where the last one ends."""
-        count, end = 0, position
-        for end in self._record_ends(position, stop):  # noqa: B007
-            count += 1
-        return count, end
-
-    def _record_ends(self, position: int, stop: int) -> Iterator[int]:
-        """Where each record that starts in [*position*, *stop*) ends, by lengths alone."""
-        window, window_start = b"", position
-        while position < stop:
-            at = position - window_start
-            if len(window) - at < record.HEADER_BYTES:
-                window = self._pread(min(_WALK_BYTES, self.size_bytes - position), position)
-                window_start, at = position, 0
-            try:
-                position = window_start + record.record_end(window, at)
-            except RecordError as error:
-                raise self._damaged(window_start + at, error) from None
-            if position > self.size_bytes:
-                raise self._damaged(window_start + at, "a record reaches beyond the end")
-            yield position
-
-    def _checked_records(self, position: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Start and time stamp of each record that starts in [*position*, *stop*)."""
-        while position < stop:
-            window = self._pread(min(_WALK_BYTES, self.size_bytes - position), position)
-            at = 0
-            while position + at < stop:
-                try:
-                    end = record.check_record(window, at)
-                except IncompleteRecordError:
-                    if at:
-                        break  # the next window begins with it
-                    window = self._read_one(position, self.size_bytes)
-                    end = len(window)
-                except RecordError as error:
-                    raise self._damaged(position + at, error) from None
-                yield position + at, record.record_timestamp_ms(window, at)
-                at = end
-            position += at
-
-    def _pread(self, size_bytes: int, position: int) -> bytes:
-        try:
-            data = self._open().pread(size_bytes, position)
-        except FileNotFoundError:
-            raise self._damaged(position, "the file is missing") from None
-        except OSError as error:
-            raise StorageError(
-                f"{self.path} can't be read at byte {position}: {error.strerror}"
-            ) from error
-        if len(data) < size_bytes:
-            raise self._damaged(
-                position + len(data), f"the file ends {size_bytes - len(data)} bytes too early"
-            )
-        return data
-
-    def _open(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
-
-    def _damaged(self, position: int, why: object) -> CorruptLogError:
-        return CorruptLogError(self.path, position, self.base + position, str(why))
