@@ -332,7 +332,7 @@ class MemoryDisk:
         head, _, name = path.rpartition("/")
         directory = self._find(head)
         if not isinstance(directory, _Directory):
-            raise _error(errno.ENOENT, path)
+            raise _error(errno.ENOENT if directory is None else errno.ENOTDIR, path)
         return directory, name
 
 
