@@ -416,8 +416,6 @@ class Connection:
         try:
             on_message(message)
         except OctopiError as error:
-            if self._end is not None:
-                return
             answer = failure_of(number, error)
             if answer is None:
                 raise

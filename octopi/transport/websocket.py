@@ -320,6 +320,8 @@ class _WatchedStream(trio.abc.Stream):
 
     def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
         self._stream = stream
+        self._is_reading = False
+        self._read_ended = trio.lowlevel.ParkingLot()
         self.gone: Final = trio.Event()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -329,11 +331,15 @@ class _WatchedStream(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        self._is_reading = True
         try:
             data = await self._stream.receive_some(max_bytes)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.gone.set()
             raise
+        finally:
+            self._is_reading = False
+            self._read_ended.unpark_all()
         if not data:
             self.gone.set()
         return data
@@ -342,14 +348,17 @@ class _WatchedStream(trio.abc.Stream):
         """Say that we are done and wait until the peer is, too.
 
         Closing while the peer still sends would make its system throw away what we said
-        last.  With *reading* nobody else reads the stream any more.
+        last.  With *reading* nobody else will read the stream after the read that may be
+        under way.
         """
         try:
             if not self.gone.is_set():
                 await self._stream.send_eof()
+            if reading and self._is_reading:
+                await self._read_ended.park()
             while reading and not self.gone.is_set():
                 await self.receive_some(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
             return
         await self.gone.wait()
 

@@ -88,7 +88,7 @@ def test_a_field_may_be_as_large_as_its_bound_and_no_larger() -> None:
         ({"records": bytes(BATCH_BYTES_MAX + 1)}, "produce.records"),
     ):
         with pytest.raises(ValueError, match=f"^{where}: it has .* at most"):
-            encode(attrs.evolve(batch, **change))  # type: ignore[arg-type]
+            encode(attrs.evolve(batch, **change))
         error = refused(cbor2.dumps(as_map(batch) | change))
         assert str(error).startswith(f"{where}: it has ")
 
