@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from octopi.cli.failures import InterruptedByUserError
+from octopi.cli.failures import CommandError, InterruptedByUserError, explain
+from octopi.errors import UnreachableError
 
 _T = TypeVar("_T")
 
@@ -59,6 +60,7 @@ def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool
 
     Raises:
       InterruptedByUserError: if it was cancelled.
+      CommandError: if its address can't be had.
     """
 
     async def main() -> bool:
@@ -83,7 +85,12 @@ def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool
             return True
         return False
 
-    if not trio.run(main):
+    try:
+        ended_by_itself = trio.run(main)
+    except* UnreachableError as group:
+        # Nothing was to be reached here: the node's own address can't be had.
+        raise CommandError(explain(group).line) from None
+    if not ended_by_itself:
         raise InterruptedByUserError(
             "stopped at once, by the second signal: "
             "what was not flushed is checked when the node starts again"
