@@ -81,56 +81,30 @@ def recover(
     Raises:
       StorageError: if the disk doesn't let us know what is there.
     """
+    segments: list[Segment] = []
     try:
         names = disk.list_directory(directory)
-        segments = [Segment.existing(disk, directory, base) for base in segment_bases(names)]
+        segments += (Segment.existing(disk, directory, base) for base in segment_bases(names))
     except OSError as error:
         raise StorageError(f"the log in {directory} can't be opened: {error}") from error
     _remove_orphans(disk, directory, names)
-    failure: LogReadOnlyError | None = None
     damage = _find_damage(segments, directory, recovery_point)
     if damage is not None:
         segments = [one for one in segments if one.base < damage.offset]
-        if segments:
+        for one in segments[-1:]:
             # Bytes beyond are not ours to give: the next segment claims them.
-            last = segments[-1]
-            last.size_bytes = min(last.size_bytes, damage.offset - last.base)
-    tail = _Tail(disk, directory, names)
-    scanned_bytes = 0
-
-    def on_chunk(segment: Segment, chunk: Chunk) -> None:
-        nonlocal scanned_bytes
-        scanned_bytes += chunk.scan.valid_bytes
-        if on_records is not None and chunk.scan.count:
-            on_records(Offset(segment.base + chunk.position), chunk.scan)
-
-    for number, segment in enumerate(segments):
-        following = segments[number + 1 :]
-        joined = not following or following[0].base == segment.end
-        if segment.end <= recovery_point and following and joined:
-            continue
-        file_bytes = segment.size_bytes
-        start = min(max(0, recovery_point - segment.base), file_bytes)
-        fault = segment.recover(start, partial(on_chunk, segment))
-        why = ""
-        if fault is not None:
-            why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
-        elif not joined:
-            why = f"{following[0].path} doesn't begin where {segment.path} ends"
-        if why:
-            try:
-                tail.cut(segment, file_bytes, following, why)
-            except OSError as error:
-                failure = LogReadOnlyError(
-                    f"the torn tail of the log in {directory} can't be cut: "
-                    f"{error.strerror}; look at the disk, then restart the broker"
-                )
-            del segments[number + 1 :]
-            break
+            one.size_bytes = min(one.size_bytes, damage.offset - one.base)
+    tail = _Tail(disk, directory, names, on_records)
+    try:
+        failure = tail.check(segments, recovery_point)
+    except BaseException:
+        for one in segments:
+            one.close()
+        raise
     start = end = Offset(damage.offset if damage is not None else 0)
     if segments:
         start, end = segments[0].base, segments[-1].end
-    report = Recovery(start, end, scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
+    report = Recovery(start, end, tail.scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
     return Recovered(segments, report, damage, failure)
 
 
@@ -161,26 +135,75 @@ def _find_damage(
 
 
 class _Tail:
-    """What is cut off, and where it went."""
+    """What lies behind the recovery point: checked, and cut where it stops being sound."""
 
-    def __init__(self, disk: Disk, directory: str, names: list[str]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        names: list[str],
+        on_records: Callable[[Offset, Scan], None] | None,
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._names = list(names)
+        self._on_records = on_records
+        self.scanned_bytes = 0
         self.cut_bytes = 0
         self.why = ""
         self.saved_as: list[str] = []
 
-    def cut(self, segment: Segment, file_bytes: int, following: list[Segment], why: str) -> None:
+    def check(self, segments: list[Segment], recovery_point: Offset) -> LogReadOnlyError | None:
+        """Check the records of *segments* behind *recovery_point*; take those that are cut off
+        the list.  Return what failed while they were cut.
+
+        Raises:
+          StorageError: if a file can't be read.
+        """
+        for number, segment in enumerate(segments):
+            following = segments[number + 1 :]
+            joined = not following or following[0].base == segment.end
+            if segment.end <= recovery_point and following and joined:
+                continue
+            file_bytes = segment.size_bytes
+            start = min(max(0, recovery_point - segment.base), file_bytes)
+            fault = segment.recover(start, partial(self._note, segment))
+            if fault is not None:
+                self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
+            elif not joined:
+                self.why = f"{following[0].path} doesn't begin where {segment.path} ends"
+            if self.why:
+                del segments[number + 1 :]
+                return self._try_cut(segment, file_bytes, following)
+            if following:
+                segment.close()
+        return None
+
+    def _note(self, segment: Segment, chunk: Chunk) -> None:
+        self.scanned_bytes += chunk.scan.valid_bytes
+        if self._on_records is not None and chunk.scan.count:
+            self._on_records(Offset(segment.base + chunk.position), chunk.scan)
+
+    def _try_cut(
+        self, segment: Segment, file_bytes: int, following: list[Segment]
+    ) -> LogReadOnlyError | None:
+        self.cut_bytes = file_bytes - segment.size_bytes + sum(one.size_bytes for one in following)
+        try:
+            self._cut(segment, file_bytes, following)
+        except OSError as error:
+            return LogReadOnlyError(
+                f"the torn tail of the log in {self._directory} can't be cut: "
+                f"{error.strerror}; look at the disk, then restart the broker"
+            )
+        return None
+
+    def _cut(self, segment: Segment, file_bytes: int, following: list[Segment]) -> None:
         """Cut the log at the end of *segment*, whose file has *file_bytes* bytes.
 
         Raises:
           OSError: if that can't be done; what is left is recovered the same way again.
         """
-        self.why = why
-        self.cut_bytes = file_bytes - segment.size_bytes + sum(one.size_bytes for one in following)
         for one in reversed(following):  # what is left joins after each step
-            one.close()
             path = self._free_path(one.base)
             self._disk.rename(one.path, path)
             self.saved_as.append(path)

@@ -18,7 +18,7 @@ from typing import Final, Self, TypeVar
 
 from octopi import record
 from octopi.environment import Disk
-from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError
+from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX
 from octopi.storage.file_names import index_path
@@ -270,14 +270,10 @@ class Segment(RecordFile):
             return self._entry_before(stop - 1).timestamp_before - 1
 
     def oldest_timestamp_ms(self) -> int:
-        """The first record's time stamp; -1 if there is no record, or none in it.
-
-        Raises:
-          StorageError: if the file can't be read.
-        """
+        """The first record's time stamp; -1 if that can't be known, or it has none."""
         try:
             _, timestamp_ms = next(self.checked_records(0, min(1, self.size_bytes)), (0, -1))
-        except CorruptLogError:
+        except StorageError:
             return -1
         return timestamp_ms
 

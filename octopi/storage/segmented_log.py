@@ -250,6 +250,7 @@ class SegmentedLog:
     def truncate(self, offset: Offset) -> None:
         """Drop all records from *offset* on, which is where a record starts or the end.
 
+        Until the next flush a power failure may bring them back.
         A caller that keeps a recovery point beyond *offset* moves it back first: otherwise
         the next opening takes the missing records for damage.
 
@@ -306,6 +307,7 @@ class SegmentedLog:
             unsynced = list(takewhile(lambda one: one.unsynced, reversed(self._segments)))
             for segment in reversed(unsynced):
                 self._check_open()  # or its file would be opened again
+                self._use(segment)
                 await segment.sync()
             if self._names_unsynced and self._segments:
                 self._names_unsynced = False

@@ -60,6 +60,15 @@ class _Directory:
     def sync(self) -> None:
         self.durable = dict(self.cached)
 
+    def settle(self) -> None:
+        self.sync()
+        for entry in self.cached.values():
+            if isinstance(entry, _Directory):
+                entry.settle()
+            else:
+                entry.settle(0, bytes(entry.cached))
+                entry.clean_bytes = len(entry.cached)
+
     def crash(self, names_kept: bool, unsynced_bytes_kept: int) -> None:
         if names_kept:
             self.sync()
@@ -111,6 +120,8 @@ class MemoryDisk:
         """Whether every change is refused, as on a file system mounted so."""
         self.calls: list[str] = []
         """The operation of every call so far."""
+        self.open_files: set[File] = set()
+        """Those that no process has closed."""
         self.sync_gate: trio.Event | None = None
         """If set, a file's sync, once begun, doesn't end before this event."""
 
@@ -154,7 +165,12 @@ class MemoryDisk:
             self._root.crash(names_kept, unsynced_bytes_kept)
         self._life += 1
         self._locked.clear()
+        self.open_files.clear()
         self.heal()
+
+    def settle(self) -> None:
+        """Have all on the device as processes see it, without any call."""
+        self._root.settle()
 
     def content(self, path: str) -> bytes:
         """What is in a file, without any call."""
@@ -194,7 +210,9 @@ class MemoryDisk:
         if isinstance(found, _Directory):
             raise _error(errno.EISDIR, path)
         _raise(late, path)
-        return _MemoryFile(self, path, found, self._life)
+        file = _MemoryFile(self, path, found, self._life)
+        self.open_files.add(file)
+        return file
 
     def read_file(self, path: str) -> bytes:
         late = self._call("read_file", path)
@@ -396,6 +414,7 @@ class _MemoryFile:
 
     def close(self) -> None:
         self._closed = True
+        self._disk.open_files.discard(self)
 
     def _check(self) -> None:
         if self._closed or self._life != self._disk._life:

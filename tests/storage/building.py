@@ -9,9 +9,18 @@ from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder, encode_opaque, scan, whole_records_end
 from octopi.storage.recovery import Recovery
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from tests.fakes.disk import MemoryDisk
 
 DIRECTORY = "/data/log"
 NOW_MS = 1_700_000_000_000
+
+
+def empty_disk() -> MemoryDisk:
+    """A disk with a place for a log."""
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    disk.settle()
+    return disk
 
 
 def batch(*values: bytes, timestamp_ms: int = 0, sequence: int = 0) -> bytes:

@@ -177,7 +177,7 @@ async def test_a_directory_is_locked_once(place: tuple[Disk, str]) -> None:
 def memory_disk() -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory("/d")
-    disk._root.sync()
+    disk.settle()
     return disk
 
 
