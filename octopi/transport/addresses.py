@@ -6,11 +6,14 @@ Pure text; whether anything is there is the network's to say.
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 from urllib.parse import urlsplit
 
 from octopi.errors import InvalidOptionError
 
-_WILDCARDS = frozenset({"", "0.0.0.0", "::"})
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_HOST_NAME: Final = re.compile(r"(?!.{254})([A-Za-z0-9_-]{1,63}(\.|$))+", re.ASCII)
 
 
 def listen_address(address: str) -> tuple[str, int]:
@@ -64,14 +67,10 @@ def _split(text: str, wanted: str) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    if ":" in host:
-        return _is_ip_address(host)
-    return all(character.isalnum() or character in "-._" for character in host)
-
-
-def _is_ip_address(text: str) -> bool:
+    if not host or _HOST_NAME.fullmatch(host):
+        return True
     try:
-        ipaddress.ip_address(text)
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True

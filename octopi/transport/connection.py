@@ -350,6 +350,7 @@ class Connection:
                 if self._end is None:
                     self._take(decode(data, self._receives), on_message)
         except ProtocolError as error:
+            _log.info("peer_refused", peer=self.peer, error=str(error))
             await self._refuse(error)
         except Exception:
             # A fault of ours in what handles messages: this peer learns that, all others
@@ -426,7 +427,6 @@ class Connection:
     async def _refuse(self, error: ProtocolError) -> None:
         """Tell the peer what it did wrong, and end."""
         if self._end is None:
-            _log.info("connection_refused", peer=self.peer, error=str(error))
             self.post(failure(error.request, error.status, str(error)))
             code = {
                 Status.MESSAGE_TOO_LARGE: MESSAGE_TOO_BIG,

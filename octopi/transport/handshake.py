@@ -17,6 +17,7 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.limits import (
+    CLOSE_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
     HELLO_BYTES_MAX,
@@ -48,7 +49,6 @@ async def open_connection(
       InvalidOptionError: if *url* is none.
     """
     clock = environment.clock
-    deadline_text = f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s"
     with clock.timeout(CONNECT_TIMEOUT_S):
         link = await environment.net.connect(url, endpoint.path)
         is_open = False
@@ -68,7 +68,7 @@ async def open_connection(
             heartbeat_interval_s=welcome.heartbeat_interval_ms / 1000,
             heartbeat_timeout_s=welcome.heartbeat_timeout_ms / 1000,
         )
-    raise UnreachableError(deadline_text)
+    raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
 
 
 async def _ask_in(link: Link, hello: Hello) -> Welcome:
@@ -99,26 +99,24 @@ async def accept_connection(
       ProtocolError: if it said something else, too much, or nothing in time.
       ConnectionLostError: if it went away.
     """
-    is_open = False
-    code, reason = PROTOCOL_ERROR, ""
+    hello: Hello | None = None
+    problem = ProtocolError(f"no hello within {HANDSHAKE_TIMEOUT_S:g} s", Status.TOO_SLOW)
     try:
         with environment.clock.timeout(HANDSHAKE_TIMEOUT_S):
             try:
-                hello = await _hear(link)
+                heard = await _hear(link)
                 await link.send(encode(_welcome(endpoint, role, agent)))
-                is_open = True
+                hello = heard
             except ProtocolError as error:
-                reason = str(error)
-                if error.status is Status.MESSAGE_TOO_LARGE:
-                    code = MESSAGE_TOO_BIG
-                await link.send(encode(failure(None, error.status, reason)))
-                raise
-        if not is_open:
-            reason = f"no hello within {HANDSHAKE_TIMEOUT_S:g} s"
-            raise ProtocolError(reason, Status.TOO_SLOW)
+                problem = error
+        if hello is None:
+            with environment.clock.timeout(CLOSE_TIMEOUT_S):
+                await link.send(encode(failure(None, problem.status, str(problem))))
+            raise problem
     finally:
-        if not is_open:
-            await link.aclose(code, reason)
+        if hello is None:
+            too_large = problem.status is Status.MESSAGE_TOO_LARGE
+            await link.aclose(MESSAGE_TOO_BIG if too_large else PROTOCOL_ERROR, str(problem))
     return Connection(
         link,
         environment.clock,

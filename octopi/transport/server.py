@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import structlog
 import trio
 
 from octopi.environment import Environment, Link
-from octopi.errors import ConnectionLostError, ProtocolError
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
 from octopi.limits import SHUTDOWN_GRACE_S
 from octopi.transport.connection import GOING_AWAY, Connection
 from octopi.transport.handshake import accept_connection
@@ -23,6 +23,8 @@ from octopi.wire.endpoints import Endpoint
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 Role = Literal["register", "broker"]
+
+_STOPPING: Final = "the node is shutting down"
 
 
 class Session(Protocol):
@@ -70,7 +72,10 @@ async def serve(
                 environment, link, endpoint, role=role, agent=agent
             )
         except (ConnectionLostError, ProtocolError) as error:
-            _log.info("connection_refused", peer=link.peer, error=str(error))
+            _log.info("handshake_failed", peer=link.peer, error=str(error))
+            return
+        if stop.is_set():
+            await connection.close(GOING_AWAY, _STOPPING)
             return
         connections[connection] = None
         try:
@@ -78,29 +83,33 @@ async def serve(
         finally:
             del connections[connection]
 
+    problem: OctopiError | None = None
     async with trio.open_nursery() as links:
         async with trio.open_nursery() as listening:
-            url: str = await listening.start(
-                partial(
-                    environment.net.listen,
-                    address,
-                    handle,
-                    paths=frozenset(endpoints),
-                    handler_nursery=links,
-                )
+            listen = partial(
+                environment.net.listen,
+                address,
+                handle,
+                paths=frozenset(endpoints),
+                handler_nursery=links,
             )
-            task_status.started(url)
-            await stop.wait()
+            try:
+                url: str = await listening.start(listen)
+            except OctopiError as error:
+                problem = error  # raised outside of the nurseries, so as it is
+            else:
+                task_status.started(url)
+                await stop.wait()
             listening.cancel_scope.cancel()
-        for connection in list(connections):
-            links.start_soon(
-                partial(
-                    connection.close,
-                    GOING_AWAY,
-                    "the node is shutting down",
-                    grace_s=SHUTDOWN_GRACE_S,
+        async with trio.open_nursery() as closing:
+            for connection in list(connections):
+                closing.start_soon(
+                    partial(connection.close, GOING_AWAY, _STOPPING, grace_s=SHUTDOWN_GRACE_S)
                 )
-            )
+        # Whoever has not even shaken hands yet is not waited for.
+        links.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
 
 
 async def _run_session(
