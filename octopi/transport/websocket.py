@@ -77,6 +77,11 @@ class WebSocketNet:
         self._connections_max = connections_max
         self._connection_count = 0
 
+    @property
+    def connection_count(self) -> int:
+        """Accepted connections of this moment, also those that still shake hands."""
+        return self._connection_count
+
     async def connect(self, url: str, path: str) -> Link:
         """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
         host, port = server_address(url)

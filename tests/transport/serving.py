@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
 import trio
 
-from octopi.environment import Environment, Net
+from octopi.environment import Environment, Net, StreamNet
+from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
@@ -18,12 +19,6 @@ from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
 
-MakeNet = Callable[[trio.Nursery], Net]
-
-
-def sockets(nursery: trio.Nursery) -> WebSocketNet:
-    return WebSocketNet(SystemStreams(), SystemClock(), nursery)
-
 
 def environment_of(net: Net) -> Environment:
     return Environment(SystemClock(), net, SystemDisk(), SystemChance())
@@ -31,7 +26,7 @@ def environment_of(net: Net) -> Environment:
 
 @attrs.define
 class EchoSession:
-    """Answers produces, except to the topic ``later``, ``fault`` and ``crash``."""
+    """Answers produces and fetches; the topics ``later``, ``fault`` and ``crash`` do that."""
 
     connection: Connection
     nursery: trio.Nursery
@@ -63,6 +58,8 @@ class Server:
     """A running server and a way to reach it."""
 
     environment: Environment
+    streams: StreamNet
+    websockets: WebSocketNet
     url: str
     stop: trio.Event
     ended: trio.Event
@@ -92,10 +89,19 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(make_net: MakeNet = sockets) -> AsyncIterator[Server]:
-    """A server within the block, on the clock that is there."""
+async def serving(
+    *,
+    streams: StreamNet | None = None,
+    links: Net | None = None,
+    connections_max: int = CONNECTIONS_MAX,
+) -> AsyncIterator[Server]:
+    """A server within the block: on *links*, or on WebSockets over *streams* (sockets)."""
     async with trio.open_nursery() as background:
-        environment = environment_of(make_net(background))
+        streams = streams or SystemStreams()
+        websockets = WebSocketNet(
+            streams, SystemClock(), background, connections_max=connections_max
+        )
+        environment = environment_of(links or websockets)
         sessions: list[EchoSession] = []
 
         def make_session(connection: Connection, nursery: trio.Nursery) -> EchoSession:
@@ -118,6 +124,6 @@ async def serving(make_net: MakeNet = sockets) -> AsyncIterator[Server]:
 
         async with trio.open_nursery() as nursery:
             url = await nursery.start(run)
-            yield Server(environment, url, stop, ended, sessions)
+            yield Server(environment, streams, websockets, url, stop, ended, sessions)
             nursery.cancel_scope.cancel()
         background.cancel_scope.cancel()

@@ -7,7 +7,6 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from octopi.environment import Net
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnreachableError
 from octopi.limits import MEMBERSHIP_HEARTBEAT_TIMEOUT_S, SHUTDOWN_GRACE_S
 from octopi.transport.server import serve
@@ -18,16 +17,16 @@ from tests.fakes.link import MemoryNet
 from tests.transport.serving import environment_of, serving
 
 
-def links(nursery: trio.Nursery) -> Net:
-    return MemoryNet()
-
-
 def produce(request: int, topic: str = "t") -> m.Produce:
     return m.Produce(request, topic, 0, b"")
 
 
 async def test_each_connection_has_its_session(autojump_clock: MockClock) -> None:
-    async with serving(links) as server, server.client() as one, server.client() as other:
+    async with (
+        serving(links=MemoryNet()) as server,
+        server.client() as one,
+        server.client() as other,
+    ):
         await one.request(produce(1), m.Produced, 5)
         await other.request(produce(1), m.Produced, 5)
         await other.request(produce(2), m.Produced, 5)
@@ -37,7 +36,7 @@ async def test_each_connection_has_its_session(autojump_clock: MockClock) -> Non
 async def test_a_session_learns_of_the_end_and_its_tasks_are_cancelled(
     autojump_clock: MockClock,
 ) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         async with server.client() as client:
             await client.request(produce(1), m.Produced, 5)
             session = server.sessions[0]
@@ -59,7 +58,7 @@ async def test_a_session_learns_of_the_end_and_its_tasks_are_cancelled(
 async def test_a_fault_in_one_session_ends_only_its_connection(
     topic: str, event: str, autojump_clock: MockClock
 ) -> None:
-    async with serving(links) as server, server.client() as other:
+    async with serving(links=MemoryNet()) as server, server.client() as other:
         with capture_logs() as logs:
             async with server.client() as client:
                 with pytest.raises(ConnectionLostError):
@@ -71,7 +70,7 @@ async def test_a_fault_in_one_session_ends_only_its_connection(
 
 
 async def test_a_peer_without_a_hello_has_no_session(autojump_clock: MockClock) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         link = await server.environment.net.connect(server.url, CLIENT.path)
         await link.send(encode(produce(1)))
         with capture_logs() as logs:
@@ -82,7 +81,7 @@ async def test_a_peer_without_a_hello_has_no_session(autojump_clock: MockClock) 
 
 
 async def test_the_membership_endpoint_notices_silence_sooner(autojump_clock: MockClock) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         await server.connect(MEMBERSHIP)
         await wait_all_tasks_blocked()
         start = trio.current_time()
@@ -93,7 +92,7 @@ async def test_the_membership_endpoint_notices_silence_sooner(autojump_clock: Mo
 async def test_stopping_finishes_what_was_asked_and_refuses_what_is_new(
     autojump_clock: MockClock,
 ) -> None:
-    async with serving(links) as server, server.client() as client:
+    async with serving(links=MemoryNet()) as server, server.client() as client:
         answers: list[object] = []
         client.ask(produce(1, "later"), answers.append)
         await wait_all_tasks_blocked()
@@ -114,7 +113,7 @@ async def test_stopping_finishes_what_was_asked_and_refuses_what_is_new(
 
 
 async def test_stopping_does_not_wait_for_ever(autojump_clock: MockClock) -> None:
-    async with serving(links) as server, server.client() as client:
+    async with serving(links=MemoryNet()) as server, server.client() as client:
         client.post(produce(1, "later"))
         await wait_all_tasks_blocked()
         server.stop.set()
@@ -125,7 +124,7 @@ async def test_stopping_does_not_wait_for_ever(autojump_clock: MockClock) -> Non
 async def test_whoever_shakes_hands_while_the_server_stops_is_closed_too(
     autojump_clock: MockClock,
 ) -> None:
-    async with serving(links) as server, server.client() as client:
+    async with serving(links=MemoryNet()) as server, server.client() as client:
         link = await server.environment.net.connect(server.url, CLIENT.path)
         await wait_all_tasks_blocked()
         client.post(produce(1, "later"))
@@ -143,7 +142,7 @@ async def test_whoever_shakes_hands_while_the_server_stops_is_closed_too(
 async def test_whoever_does_not_even_shake_hands_is_not_waited_for(
     autojump_clock: MockClock,
 ) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         link = await server.environment.net.connect(server.url, CLIENT.path)
         await wait_all_tasks_blocked()
         server.stop.set()
@@ -154,7 +153,7 @@ async def test_whoever_does_not_even_shake_hands_is_not_waited_for(
 
 
 async def test_an_idle_server_stops_at_once(autojump_clock: MockClock) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         server.stop.set()
         await server.ended.wait()
         assert trio.current_time() == 0
@@ -163,7 +162,7 @@ async def test_an_idle_server_stops_at_once(autojump_clock: MockClock) -> None:
 async def test_an_address_in_use_is_reported_to_whoever_starts_the_server(
     autojump_clock: MockClock,
 ) -> None:
-    async with serving(links) as server:
+    async with serving(links=MemoryNet()) as server:
         with pytest.raises(UnreachableError, match="another program listens there"):
             await serve(
                 environment_of(server.environment.net),
