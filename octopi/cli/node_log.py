@@ -19,34 +19,35 @@ def set_up_log(settings: LogSettings) -> None:
     """Have everything that is logged in this process come out as *settings* say."""
     stream = sys.stderr
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if console else "iso", utc=not console),
-    ]
     rendering: list[structlog.typing.Processor]
     if console:
-        rendering = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        rendering = [
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     else:
         rendering = [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(default=str),
         ]
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
-    structlog.configure(
-        processors=[*shared, *rendering],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
-    )
-    # The libraries below us log the standard way: one door out for both.
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[
+                structlog.stdlib.ExtraAdder(),
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(
+                    fmt="%H:%M:%S.%f" if console else "iso", utc=not console
+                ),
+            ],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    # Other libraries speak only when something is wrong.
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
+    logging.getLogger("octopi").setLevel(level)
 
 
 def bind_node(**facts: object) -> None:

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Clock, Link
@@ -34,12 +33,13 @@ from octopi.limits import (
     REQUESTS_IN_FLIGHT_MAX,
     SEND_TIMEOUT_S,
 )
+from octopi.logger import get_logger
 from octopi.transport.failures import failure, failure_of, refusal
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
 from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
 
-_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+_log = get_logger(__name__)
 
 GOING_AWAY: Final = 1001
 PROTOCOL_ERROR: Final = 1002

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal, Protocol
 
-import structlog
 import trio
 
 from octopi.environment import Environment, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
 from octopi.limits import SHUTDOWN_GRACE_S
+from octopi.logger import get_logger
 from octopi.transport.connection import GOING_AWAY, Connection
 from octopi.transport.handshake import accept_connection
 from octopi.wire.endpoints import Endpoint
 
-_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+_log = get_logger(__name__)
 
 Role = Literal["register", "broker"]
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
-import structlog
 import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
@@ -27,6 +26,7 @@ from octopi.limits import (
     HANDSHAKE_TIMEOUT_S,
     MESSAGE_BYTES_MAX,
 )
+from octopi.logger import get_logger
 from octopi.transport.addresses import (
     host_and_port,
     listen_address,
@@ -36,7 +36,7 @@ from octopi.transport.addresses import (
 from octopi.transport.failures import cut
 from octopi.wire.messages import SUBPROTOCOL
 
-_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+_log = get_logger(__name__)
 
 RECEIVE_BYTES: Final = 256 * 1024
 """One read from the socket.  Nothing of that size is kept while a connection is idle."""

@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import (
@@ -42,6 +41,7 @@ from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from tests.fakes.link import MemoryLink, link_pair
+from tests.fakes.logs import capture_logs
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
 HEARTBEAT_S = 5.0

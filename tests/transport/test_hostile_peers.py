@@ -14,7 +14,6 @@ import cbor2
 import pytest
 import trio
 import trio_websocket
-from structlog.testing import capture_logs
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError, Status, UnreachableError
@@ -31,6 +30,7 @@ from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT
+from tests.fakes.logs import capture_logs
 from tests.fakes.streams import MemoryStreams
 from tests.transport.serving import Server, serving
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnreachableError
@@ -14,6 +13,7 @@ from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from tests.fakes.link import MemoryNet
+from tests.fakes.logs import capture_logs
 from tests.transport.serving import environment_of, serving
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from octopi import record, steps
@@ -37,6 +36,7 @@ from octopi.limits import (
     MIB,
     SEGMENT_BYTES_MAX,
 )
+from octopi.logger import get_logger
 from octopi.replication.effects import (
     Answer,
     Append,
@@ -57,7 +57,7 @@ from octopi.storage.recovery import Recovery
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _CHECKPOINT_EVERY_BYTES: Final = 64 * MIB
 """Bounds what recovery has to scan, to about a second's work."""

@@ -7,12 +7,12 @@ flusher, retention, and the membership.
 from __future__ import annotations
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.limits import RETENTION_CHECK_INTERVAL_S
+from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.logs import Logs
@@ -23,7 +23,7 @@ from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @attrs.frozen

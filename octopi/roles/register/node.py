@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
@@ -25,6 +24,7 @@ from octopi.limits import (
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
 )
+from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.journal import Journal
@@ -40,7 +40,7 @@ from octopi.wire.messages import (
     TopicRecord,
 )
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _IN_PAGES = 1_000
 
