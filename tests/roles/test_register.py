@@ -174,3 +174,19 @@ async def test_without_any_broker_the_answer_is_clear_and_can_be_retried(tmp_pat
         assert caught.value.retryable
         await cluster.start_broker()
         assert (await create(cluster, "orders", 1)).partitions[0].leader == 1
+
+
+async def test_illegal_topic_names_reach_no_disk(tmp_path: Path) -> None:
+    names = ["", ".", "..", "../../etc/passwd", "a/b", "a\0b", "x" * 300, "käse", "a b", "a\n"]
+    async with running_cluster(tmp_path) as cluster:
+        before = everything_below(tmp_path)
+        for name in names:
+            for ask in (describe(cluster, name, create=True), create(cluster, name, 1)):
+                with pytest.raises(RefusedError) as caught:
+                    await ask
+                assert caught.value.status == Status.INVALID_TOPIC
+        assert everything_below(tmp_path) == before
+
+
+def everything_below(path: Path) -> list[str]:
+    return sorted(str(found) for found in path.rglob("*"))
