@@ -10,44 +10,65 @@ This is the client library; everything public is here::
                 print(message.offset, message.value)
 """
 
-from octopi.clients.client import (
-    VERSION as __version__,
-    BrokerLog,
-    Client,
-    ClusterInfo,
-    FetchResult,
-    connect,
-)
-from octopi.clients.consumer import Consumer
-from octopi.clients.position import Position
-from octopi.clients.producer import Producer
-from octopi.clients.receipts import PendingReceipt, Receipt
-from octopi.errors import (
-    ChecksumError,
-    ClosedError,
-    ConnectionLostError,
-    DeliveryError,
-    HistoryLostError,
-    InvalidOptionError,
-    InvalidTopicError,
-    MalformedRecordError,
-    NotDeliveredError,
-    NotReadyError,
-    OctopiError,
-    OffsetInsideRecordError,
-    OffsetOutOfRangeError,
-    OutcomeUnknownError,
-    ProtocolError,
-    RecordError,
-    RefusedError,
-    Status,
-    TopicExistsError,
-    TopicReplacedError,
-    UnknownTopicError,
-    UnreachableError,
-)
-from octopi.record import Message
-from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, TopicInfo, TopicOptions
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octopi.clients.client import (
+        VERSION as __version__,
+        BrokerLog,
+        Client,
+        ClusterInfo,
+        FetchResult,
+        connect,
+    )
+    from octopi.clients.consumer import Consumer
+    from octopi.clients.position import Position
+    from octopi.clients.producer import Producer
+    from octopi.clients.receipts import PendingReceipt, Receipt
+    from octopi.errors import (
+        ChecksumError,
+        ClosedError,
+        ConnectionLostError,
+        DeliveryError,
+        HistoryLostError,
+        InvalidOptionError,
+        InvalidTopicError,
+        MalformedRecordError,
+        NotDeliveredError,
+        NotReadyError,
+        OctopiError,
+        OffsetInsideRecordError,
+        OffsetOutOfRangeError,
+        OutcomeUnknownError,
+        ProtocolError,
+        RecordError,
+        RefusedError,
+        Status,
+        TopicExistsError,
+        TopicReplacedError,
+        UnknownTopicError,
+        UnreachableError,
+    )
+    from octopi.record import Message
+    from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, TopicInfo, TopicOptions
+else:
+    # Not at once: who wants one light module of ours shall not load all of it.
+
+    def __getattr__(name: str) -> object:
+        """Import what is public when it is first used."""
+        if name in __all__:
+            from octopi import errors, record
+            from octopi.clients import client, consumer, position, producer, receipts
+            from octopi.wire import messages
+
+            homes = (client, consumer, position, producer, receipts, errors, record, messages)
+            original = "VERSION" if name == "__version__" else name
+            for home in homes:
+                if hasattr(home, original):
+                    globals()[name] = getattr(home, original)
+                    return globals()[name]
+        raise AttributeError(f"module 'octopi' has no attribute {name!r}")
+
 
 __all__ = [
     "BrokerInfo",

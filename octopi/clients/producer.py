@@ -106,6 +106,8 @@ class Producer:
         self._senders: dict[tuple[str, int], LogSender] = {}
         self._routes: dict[str, _Route] = {}
         self._buffered_bytes = 0
+        self.acknowledged_count = 0
+        """Messages that are known to be committed."""
         self._room = trio.lowlevel.ParkingLot()
         self._yield_is_due = False
         self._closed_by: OctopiError | None = None
@@ -327,6 +329,8 @@ class Producer:
         self._buffered_bytes -= effect.size_bytes
         if isinstance(effect.batch.outcome, DeliveryError):
             self._unseen.add(effect.batch, effect.count, effect.batch.outcome)
+        else:
+            self.acknowledged_count += effect.count
         if not self._is_full:
             self._room.unpark_all()
 
