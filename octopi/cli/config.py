@@ -7,7 +7,6 @@ made from these; none of them reads settings itself.
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 import types
@@ -19,7 +18,7 @@ import attrs
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.failures import CommandError, ExitCode, did_you_mean
 from octopi.limits import (
     FLUSH_BYTES,
     FLUSH_INTERVAL_S,
@@ -206,7 +205,7 @@ def _read(file: Path) -> dict[str, dict[str, object]]:
     for section, fields in content.items():
         if section not in SECTIONS:
             raise SettingsError(
-                f"{file}: there is no section [{section}]{_did_you_mean(section, SECTIONS)}"
+                f"{file}: there is no section [{section}]{did_you_mean(section, SECTIONS)}"
             )
         if not isinstance(fields, dict):
             raise SettingsError(f"{file}: {section} is a section: write [{section}] above its keys")
@@ -227,7 +226,7 @@ def _check(file: Path, section: str, fields: dict[str, object]) -> None:
                 key = min(error.extra_fields)
                 known = attrs.fields_dict(cls)
                 raise SettingsError(
-                    f"{file}: there is no setting {section}.{key}{_did_you_mean(key, known)}"
+                    f"{file}: there is no setting {section}.{key}{did_you_mean(key, known)}"
                 ) from None
         raise
     for key, value in fields.items():
@@ -249,11 +248,6 @@ def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
     except SettingsError as error:
         raise SettingsError(f"{flag} {error}") from None
     return value
-
-
-def _did_you_mean(word: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 
 def _strictly(value: object, kind: type) -> object:

@@ -7,6 +7,8 @@ itself is decided here, once for every command.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum, unique
 from typing import Final
 
@@ -76,6 +78,13 @@ class Explanation:
 
     line: str
     code: ExitCode
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What to say behind "there is no *word*": the nearest of *known*, or all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
 _SIDES: Final = {

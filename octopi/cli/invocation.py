@@ -18,7 +18,7 @@ import attrs
 import click
 
 from octopi.cli.config import ClientSettings, Configuration, help_text
-from octopi.cli.failures import PROGRAM, ExitCode, explain
+from octopi.cli.failures import PROGRAM, ExitCode, did_you_mean, explain
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -106,10 +106,29 @@ class OctopiGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            known = self.list_commands(ctx)
+            ctx.fail(f"There is no command {name}{did_you_mean(name, known)}")
+        return super().resolve_command(ctx, args)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _is_flag_form(args):
             args = [_FLAG_FORM, *args]
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result: object = super().invoke(ctx)
+            # Not at the interpreter's end: a pipe that was closed has to be noticed here.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+            return ExitCode.OK
+        return result
 
     def main(
         self,
@@ -123,8 +142,6 @@ class OctopiGroup(click.Group):
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             result = super().main(arguments, PROGRAM, complete_var, False, **extra)
-            # Not at the interpreter's end: a pipe that was closed has to be noticed here.
-            sys.stdout.flush()
             code = result if isinstance(result, int) else ExitCode.OK
         except click.exceptions.Exit as done:
             code = done.exit_code
@@ -137,12 +154,9 @@ class OctopiGroup(click.Group):
         except click.ClickException as error:
             click.echo(_usage_line(error), err=True)
             code = ExitCode.USAGE
-        except BrokenPipeError:
-            _forget_stdout()
-            code = ExitCode.OK
+        except SystemExit:
+            raise
         except BaseException as error:
-            if isinstance(error, SystemExit):
-                raise
             if "--debug" in arguments:
                 traceback.print_exception(error)
             explanation = explain(error)

@@ -7,7 +7,7 @@ line too.  No other byte means anything.  Holds one piece and one unfinished lin
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import trio
@@ -24,7 +24,7 @@ class LineTooLongError(CommandError):
     def __init__(self, number: int, bytes_max: int) -> None:
         super().__init__(
             f"line {number} is longer than {bytes_max:,} bytes, and a line is one message: "
-            "split it before producing"
+            "split it first"
         )
 
 
@@ -36,41 +36,42 @@ class LineSplitter:
         self._begun: list[bytes] = []
         self._begun_bytes = 0
         self.count = 0
-        """Lines given out so far."""
+        """Lines given out so far: the number of the last one, from 1."""
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that *piece* completes.
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The lines that *piece* completes; take all of them before feeding more.
 
         Raises:
-          LineTooLongError: if one exceeds the bound; nothing of it is kept beyond that.
+          LineTooLongError: when it comes to one beyond the bound.
         """
         lines = piece.split(b"\n")
         rest = lines.pop()
         if lines:
-            if self._begun:
-                lines[0] = b"".join((*self._begun, lines[0]))
-                self._begun, self._begun_bytes = [], 0
-            if len(piece) + len(lines[0]) > self._line_bytes_max:
-                self._check(lines)
-            self.count += len(lines)
+            lines[0] = self._complete(lines[0])
+        bound = self._line_bytes_max
+        for line in lines:
+            if len(line) > bound:
+                raise LineTooLongError(self.count + 1, bound)
+            self.count += 1
+            yield line
         if rest:
             self._begun.append(rest)
             self._begun_bytes += len(rest)
-            if self._begun_bytes > self._line_bytes_max:
-                raise LineTooLongError(self.count + 1, self._line_bytes_max)
-        return lines
+            if self._begun_bytes > bound:
+                raise LineTooLongError(self.count + 1, bound)
 
-    def finish(self) -> list[bytes]:
+    def finish(self) -> Iterator[bytes]:
         """The line that was left without a newline, if there is one."""
-        lines = [b"".join(self._begun)] if self._begun else []
-        self._begun, self._begun_bytes = [], 0
-        self.count += len(lines)
-        return lines
+        if self._begun:
+            line = self._complete(b"")
+            self.count += 1
+            yield line
 
-    def _check(self, lines: list[bytes]) -> None:
-        for number, line in enumerate(lines, self.count + 1):
-            if len(line) > self._line_bytes_max:
-                raise LineTooLongError(number, self._line_bytes_max)
+    def _complete(self, end: bytes) -> bytes:
+        line = b"".join((*self._begun, end))
+        self._begun.clear()
+        self._begun_bytes = 0
+        return line
 
 
 async def pieces(descriptor: int) -> AsyncIterator[bytes]:

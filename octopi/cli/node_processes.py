@@ -85,6 +85,21 @@ class NodeProcesses:
             f"{name} did not serve within {READY_TIMEOUT_S:g} s: {self._last_words(name)}"
         )
 
+    async def raise_when_one_ends(self) -> None:
+        """Watch the nodes that were started until now; return never.
+
+        Raises:
+          CommandError: when one of them has ended by itself.
+        """
+
+        async def watch(name: str, process: trio.Process) -> None:
+            code = await process.wait()
+            raise CommandError(f"{name} ended by itself, code {code}: {self._last_words(name)}")
+
+        async with trio.open_nursery() as nursery:
+            for name, process in self._running.items():
+                nursery.start_soon(watch, name, process)
+
     async def stop(self) -> None:
         """End all, brokers and register at once; return when none is left."""
         async with trio.open_nursery() as nursery:

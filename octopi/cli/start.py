@@ -14,28 +14,19 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
-
-import attrs
+from typing import TYPE_CHECKING, Final
 
 from octopi.cli.failures import CommandError, ExitCode
 
-
-@attrs.frozen
-class LastMessages:
-    """So many messages before the end."""
-
-    count: int
-
-
-Start = Literal["earliest", "latest"] | int | LastMessages | datetime
+if TYPE_CHECKING:
+    from octopi.clients.starts import Place
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
-def parse_start(text: str) -> Start:
-    """The meaning of *text*.
+def parse_start(text: str) -> Place:
+    """The meaning of *text*, as `octopi.Client.consumer` takes it.
 
     Raises:
       CommandError: if it has none.
@@ -47,7 +38,7 @@ def parse_start(text: str) -> Start:
     if _DIGITS.fullmatch(text):
         return int(text)
     if text[:1] == "-" and _DIGITS.fullmatch(text[1:]) and int(text[1:]) > 0:
-        return LastMessages(int(text[1:]))
+        return int(text)
     if text[:1] == "@":
         try:
             if _DIGITS.fullmatch(text[1:]):

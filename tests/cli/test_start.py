@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from octopi.cli.failures import CommandError
-from octopi.cli.start import LastMessages, Start, parse_start
+from octopi.cli.start import parse_start
+from octopi.clients.starts import Place
 
 
 @pytest.mark.parametrize(
@@ -15,14 +16,14 @@ from octopi.cli.start import LastMessages, Start, parse_start
         ("latest", "latest"),
         ("0", 0),
         ("123456", 123456),
-        ("-1", LastMessages(1)),
-        ("-250", LastMessages(250)),
+        ("-1", -1),
+        ("-250", -250),
         ("@2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=UTC)),
         ("@2026-11-21T10:00+02:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
         ("@1700000000123", datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)),
     ],
 )
-def test_every_form_has_its_meaning(text: str, meaning: Start) -> None:
+def test_every_form_has_its_meaning(text: str, meaning: Place) -> None:
     assert parse_start(text) == meaning
 
 
