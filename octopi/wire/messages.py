@@ -1,8 +1,9 @@
 """The whole protocol on one page: every message, and what answers it.
 
-A message is one binary WebSocket message holding one CBOR map: ``"type"`` is the name
-given in ``@message`` and the other keys are the fields, all of them, no others.  Bulk is
-a byte string of whole records exactly as they lie on disk (`octopi.record`).
+A message is one binary WebSocket message holding one CBOR map.  Its first key, ``"type"``,
+has the name given in ``@message``; the other keys are the fields, in any order, all of
+them, no others.  Bulk is a byte string of whole records exactly as they lie on disk
+(`octopi.record`).
 
 ``request`` numbers are chosen by whoever asks (any, not in use on that connection) and
 come back in the answer: the message named in the docstring, or `Failure`.  Offsets and
