@@ -89,6 +89,8 @@ class Replica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
+        for log in logs.values():
+            log.epochs.truncate(log.end)  # the end may have been lost, or never written
         intact = state.intact and (state.sync_flag or not lost_power)
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE

@@ -585,6 +585,7 @@ class Followed:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     keep: int
@@ -600,6 +601,7 @@ class FollowRefused:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     reason: Text
@@ -613,6 +615,7 @@ class Replicate:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     offset: int
