@@ -228,7 +228,7 @@ class PartitionLeader:
         return self._recount()
 
     def refused(self, change: AlterInSync) -> list[PartitionEffect]:
-        """The register refused *change*, for good."""
+        """The register refused *change* while the set's version is what it names: for good."""
         if change != self.pending:
             return []
         self.pending = None

@@ -416,9 +416,7 @@ class Cluster:
             case m.Acknowledge() as message:
                 node.perform(replica.acknowledge(message), limit)
             case m.InSyncAltered() as message:
-                if not message.accepted:
-                    node.perform(replica.in_sync_refused(message.request))
-                self.tell(node, message.record)
+                node.perform(replica.in_sync_altered(message, 0.0), limit)
             case m.FollowRefused():
                 pass
             case unexpected:
