@@ -2,9 +2,8 @@
 
 "Durable before visible" is a property of the list: an acknowledgement stands behind the
 append, and behind the flush where the topic asks for one; an accepted epoch stands behind
-the promise on the device.  All effects of one partition are performed one behind the
-other: a list that comes while an earlier one still waits for the device waits as well.
-Some effects are answered by an event, which they name.
+the promise on the device.  A machine gets its next event when the effects of the one
+before have been performed; some are answered by an event, whose effects come right behind.
 """
 
 from __future__ import annotations

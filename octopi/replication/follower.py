@@ -54,6 +54,7 @@ class LogFollower:
         if begin > keep:
             log.restart(begin)
             effects += [Restart(begin), StoreEpochs()]
+        log.epochs.truncate(log.end)  # an epoch that was about to write when it ended
         self.agrees = True
         return effects + self._acknowledge()
 

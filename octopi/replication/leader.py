@@ -27,6 +27,7 @@ from octopi.replication.effects import (
     Receipt,
     Refusal,
     Reply,
+    StoreEpochs,
 )
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import Duplicate, Refused
@@ -72,8 +73,8 @@ class LogLeader:
         if self._in_sync_count < self.log.min_insync:
             reason = f"{self._in_sync_count} of at least {self.log.min_insync} replicas are in sync"
             return [Reply(answer, Refusal(Status.NOT_READY, reason))]
-        if not scan.runs:
-            return [Append(records, scan, answer)]  # version 1: nothing to recognise them by
+        if not scan.runs:  # version 1: nothing to recognise them by
+            return self._append(records, scan, answer)
         run = scan.runs[0]
         if len(scan.runs) > 1 or run.count != scan.count:
             return [
@@ -91,13 +92,18 @@ class LogLeader:
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Duplicate):
             return [FindDuplicate(verdict.offset, verdict.skip, answer)]
-        return [Append(records, scan, answer)]
+        return self._append(records, scan, answer)
+
+    def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        append = Append(records, scan, answer)
+        # Records whose epoch a restart would not know could be taken for older ones.
+        begins = self.log.epochs.begin(self.epoch, self.log.end)
+        return [StoreEpochs(), append] if begins else [append]
 
     def appended(self, base: Offset, scan: Scan, answer: Answer) -> list[Effect]:
         """The log holds the batch from *base* on (step 2)."""
         log = self.log
         assert base == log.end, "batches are appended one behind the other"
-        log.epochs.begin(self.epoch, base)
         for run in scan.runs:
             log.sequences.record(run, Offset(base + run.start))
         log.end = Offset(base + scan.valid_bytes)

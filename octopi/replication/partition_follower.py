@@ -79,7 +79,7 @@ class PartitionFollower:
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
         """The leader said where a log parts from its own."""
-        log = self._log(message.epoch, message.attempt, message.topic_id)
+        log = self._log(message)
         if log is None:
             return []
         effects = log.followed(Offset(message.keep), Offset(message.begin))
@@ -87,7 +87,7 @@ class PartitionFollower:
 
     def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
         """The leader sent records, which *scan* describes; they are valid."""
-        log = self._log(message.epoch, message.attempt, message.topic_id)
+        log = self._log(message)
         if log is None:
             return []
         effects = log.receive(
@@ -117,11 +117,12 @@ class PartitionFollower:
             for effect in self._on_log(topic_id, log.require(durable=durable))
         ]
 
-    def _log(self, epoch: int, attempt: int, topic_id: str) -> LogFollower | None:
+    def _log(self, message: Followed | Replicate) -> LogFollower | None:
         """Whom a message of the leader's stream is for; None: it is late."""
-        if epoch != self.epoch or attempt != self._attempt:
+        session = (message.epoch, message.incarnation, message.attempt)
+        if session != (self.epoch, self._incarnation, self._attempt):
             return None
-        return self.logs.get(TopicId(topic_id))
+        return self.logs.get(TopicId(message.topic_id))
 
     def _on_log(self, topic_id: str, effects: list[Effect]) -> list[PartitionEffect]:
         """Effects on a log; what is to be acknowledged becomes a message."""

@@ -11,6 +11,8 @@ session for one life of a broker: after a power loss the same broker may hold le
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 
 from octopi.errors import ProtocolError
@@ -99,7 +101,11 @@ class PartitionLeader:
     # --- sessions --------------------------------------------------------------------
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
-        """A follower wants to follow one log."""
+        """A follower wants to follow one log.
+
+        Raises:
+          ProtocolError: if what it sends is no epoch history.
+        """
         broker, number = message.broker, (message.incarnation, message.attempt)
         topic_id = TopicId(message.topic_id)
         leader = self.logs.get(topic_id)
@@ -116,14 +122,11 @@ class PartitionLeader:
             # A stream that breaks again and again doesn't make a follower quicker.
             since = self._began_at if session is None else session.caught_up_at
             session = self.sessions[broker] = Session(*number, caught_up_at=since)
-        theirs = EpochHistory.load((one.epoch, one.start) for one in message.epochs)
-        log = leader.log
+        log, theirs = leader.log, _history(message)
         keep = divergence(log.epochs.ends(log.end), theirs.ends(Offset(message.log_end)))
         session.followed.add(topic_id)
         begin = max(keep, log.start)
-        followed = Followed(
-            self.partition, self.epoch, message.attempt, message.topic_id, keep, begin
-        )
+        followed = Followed(self.partition, self.epoch, *number, message.topic_id, keep, begin)
         return [ToBroker(broker, followed)]
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
@@ -225,7 +228,7 @@ class PartitionLeader:
         return self._recount()
 
     def refused(self, change: AlterInSync) -> list[PartitionEffect]:
-        """The register refused *change*, for good."""
+        """The register refused *change* while the set's version is what it names: for good."""
         if change != self.pending:
             return []
         self.pending = None
@@ -299,8 +302,20 @@ def on_log(topic_id: TopicId, effects: list[Effect]) -> list[PartitionEffect]:
     return [OnLog(topic_id, effect) for effect in effects]
 
 
+def _history(message: Follow) -> EpochHistory:
+    rows = [(one.epoch, one.start) for one in message.epochs]
+    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(rows)):
+        raise ProtocolError("epochs and their starts grow")
+    return EpochHistory.load(rows)
+
+
 def _refuse(message: Follow, reason: str) -> ToBroker:
     refused = FollowRefused(
-        message.partition, message.epoch, message.attempt, message.topic_id, reason
+        message.partition,
+        message.epoch,
+        message.incarnation,
+        message.attempt,
+        message.topic_id,
+        reason,
     )
     return ToBroker(message.broker, refused)

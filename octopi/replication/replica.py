@@ -51,6 +51,7 @@ from octopi.wire.messages import (
     AnnounceEpoch,
     Follow,
     Followed,
+    InSyncAltered,
     PartitionRecord,
     Replicate,
     Standing,
@@ -89,6 +90,8 @@ class Replica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
+        for log in logs.values():
+            log.epochs.truncate(log.end)  # the end may have been lost, or never written
         intact = state.intact and (state.sync_flag or not lost_power)
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE
@@ -223,9 +226,13 @@ class Replica:
         effects += self.leader.proposed(change)
         return [*effects, ToRegister(change)]
 
-    def in_sync_refused(self, change: AlterInSync) -> list[PartitionEffect]:
-        """The register refused *change*."""
-        return self.leader.refused(change) if self.leader is not None else []
+    def in_sync_altered(self, message: InSyncAltered, now: float) -> list[PartitionEffect]:
+        """The register answered a proposal.  The record is the better part of the answer: a
+        request that came twice is refused because it was accepted before."""
+        effects = self.installed(message.record, now)
+        if self.leader is not None and not message.accepted:
+            effects += self.leader.refused(message.request)
+        return effects
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
         """A follower wants to follow a log; silence is an answer that makes it try again."""

@@ -586,6 +586,7 @@ class Followed:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     keep: int
@@ -601,6 +602,7 @@ class FollowRefused:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     reason: Text
@@ -614,6 +616,7 @@ class Replicate:
 
     partition: int
     epoch: int
+    incarnation: int
     attempt: int
     topic_id: Text
     offset: int

@@ -15,6 +15,7 @@ from octopi.replication.effects import (
     Receipt,
     Refusal,
     Reply,
+    StoreEpochs,
 )
 from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
@@ -46,7 +47,8 @@ def leader(*, flush_before_ack: bool = False, epoch: int = 4) -> LogLeader:
 def produce(machine: LogLeader, data: bytes, answer: Any) -> list[Any]:  # noqa: ANN401
     """Receive and append, as the shell does; return the effects behind the append."""
     found = scan(data)
-    (effect,) = machine.receive(data, found, answer)
+    *before, effect = machine.receive(data, found, answer)
+    assert before in ([], [StoreEpochs()])
     assert effect == Append(data, found, answer)
     effects = machine.appended(machine.log.end, found, answer)
     machine.check_invariants()

@@ -1,0 +1,211 @@
+"""Any order of messages, crashes and power losses: the promises hold after each step."""
+
+import pytest
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.replication.cluster import Cluster, Node
+
+BROKERS = st.integers(1, 3)
+SOME = st.integers(0, 1000)
+"""Which of several: taken modulo their number."""
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """A cluster to which anything happens."""
+
+    brokers = 3
+    topics = 1
+    min_insync = 1
+
+    @initialize()
+    def begin(self) -> None:
+        self.cluster = Cluster(self.brokers, self.topics, self.min_insync)
+        self.announcements = 0
+
+    def node(self, which: int) -> Node:
+        nodes = list(self.cluster.nodes.values())
+        return nodes[which % len(nodes)]
+
+    def leader(self, which: int) -> Node | None:
+        """One of those that believe to lead; usually there is one."""
+        leaders = [one for one in self.cluster.nodes.values() if one.leads]
+        return leaders[which % len(leaders)] if leaders else None
+
+    # --- what makes progress ---------------------------------------------------------
+
+    @rule(which=SOME, topic=SOME, producer=st.integers(0, 1), skip=st.integers(-2, 1))
+    def produce(self, which: int, topic: int, producer: int, skip: int) -> None:
+        """The next record of a producer, an earlier one again, or one too far."""
+        node = self.leader(which)
+        if node is None or node.replica is None:
+            return
+        name = self.cluster.topics[topic % len(self.cluster.topics)]
+        rows = node.logs[name].rows
+        following = sum(message[0] == producer for _, message in rows)
+        if following < 4:
+            node.perform(node.produce(name, (producer, max(0, following + skip))))
+
+    @rule(which=SOME, follower=SOME, topic=SOME, count=st.integers(0, 3))
+    def stream(self, which: int, follower: int, topic: int, count: int) -> None:
+        node = self.leader(which)
+        if node is not None:
+            name = self.cluster.topics[topic % len(self.cluster.topics)]
+            node.stream(self.node(follower).broker, name, count)
+
+    @rule(at=SOME, keep=st.booleans())
+    @precondition(lambda self: self.cluster.network)
+    def deliver(self, at: int, keep: bool) -> None:
+        """Any message, in any order, perhaps not for the last time."""
+        self.cluster.deliver(at % len(self.cluster.network), keep=keep)
+
+    @rule()
+    def deliver_all(self) -> None:
+        for _ in range(len(self.cluster.network)):
+            self.cluster.deliver(0)
+
+    @rule(which=SOME)
+    def open_stream(self, which: int) -> None:
+        self.cluster.open_stream(self.node(which))
+
+    @rule(which=SOME, at=SOME)
+    def tell(self, which: int, at: int) -> None:
+        """Usually the record in force; it may also be one that was long on its way."""
+        records = self.cluster.records
+        late = at % len(records) if at % 4 == 0 else 0
+        self.cluster.tell(self.node(which), records[-1 - late])
+
+    @rule(which=SOME)
+    def device_is_quick(self, which: int) -> None:
+        node = self.node(which)
+        if node.replica is not None:
+            for topic in sorted(node.wants_flush):
+                node.perform(node.flush(topic))
+
+    @rule(which=SOME, now=st.floats(0, 10))
+    def tick(self, which: int, now: float) -> None:
+        node = self.node(which)
+        if node.replica is not None:
+            node.perform(node.replica.tick(now))
+
+    @rule(which=SOME, other=SOME)
+    def propose(self, which: int, other: int) -> None:
+        """The in-sync set changes for no reason."""
+        node, broker = self.leader(which), self.node(other).broker
+        if node is None or node.replica is None or node.replica.leader is None:
+            return
+        leader = node.replica.leader
+        if leader.pending is not None:
+            return
+        if leader.may_join(broker):
+            node.perform(node.replica.propose(leader.joining(broker)))
+        elif leader.may_leave(broker):
+            node.perform(node.replica.propose(leader.leaving(broker)))
+
+    # --- leadership ------------------------------------------------------------------
+
+    @rule()
+    @precondition(lambda self: self.announcements < 8)
+    def announce(self) -> None:
+        self.announcements += 1
+        self.cluster.announce()
+
+    @rule(which=SOME)
+    def hear_announcement(self, which: int) -> None:
+        self.cluster.announced_to(self.node(which))
+
+    @rule()
+    def conclude(self) -> None:
+        self.cluster.conclude()
+
+    @rule(which=SOME)
+    def change_the_leader(self, which: int) -> None:
+        """All that belongs to a change, so that long histories come about."""
+        self.cluster.announce()
+        for broker in sorted(self.cluster.nodes):
+            if broker != self.node(which).broker:
+                self.cluster.announced_to(self.cluster.nodes[broker])
+        self.deliver_all()
+        if self.cluster.conclude():
+            for node in self.cluster.nodes.values():
+                self.cluster.tell(node)
+                self.cluster.open_stream(node)
+
+    @rule()
+    def restart_the_register(self) -> None:
+        self.cluster.restart_register()
+
+    @rule()
+    def restart_the_register_from_a_snapshot(self) -> None:
+        self.cluster.restart_register(self.cluster.registrar.state.entries())
+
+    # --- failures --------------------------------------------------------------------
+
+    @rule(at=SOME)
+    @precondition(lambda self: self.cluster.network)
+    def lose(self, at: int) -> None:
+        self.cluster.network.pop(at % len(self.cluster.network))
+
+    @rule(which=SOME, forgets=st.booleans())
+    def crash(self, which: int, forgets: bool) -> None:
+        self.node(which).crash(forgets_highwater=forgets)
+
+    @rule(which=SOME, cut=SOME)
+    def lose_power(self, which: int, cut: int) -> None:
+        self.node(which).lose_power(lambda synced, end: synced + cut % (end - synced + 1))
+
+    @rule(at=SOME, limit=st.integers(0, 3), cut=SOME, power=st.booleans())
+    @precondition(lambda self: self.cluster.network)
+    def stop_between_effects(self, at: int, limit: int, cut: int, power: bool) -> None:
+        at %= len(self.cluster.network)
+        to = self.cluster.network[at].to
+        self.cluster.deliver(at, limit=limit)
+        node = self.cluster.nodes.get(to)
+        if power and node is not None and node.replica is None:
+            node.lose_power(lambda synced, end: synced + cut % (end - synced + 1))
+
+    @rule(which=SOME, limit=st.integers(0, 3), power=st.booleans())
+    def stop_while_accepting(self, which: int, limit: int, power: bool) -> None:
+        node = self.node(which)
+        self.cluster.announced_to(node, limit)
+        if power and node.replica is None:
+            node.lose_power(lambda synced, _: synced)
+
+    @rule(which=SOME, registers=st.booleans())
+    def restart(self, which: int, registers: bool) -> None:
+        node = self.node(which)
+        if node.replica is None:
+            node.start()
+        if registers and node.replica is not None and not node.replica.registered:
+            self.cluster.register(node)
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "cluster"):
+            self.cluster.check()
+
+
+@pytest.mark.parametrize(
+    ("brokers", "topics", "min_insync"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (1, 1, 1)]
+)
+def test_promises_hold_whatever_happens(brokers: int, topics: int, min_insync: int) -> None:
+    class Case(AnyOrder):
+        pass
+
+    Case.brokers, Case.topics, Case.min_insync = brokers, topics, min_insync
+    run_state_machine_as_test(
+        Case,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
