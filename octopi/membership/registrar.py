@@ -354,6 +354,7 @@ class Registrar:
         """Where a partition is now; each asker is sent to the next of its readers."""
         leads = (
             record.leader in self._serving
+            and record.partition not in self.leaderships.changes
             and self._live[record.leader] == record.leader_incarnation
         )
         readers = [

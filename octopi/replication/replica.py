@@ -231,7 +231,7 @@ class Replica:
         request that came twice is refused because it was accepted before."""
         effects = self.installed(message.record, now)
         if self.leader is not None and not message.accepted:
-            effects += self.leader.refused(message.request)
+            effects += self.leader.refused(message.asked)
         return effects
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
@@ -241,6 +241,12 @@ class Replica:
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
         """A follower holds more of a log."""
         return self.leader.acknowledge(message) if self.leader is not None else []
+
+    def stream_closed(self, broker: int, incarnation: int, attempt: int) -> list[PartitionEffect]:
+        """A follower's stream broke: it catches up no more."""
+        if self.leader is not None:
+            self.leader.session_ended(broker, incarnation, attempt)
+        return []
 
     # --- following -------------------------------------------------------------------
 

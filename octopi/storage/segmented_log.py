@@ -281,6 +281,26 @@ class SegmentedLog:
             self._recent.pop(segment.base, None)
             self._flushed_end = min(self._flushed_end, offset)
 
+    def restart(self, offset: Offset) -> None:
+        """Drop all records; the log goes on at *offset*, which lies behind its end.
+
+        Raises:
+          LogReadOnlyError: the disk failed, now or before.
+          CorruptLogError: the log opened with damage.
+        """
+        self._check_writable()
+        assert offset >= self.end
+        self._truncations += 1
+        self._changes += 1
+        self._names_unsynced = True
+        self._boundaries.clear()
+        try:
+            while self._segments:  # what is left joins after each step
+                self._remove(len(self._segments) - 1)
+        except OSError as error:
+            raise self._fail(f"emptying {self._directory}", error) from error
+        self._empty_at = self._flushed_end = offset
+
     async def flush(self) -> Offset:
         """Make everything appended so far durable; return up to where the log is.
 

@@ -480,6 +480,17 @@ class LogList:
 # --- brokers and the register --------------------------------------------------------
 
 
+@attrs.frozen
+class Standing:
+    """How a broker stands with a partition it is a replica of, when it joins."""
+
+    partition: int
+    promised: int
+    """The highest epoch that it accepted or acted in."""
+    intact: bool
+    """Whether it still holds all that it ever acknowledged."""
+
+
 @message("inventory")
 @attrs.frozen
 class Inventory:
@@ -489,6 +500,8 @@ class Inventory:
     """
 
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
+    standings: Annotated[list[Standing], AtMost(1_000)]
+    """Of the partitions that it is a replica of."""
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
 
 
@@ -524,6 +537,8 @@ class InstallPartitions:
 
     request: int
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
+    brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
+    """Where the brokers are that the records name."""
 
 
 @message("install_topics")
@@ -667,7 +682,7 @@ class AlterInSync:
 class InSyncAltered:
     """Answer to `AlterInSync`."""
 
-    request: AlterInSync
+    asked: AlterInSync
     accepted: bool
     record: PartitionRecord
     """What is in force now."""
@@ -698,14 +713,3 @@ class AcceptEpoch:
     """The newest epoch in which this replica led, or agreed with the leader on every log."""
     log_end: int
     """The ends of all the partition's logs, added up (bytes): for comparing replicas."""
-
-
-@attrs.frozen
-class Standing:
-    """How a broker stands with a partition it is a replica of, when it joins."""
-
-    partition: int
-    promised: int
-    """The highest epoch that it accepted or acted in."""
-    intact: bool
-    """Whether it still holds all that it ever acknowledged."""

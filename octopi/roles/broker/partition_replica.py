@@ -413,4 +413,3 @@ def _refusal(error: OctopiError) -> Refusal:
     elif isinstance(error, CorruptLogError):
         status = Status.LOG_CORRUPT
     return Refusal(status, str(error.args[0]))
-
