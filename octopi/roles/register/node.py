@@ -346,14 +346,13 @@ class RegisterNode:
             placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
             if placed:
                 await self._tell_partitions(placed, list(self.members.values()))
-            hosts = {
-                broker
-                for partition in topic.partitions
-                for broker in self.registrar.state.partitions[partition].replicas
-            }
-            async with trio.open_nursery() as nursery:
-                for broker in sorted(hosts & self.members.keys()):
-                    nursery.start_soon(self.members[broker].install_topics, [topic])
+            records = [self.registrar.state.partitions[one] for one in topic.partitions]
+            leaders = {record.leader for record in records}
+            followers = {one for record in records for one in record.replicas} - leaders
+            for hosts in (leaders, followers):  # what is not led yet can't be followed
+                async with trio.open_nursery() as nursery:
+                    for broker in sorted(hosts & self.members.keys()):
+                        nursery.start_soon(self.members[broker].install_topics, [topic])
         finally:
             installing.set()
             del self._installing[topic_id]
