@@ -157,7 +157,7 @@ class WebSocketNet:
         except* ConnectionRejected as group:
             problem = _rejection(group)
         except* Exception as group:
-            _log_reader_failure(peer, group)
+            _log_websocket_failure(peer, group)
         finally:
             await trio.aclose_forcefully(stream)
         if not is_open:
@@ -181,10 +181,13 @@ class WebSocketNet:
             async with trio.open_nursery() as nursery:
                 link = await self._shake_hands(nursery, watched, paths, peer)
                 if link is not None:
-                    await handler(link)
+                    try:
+                        await handler(link)
+                    except Exception:
+                        _log.exception("link_handler_failed", peer=peer)
                 nursery.cancel_scope.cancel()
         except* Exception as group:
-            _log_reader_failure(peer, group)
+            _log_websocket_failure(peer, group)
         finally:
             self._connection_count -= 1
             await trio.aclose_forcefully(watched)
@@ -387,11 +390,14 @@ async def _while_open(stream: _WatchedStream, step: Callable[[], Awaitable[_T]])
     return result
 
 
-def _log_reader_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
-    """trio-websocket's reader fails when a peer leaves at a bad moment; that is ordinary."""
-    _, faults = group.split(ConnectionClosed)
-    if faults is not None:
-        _log.error("connection_failed", peer=peer, exc_info=faults)
+def _log_websocket_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
+    """trio-websocket fails when a peer leaves or talks at a bad moment.
+
+    That ends the one connection and needs no trace: anybody could fill the log with them.
+    """
+    _, unusual = group.split(ConnectionClosed)
+    if unusual is not None:
+        _log.info("websocket_failed", peer=peer, error=repr(unusual))
 
 
 def _rejection(group: BaseExceptionGroup[ConnectionRejected]) -> str:

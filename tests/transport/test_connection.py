@@ -690,6 +690,20 @@ async def test_what_comes_while_closing_is_dropped(autojump_clock: MockClock) ->
     assert side.heard == []
 
 
+async def test_what_is_not_allowed_while_closing_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with running(capacity=1) as side, trio.open_nursery() as nursery:
+        for request in (1, 2, 3):
+            side.connection.post(m.Done(request))
+        nursery.start_soon(side.connection.close, 1001, "bye")
+        await wait_all_tasks_blocked()
+        await side.peer.link.send(bytes(MESSAGE_BYTES_MAX + 1))
+        await wait_all_tasks_blocked()
+        assert [await side.peer.hear() for _ in range(3)] == [m.Done(n) for n in (1, 2, 3)]
+        assert await side.peer.hear_end() == "left closed the connection (1001): bye"
+
+
 async def test_a_connection_that_never_ran_is_closed_too() -> None:
     side = new_side()
     await side.connection.close(1001, "bye")
