@@ -112,13 +112,13 @@ class LogLeader:
         """The log is durable below *end*."""
         return self._commit(end) if self._flush_before_ack else []
 
-    def stop(self, status: Status, reason: str) -> list[Effect]:
+    def stop(self, reason: str) -> list[Effect]:
         """No longer the leader, or unable to go on: who waits is refused.
 
         Their records may become committed later; a retry finds out.
         """
         effects: list[Effect] = [
-            Reply(waiting.answer, Refusal(status, reason)) for waiting in self._waiting
+            Reply(waiting.answer, Refusal(Status.UNCOMMITTED, reason)) for waiting in self._waiting
         ]
         self._waiting.clear()
         return effects

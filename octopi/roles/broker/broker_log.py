@@ -143,7 +143,7 @@ class BrokerLog:
             answer(Refusal(Status.NOT_LEADER, reason))
         leader, self._leader = self._leader, None
         if leader is not None:
-            self._perform(leader.stop(Status.NOT_LEADER, reason))
+            self._perform(leader.stop(reason))
 
     @property
     def epoch(self) -> Epoch | None:
@@ -270,8 +270,7 @@ class BrokerLog:
             # the device is refused, and so is all that comes.
             _log.error("flush failed", topic=self.topic.topic, why=str(error))
             if self._leader is not None:
-                refusal = _refusal(error)
-                self._perform(self._leader.stop(refusal.status, refusal.reason))
+                self._perform(self._leader.stop(str(error)))
             return
         if self._leader is not None:
             self._perform(self._leader.flushed(end))
