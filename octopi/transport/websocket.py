@@ -44,9 +44,6 @@ RECEIVE_BYTES: Final = 256 * 1024
 MESSAGE_QUEUE_COUNT: Final = 1
 """Messages that trio-websocket keeps for us beside the one that it assembles."""
 
-CLOSE_REASON_BYTES_MAX: Final = 123
-"""RFC 6455 section 5.5: a control frame has at most 125 bytes, two are the code."""
-
 _LAST_WORD_S: Final = 0.05
 """For sending a close frame when there is nobody left to wait for the answer."""
 
@@ -257,7 +254,6 @@ class WebSocketLink:
         self._is_closing = False
         self.closed: Final = trio.Event()
         self._refused_text = False
-        self._refused_size = False
 
     @property
     def peer(self) -> str:
@@ -270,10 +266,11 @@ class WebSocketLink:
     async def send(self, data: bytes) -> None:
         if self._is_torn:
             raise ConnectionLostError(f"the connection to {self._peer} is torn")
-        self._is_torn = True
+        self._is_torn = True  # and stays so if this is cancelled
         try:
             await self._websocket.send_message(data)
         except ConnectionClosed as error:
+            self._is_torn = False
             raise self._lost(error) from None
         self._is_torn = False
 
@@ -282,7 +279,6 @@ class WebSocketLink:
             message = await self._websocket.get_message()
         except ConnectionClosed as error:
             if error.reason is not None and error.reason.code == _MESSAGE_TOO_BIG:
-                self._refused_size = True
                 raise ProtocolError(
                     f"a message had more than {MESSAGE_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
                 ) from None
@@ -306,8 +302,8 @@ class WebSocketLink:
             with self._clock.timeout(_LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
                 scope.shield = True
                 if not self._is_torn:
-                    await self._websocket.aclose(code, cut(reason, CLOSE_REASON_BYTES_MAX))
-                    await self._stream.finish(reading=self._refused_size)
+                    await self._websocket.aclose(code, reason)
+                    await self._stream.finish()
         finally:
             self.closed.set()
             await trio.aclose_forcefully(self._stream)
@@ -329,6 +325,7 @@ class _WatchedStream(trio.abc.Stream):
     def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
         self._stream = stream
         self._is_reading = False
+        self._is_finishing = False
         self._read_ended = trio.lowlevel.ParkingLot()
         self.gone: Final = trio.Event()
 
@@ -339,6 +336,12 @@ class _WatchedStream(trio.abc.Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if self._is_finishing:
+            await trio.lowlevel.checkpoint()
+            return b""
+        return await self._read(max_bytes)
+
+    async def _read(self, max_bytes: int | None) -> bytes | bytearray:
         self._is_reading = True
         try:
             data = await self._stream.receive_some(max_bytes)
@@ -352,23 +355,23 @@ class _WatchedStream(trio.abc.Stream):
             self.gone.set()
         return data
 
-    async def finish(self, *, reading: bool = False) -> None:
-        """Say that we are done and wait until the peer is, too.
+    async def finish(self) -> None:
+        """Say that we are done, and throw away what comes until the peer is done, too.
 
         Closing while the peer still sends would make its system throw away what we said
-        last.  With *reading* nobody else will read the stream after the read that may be
-        under way.
+        last.  trio-websocket's reader may or may not read on by itself; it is told that
+        the stream ended.
         """
         try:
             if not self.gone.is_set():
                 await self._stream.send_eof()
-            if reading and self._is_reading:
+            self._is_finishing = True
+            if self._is_reading:
                 await self._read_ended.park()
-            while reading and not self.gone.is_set():
-                await self.receive_some(RECEIVE_BYTES)
+            while not self.gone.is_set():
+                await self._read(RECEIVE_BYTES)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
             return
-        await self.gone.wait()
 
     async def aclose(self) -> None:
         self.gone.set()

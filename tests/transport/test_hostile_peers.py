@@ -191,13 +191,16 @@ async def test_a_peer_that_leaves_during_the_handshake_holds_nothing(
         assert logs == []
 
 
-async def test_a_refused_peer_that_stays_is_closed(autojump_clock: MockClock) -> None:
+async def test_a_refused_peer_may_finish_talking_but_not_stay(autojump_clock: MockClock) -> None:
     async with in_memory() as server, stranger(server) as stream:
         await stream.send_all(UPGRADE.replace(b"/v1/client", b"/v1/nothing"))
         answer = await all_of(stream)
         assert answer.startswith(b"HTTP/1.1 404")
+        await stream.send_all(bytes(MIB))
         await trio.sleep(CLOSE_TIMEOUT_S + 1)
         assert server.websockets.connection_count == 0
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"still here")
 
 
 async def test_one_connection_too_many_is_closed_at_once() -> None:
@@ -245,20 +248,33 @@ async def test_an_oversized_message_is_refused_with_1009() -> None:
         assert "more than 16842752 bytes" in session.connection.end_reason
 
 
-async def test_a_message_without_end_is_given_up_before_it_fills_the_memory() -> None:
-    piece = b"\x02\xff" + (2**40).to_bytes(8, "big") + b"\0\0\0\0"
-    async with serving() as server, stranger(server) as stream:
-        await stream.send_all(UPGRADE)
-        await stream.receive_some()
-        await stream.send_all(piece)
-        sent_bytes = 0
-        try:
-            while sent_bytes < 200 * MIB:
+async def test_a_message_without_end_is_given_up_before_it_fills_the_memory(
+    autojump_clock: MockClock,
+) -> None:
+    async with in_memory() as server, stranger(server) as stream:
+        await greet(stream)
+        await stream.send_all(b"\x02\xff" + (2**40).to_bytes(8, "big") + b"\0\0\0\0")
+        async with trio.open_nursery() as nursery:
+            answers: list[bytes] = []
+
+            async def listen() -> None:
+                answers.append(await all_of(stream))
+
+            nursery.start_soon(listen)
+            for _ in range(MESSAGE_BYTES_MAX // MIB):
                 await stream.send_all(bytes(MIB))
-                sent_bytes += MIB
-        except trio.BrokenResourceError:
-            pass
-        assert sent_bytes > MESSAGE_BYTES_MAX - 8 * MIB
+            await wait_all_tasks_blocked()
+            assert answers == []
+            await stream.send_all(bytes(MIB))
+            await wait_all_tasks_blocked()
+            assert answers[0][2:4] == (1009).to_bytes(2, "big")
+            # What it sends now is thrown away, so that it gets to read why.
+            for _ in range(100):
+                await stream.send_all(bytes(MIB))
+            await stream.aclose()
+        await wait_all_tasks_blocked()
+        assert server.websockets.connection_count == 0
+        assert trio.current_time() == 0
 
 
 @pytest.mark.parametrize(
