@@ -16,7 +16,7 @@ import trio
 from octopi.environment import Link
 from octopi.errors import ConnectionLostError, UnreachableError
 from octopi.wire import messages as m
-from octopi.wire.codec import decode
+from octopi.wire.codec import decode, encode
 
 EVERYTHING = frozenset(m.MESSAGES.values())
 
@@ -154,8 +154,6 @@ class MemoryNet:
             link.end(broken=True)
             raise ConnectionLostError("broken")
         if fault is not None and fault.change is not None:
-            from octopi.wire.codec import encode
-
             message = fault.change(message)
             data = encode(message)
         if type(message) is not m.Heartbeat:
