@@ -121,9 +121,14 @@ class Output:
             offsets = {**position.offsets, last.partition: last.next_offset}
             position = attrs.evolve(position, offsets=offsets)
         data = self.printer(messages)
-        await trio.to_thread.run_sync(_write, self.descriptor, data, abandon_on_cancel=True)
-        self._position = position
-        self.meter.add(len(messages), len(data))
+
+        def write() -> None:
+            _write(self.descriptor, data)
+            # Here, because a cancellation may come between the writing and the news of it.
+            self._position = position
+            self.meter.add(len(messages), len(data))
+
+        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
 
     async def _save(self) -> None:
         if (
