@@ -11,7 +11,7 @@ import errno
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 import trio_websocket
@@ -34,6 +34,7 @@ from octopi.transport.addresses import (
     server_url,
 )
 from octopi.transport.failures import cut
+from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -49,8 +50,6 @@ _LAST_WORD_S: Final = 0.05
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
-
-_T = TypeVar("_T")
 
 
 class WebSocketNet:
@@ -87,7 +86,7 @@ class WebSocketNet:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
                 raise UnreachableError(f"nobody answers at {url}: {_what(error)}") from error
-            hold = partial(self._hold_client, _WatchedStream(stream), host, port, path)
+            hold = partial(self._hold_client, WatchedStream(stream), host, port, path)
             link: Link = await self._nursery.start(hold)
             return link
         raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
@@ -116,7 +115,7 @@ class WebSocketNet:
 
     async def _hold_client(
         self,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         host: str,
         port: int,
         path: str,
@@ -129,7 +128,7 @@ class WebSocketNet:
         is_open = False
         try:
             async with trio.open_nursery() as nursery:
-                websocket = await _while_open(
+                websocket = await while_open(
                     stream,
                     partial(
                         trio_websocket.wrap_client_stream,
@@ -167,7 +166,7 @@ class WebSocketNet:
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
-        watched = _WatchedStream(stream)
+        watched = WatchedStream(stream)
         peer = _peer(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
@@ -190,11 +189,11 @@ class WebSocketNet:
             await trio.aclose_forcefully(watched)
 
     async def _shake_hands(
-        self, nursery: trio.Nursery, stream: _WatchedStream, paths: frozenset[str], peer: str
+        self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
     ) -> Link | None:
         """The link of a peer that asks for what we serve, else None."""
         with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
-            request = await _while_open(
+            request = await while_open(
                 stream,
                 partial(
                     trio_websocket.wrap_server_stream,
@@ -222,7 +221,7 @@ class WebSocketNet:
     async def _reject(
         self,
         request: trio_websocket.WebSocketRequest,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         status: int,
         text: str,
     ) -> None:
@@ -240,7 +239,7 @@ class WebSocketLink:
     def __init__(
         self,
         websocket: WebSocketConnection,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         clock: Clock,
         peer: str,
         path: str,
@@ -314,83 +313,6 @@ class WebSocketLink:
             return ConnectionLostError(f"the connection to {self._peer} broke")
         said = f": {reason.reason}" if reason.reason else ""
         return ConnectionLostError(f"{self._peer} closed the connection ({reason.code}){said}")
-
-
-class _WatchedStream(trio.abc.Stream):
-    """A stream that says when nothing more can come.
-
-    trio-websocket's handshakes wait for ever after that.
-    """
-
-    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
-        self._stream = stream
-        self._is_reading = False
-        self._is_finishing = False
-        self._read_ended = trio.lowlevel.ParkingLot()
-        self.gone: Final = trio.Event()
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        if self._is_finishing:
-            await trio.lowlevel.checkpoint()
-            return b""
-        return await self._read(max_bytes)
-
-    async def _read(self, max_bytes: int | None) -> bytes | bytearray:
-        self._is_reading = True
-        try:
-            data = await self._stream.receive_some(max_bytes)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.gone.set()
-            raise
-        finally:
-            self._is_reading = False
-            self._read_ended.unpark_all()
-        if not data:
-            self.gone.set()
-        return data
-
-    async def finish(self) -> None:
-        """Say that we are done, and throw away what comes until the peer is done, too.
-
-        Closing while the peer still sends would make its system throw away what we said
-        last.  trio-websocket's reader may or may not read on by itself; it is told that
-        the stream ended.
-        """
-        try:
-            if not self.gone.is_set():
-                await self._stream.send_eof()
-            self._is_finishing = True
-            if self._is_reading:
-                await self._read_ended.park()
-            while not self.gone.is_set():
-                await self._read(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-            return
-
-    async def aclose(self) -> None:
-        self.gone.set()
-        await self._stream.aclose()
-
-
-async def _while_open(stream: _WatchedStream, step: Callable[[], Awaitable[_T]]) -> _T | None:
-    """The result of *step*, or None if *stream* ends first."""
-    result = None
-    async with trio.open_nursery() as nursery:
-
-        async def watch() -> None:
-            await stream.gone.wait()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(watch)
-        result = await step()
-        nursery.cancel_scope.cancel()
-    return result
 
 
 def _log_websocket_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
