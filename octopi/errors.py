@@ -67,6 +67,7 @@ class Status(IntEnum):
     PRODUCER_FENCED = 36
     UNKNOWN_PRODUCER = 37
     RECEIPT_FORGOTTEN = 38
+    UNCOMMITTED = 39
 
     NOT_LEADER = 40
     NOT_READY = 41
@@ -142,6 +143,9 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
         False, Fault.NOBODY, "nothing: the records are stored, their offsets are not remembered"
+    ),
+    Status.UNCOMMITTED: StatusMeaning(
+        True, Fault.NOBODY, "send it again: the records were appended, and may be kept or lost"
     ),
     Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
     Status.NOT_READY: StatusMeaning(True, Fault.NOBODY, "try again in a moment"),

@@ -45,7 +45,13 @@ class ClientSettings:
 
     server: str = _setting(DEFAULT_SERVER, "OCTOPI_SERVER", "address of the register")
     timeout_s: float = _setting(
-        30.0, "OCTOPI_TIMEOUT_S", "seconds to wait for an answer or a receipt", least=0.001
+        5.0, "OCTOPI_TIMEOUT_S", "seconds to wait for an answer", least=0.001
+    )
+    retry_s: float = _setting(
+        60.0,
+        "OCTOPI_RETRY_S",
+        "seconds that produce and consume go on trying while no broker can be had",
+        least=0.001,
     )
 
 

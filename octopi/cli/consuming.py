@@ -90,23 +90,26 @@ class Output:
         return self.count_max is not None and self.meter.messages >= self.count_max
 
     async def copy(self, consumer: Consumer, save_interval_s: float = 1.0) -> None:
-        """Print what *consumer* gives until it ends or there are enough.
+        """Print what *consumer* gives until it ends, there are enough, or nobody reads on.
 
         Raises:
           OctopiError: whatever consuming raises.
-          OSError: if writing fails, BrokenPipeError for one.
+          OSError: if writing fails.
         """
+        # Saved even if nothing comes: "latest" has to be the same place the next time.
+        self._position = consumer.position
+        self.meter.start()
         try:
-            if not self.is_complete:
-                save_at = trio.current_time() + save_interval_s
-                async for messages in consumer.batches():
-                    await self._print(messages, consumer.position)
-                    if self.is_complete:
-                        break
-                    if trio.current_time() >= save_at:
-                        await self._save()
-                        save_at = trio.current_time() + save_interval_s
-            self._position = self._position or consumer.position
+            save_at = trio.current_time()
+            async for messages in consumer.batches():
+                await self._print(messages, consumer.position)
+                if self.is_complete:
+                    break
+                if trio.current_time() >= save_at:
+                    await self._save()
+                    save_at = trio.current_time() + save_interval_s
+        except BrokenPipeError:
+            pass  # whoever reads the output has seen enough
         finally:
             with trio.CancelScope(shield=True):
                 await self._save()
@@ -118,9 +121,14 @@ class Output:
             offsets = {**position.offsets, last.partition: last.next_offset}
             position = attrs.evolve(position, offsets=offsets)
         data = self.printer(messages)
-        await trio.to_thread.run_sync(_write, self.descriptor, data, abandon_on_cancel=True)
-        self._position = position
-        self.meter.add(len(messages), len(data))
+
+        def write() -> None:
+            _write(self.descriptor, data)
+            # Here, because a cancellation may come between the writing and the news of it.
+            self._position = position
+            self.meter.add(len(messages), len(data))
+
+        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
 
     async def _save(self) -> None:
         if (

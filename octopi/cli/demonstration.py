@@ -12,8 +12,8 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -62,15 +62,15 @@ class Demonstration:
             click.echo(f"started   a register and {brokers}, each a process of its own")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(nodes.raise_when_one_ends)
+                with self._step("create topic"):
+                    partitions = await _create_topic(url, self._partition_count)
                 meter = Meter()
                 with self._step("produce"), meter.shown("producing", source.stat().st_size):
-                    await _produce(url, source, self._partition_count, meter)
-                meter.stop()
+                    await _produce(url, source, partitions, meter)
                 click.echo(f"produced  {meter.summary()}")
                 meter = Meter()
                 with self._step("consume"), meter.shown("consuming", source.stat().st_size):
                     leaders = await _consume(url, copy, _ends_with_newline(source), meter)
-                meter.stop()
                 click.echo(f"consumed  {meter.summary()}")
                 nursery.cancel_scope.cancel()
             with self._step("compare"):
@@ -123,28 +123,40 @@ class Demonstration:
         self._steps.append((name, time.perf_counter() - began))
 
 
-async def _produce(url: str, source: Path, partition_count: int, meter: Meter) -> None:
+async def _create_topic(url: str, partition_count: int) -> list[int]:
+    async with octopi.connect(url) as client:
+        info = await client.create_topic(_TOPIC, partition_count)
+    return [one.partition for one in info.partitions]
+
+
+async def _produce(url: str, source: Path, partitions: list[int], meter: Meter) -> None:
     splitter = LineSplitter(RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
+    meter.start()
     descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        async with octopi.connect(url) as client:
-            info = await client.create_topic(_TOPIC, partition_count)
-            turns = itertools.cycle([one.partition for one in info.partitions])
-            async with client.producer() as producer:
-                async for piece in pieces(descriptor):
-                    known = splitter.count
-                    for line, partition in zip(splitter.feed(piece), turns, strict=False):
-                        await producer.submit(_TOPIC, line, partition=partition)
-                    meter.add(splitter.count - known, len(piece))
-                for line, partition in zip(splitter.finish(), turns, strict=False):
+        turns = itertools.cycle(partitions)
+        async with (
+            aclosing(pieces(descriptor)) as source_pieces,
+            octopi.connect(url) as client,
+            client.producer() as producer,
+        ):
+            async for piece in source_pieces:
+                known = splitter.count
+                for line, partition in zip(splitter.feed(piece), turns, strict=False):
                     await producer.submit(_TOPIC, line, partition=partition)
-                    meter.add(1, 0)
+                meter.add(splitter.count - known, len(piece))
+            for line, partition in zip(splitter.finish(), turns, strict=False):
+                await producer.submit(_TOPIC, line, partition=partition)
+                meter.add(1, 0)
+            await producer.flush()
+            meter.stop()
     finally:
         os.close(descriptor)
 
 
 async def _consume(url: str, copy: Path, ends_with_newline: bool, meter: Meter) -> int:
     """Write the topic's lines to *copy*; return how many brokers they came from."""
+    meter.start()  # consumers read ahead from when they are made
     async with octopi.connect(url) as client, AsyncExitStack() as stack:
         info = await client.describe_topic(_TOPIC)
         batches: list[AsyncIterator[list[Message]]] = []
@@ -157,17 +169,21 @@ async def _consume(url: str, copy: Path, ends_with_newline: bool, meter: Meter) 
             batches.append(consumer.batches())
         with copy.open("wb", buffering=_PIECE_BYTES) as file:
             separator = b""
-            async for values in in_turns(batches):
+            lines = await stack.enter_async_context(aclosing(in_turns(batches)))
+            async for values in lines:
                 data = separator + b"\n".join(values)
                 file.write(data)
                 meter.add(len(values), len(data))
                 separator = b"\n"
             if ends_with_newline:
                 file.write(separator)
+        meter.stop()
         return len({one.leader for one in info.partitions})
 
 
-async def in_turns(batches: list[AsyncIterator[list[Message]]]) -> AsyncIterator[list[bytes]]:
+async def in_turns(
+    batches: list[AsyncIterator[list[Message]]],
+) -> AsyncGenerator[list[bytes], None]:
     """The values of all *batches*, one from each in turn, until the one whose turn it is
     has ended."""
     waiting: list[deque[Message]] = [deque() for _ in batches]

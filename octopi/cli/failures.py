@@ -137,7 +137,11 @@ def _explain(error: BaseException) -> Explanation:
                 f"{error}; {_SIDES[meaning.fault]}: {meaning.next}", ExitCode.REFUSED
             )
         case UnreachableError():
-            return Explanation(str(error), ExitCode.UNREACHABLE)
+            return Explanation(
+                f"{error}; is a node running there? --server names another, "
+                "`octopi-node dev` starts a cluster",
+                ExitCode.UNREACHABLE,
+            )
         case ConnectionLostError():
             return Explanation(
                 f"{error}; the node or the network went away: look at the node, run this again",

@@ -84,6 +84,17 @@ def client_options(function: _F) -> _F:
     return server(timeout(common_options(function)))
 
 
+def retry_option(function: _F) -> _F:
+    """Add what every command takes that moves messages."""
+    return click.option(
+        "--retry",
+        "retry_s",
+        type=float,
+        metavar="SECONDS",
+        help=help_text(ClientSettings, "retry_s"),
+    )(function)
+
+
 def json_option(function: _F) -> _F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)

@@ -7,7 +7,7 @@ line too.  No other byte means anything.  Holds one piece and one unfinished lin
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final
 
 import trio
@@ -74,7 +74,7 @@ class LineSplitter:
         return line
 
 
-async def pieces(descriptor: int) -> AsyncIterator[bytes]:
+async def pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
     """What can be read from the file *descriptor*, as it comes, to its end.
 
     A read that blocks is left behind in its thread when this is cancelled.

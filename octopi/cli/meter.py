@@ -6,6 +6,7 @@ everybody, in one line.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
 
 
 class Meter:
-    """Counts messages and their bytes from when it is made."""
+    """Counts messages and their bytes from `start` to `stop`."""
 
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0
-        self._began = time.perf_counter()
+        self._began: float | None = None
         self._ended: float | None = None
         self._display: tuple[Progress, TaskID] | None = None
+
+    def start(self) -> None:
+        """Begin to take the time."""
+        self._began = time.perf_counter()
 
     def add(self, messages: int, count_bytes: int) -> None:
         """Count so many more."""
@@ -42,12 +47,14 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """From the beginning until `stop`, or now."""
+        """From `start` until `stop`, or now."""
+        if self._began is None:
+            return 0.0
         return (self._ended or time.perf_counter()) - self._began
 
     def rates(self) -> str:
         """Messages and bytes a second."""
-        seconds = max(self.seconds, 1e-6)
+        seconds = self.seconds or math.inf
         return f"{self.messages / seconds:,.0f} msg/s, {size(self.bytes / seconds)}/s"
 
     def summary(self) -> str:

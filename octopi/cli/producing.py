@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import aclosing
 
 import attrs
 import trio
@@ -56,15 +57,18 @@ class LineProducer:
         """
         overhead_bytes = STRUCTURED_BYTES_MIN + len(self._options.key or b"")
         splitter = LineSplitter(RECORD_BYTES_MAX - overhead_bytes)
+        self._meter.start()
         try:
-            async for piece in pieces(descriptor):
-                await self._submit(splitter.feed(piece), len(piece))
+            async with aclosing(pieces(descriptor)) as source:
+                async for piece in source:
+                    await self._submit(splitter.feed(piece), len(piece))
             await self._submit(splitter.finish(), 0)
         except LineTooLongError as error:
             await self._producer.flush()
             before = counted(splitter.count, "message")
             raise CommandError(f"{error}; the {before} before it were produced") from None
         await self._producer.flush()
+        self._meter.stop()
 
     async def _submit(self, lines: Iterable[bytes], piece_bytes: int) -> None:
         topic, submit, options = self._topic, self._producer.submit, self._options

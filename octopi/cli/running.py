@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from octopi.cli.failures import CommandError, InterruptedByUserError, explain
+from octopi.cli.failures import CommandError, InterruptedByUserError, leaves
 from octopi.errors import UnreachableError
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool
         ended_by_itself = trio.run(main)
     except* UnreachableError as group:
         # Nothing was to be reached here: the node's own address can't be had.
-        raise CommandError(explain(group).line) from None
+        raise CommandError(str(leaves(group)[0])) from None
     if not ended_by_itself:
         raise InterruptedByUserError(
             "stopped at once, by the second signal: "

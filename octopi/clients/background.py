@@ -28,11 +28,10 @@ async def background_tasks() -> AsyncIterator[trio.Nursery]:
                 body_error = error
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        faults = [error for error in group.exceptions if not isinstance(error, trio.Cancelled)]
-        if body_error is not None and not isinstance(body_error, trio.Cancelled):
-            faults.append(body_error)
+        errors = [*group.exceptions, *([] if body_error is None else [body_error])]
+        faults = [error for error in errors if not isinstance(error, trio.Cancelled)]
         if len(faults) == 1:
-            raise faults[0]  # noqa: B904  # the group says nothing more
-        raise
+            raise faults[0] from None
+        raise BaseExceptionGroup("several faults at once", faults or errors) from None
     if body_error is not None:
         raise body_error

@@ -267,8 +267,9 @@ class Client:
             cluster = await self.describe_cluster()
             addresses = {one.address for one in cluster.brokers if one.live}
         else:
-            info = await self.describe_topic(topic)
-            addresses = {leader_address(info, one.partition) for one in info.partitions}
+            addresses = await self._retry(
+                f"find the leaders of {topic}", lambda: self._leaders_once(topic_name(topic))
+            )
         logs: list[BrokerLog] = []
         for address in sorted(addresses):
             logs += await self._logs_at(address, topic or "")
@@ -500,6 +501,10 @@ class Client:
             lambda request: DescribeTopic(request, name, create), TopicDescription
         )
         return answer.topic
+
+    async def _leaders_once(self, topic: TopicName) -> set[str]:
+        info = await self._describe_once(topic, False)
+        return {leader_address(info, one.partition) for one in info.partitions}
 
     async def _find_offset(
         self, topic: TopicName, partition: PartitionId, at: str, value: int

@@ -92,22 +92,22 @@ class Consumer:
         self._offsets[message.partition] = message.next_offset
         return message
 
-    async def batches(self) -> AsyncIterator[list[Message]]:
+    def batches(self) -> AsyncIterator[list[Message]]:
         """The messages in lists, each of one partition, as they arrive: fastest.
 
         `position` is behind the whole list once it was handed out.  What single iteration
         left of a batch comes first.
         """
-        while True:
-            batch: list[Message] | None = list(self._messages)
-            if not batch:
-                batch = await self._next_batch()
-            if batch is None:
-                return
-            if batch:
-                self._messages = iter(())
-                self._offsets[batch[-1].partition] = batch[-1].next_offset
-                yield batch
+        return _Batches(self)
+
+    async def next_batch(self) -> list[Message] | None:
+        """The next list of `batches`; None at the end."""
+        batch: list[Message] | None = list(self._messages)
+        while batch is not None and not batch:
+            batch = await self._next_batch()
+        if batch:
+            self._offsets[batch[-1].partition] = batch[-1].next_offset
+        return batch
 
     def close(self) -> None:
         """Hand out nothing more.  Leaving the consumer's block does it."""
@@ -164,3 +164,19 @@ class Consumer:
         else:
             self._ready.append(why)
         self._arrived.unpark_all()
+
+
+class _Batches:
+    """An iterator, not a generator: to leave it unfinished is no fault."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> _Batches:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._consumer.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch

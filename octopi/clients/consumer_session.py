@@ -187,5 +187,5 @@ class ConsumerSession:
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         assert self.waiting_bytes >= 0
-        assert self.credit - self.wanted + self.waiting_bytes <= self._window_bytes
+        assert self.credit <= self.wanted + max(0, self._window_bytes - self.waiting_bytes)
         assert self._end is None or self.credit <= self._end

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -32,6 +33,9 @@ from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, Produce, Produced, TopicInfo
+
+_TICK_S: Final = 0.0005
+"""The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
 
 
 class LogSender:
@@ -120,7 +124,7 @@ class LogSender:
             if self._wakes_at == math.inf:
                 await self._sooner.wait()
             else:
-                with self._clock.timeout(max(0.0, self._wakes_at - self._clock.now())):
+                with self._clock.timeout(max(_TICK_S, self._wakes_at - self._clock.now())):
                     await self._sooner.wait()
             self.pump()
 

@@ -67,13 +67,15 @@ _BEFORE_APPEND: Final = frozenset(
         Status.SEQUENCE_GAP,
         Status.PRODUCER_FENCED,
         Status.UNKNOWN_PRODUCER,
+        Status.NOT_LEADER,
         Status.NOT_READY,
         Status.NO_BROKER,
+        Status.SHUTTING_DOWN,
         Status.DISK_FULL,
     }
 )
-"""Refusals that a broker gives only before it appends.  The others can come after it: a
-leader that was deposed, stops or lost its disk refuses whoever still waits for a commit."""
+"""Refusals that a broker gives only before it appends.  Of the others UNCOMMITTED says that
+it did append, and a broker whose disk or program fails doesn't know."""
 
 _PASSING: Final = frozenset({Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION})
 """Not retryable as such, but from a broker they may mean that it doesn't know *yet*: the

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import attrs
-import trio
 
 from octopi.clients.position import Position
 from octopi.errors import InvalidOptionError, TopicReplacedError
@@ -101,33 +100,19 @@ def _places_of_position(
 async def find_starts(
     wanted: Mapping[PartitionId, Place], find: FindOffset, *, with_highwater: bool
 ) -> dict[PartitionId, LogStart]:
-    """Ask the logs, all at once.
+    """Ask each log; *with_highwater* also those whose offset is known already.
 
     Raises:
-      OctopiError: the first that *find* raises.
+      OctopiError: whatever *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
-    errors: list[Exception] = []
-
-    async def ask(partition: PartitionId, place: Place) -> None:
+    for partition, place in wanted.items():
         asked = question(place)
-        try:
-            if asked is not None:
-                answer = await find(partition, *asked)
-                found[partition] = LogStart(Offset(answer.offset), Offset(answer.highwater))
-            else:
-                assert isinstance(place, int)
-                highwater = 0
-                if with_highwater:
-                    highwater = (await find(partition, "latest", 0)).highwater
-                found[partition] = LogStart(Offset(place), Offset(highwater))
-        except Exception as error:
-            errors.append(error)
-            nursery.cancel_scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        for partition, place in wanted.items():
-            nursery.start_soon(ask, partition, place)
-    if errors:
-        raise errors[0]
-    return {partition: found[partition] for partition in wanted}
+        if asked is not None:
+            answer = await find(partition, *asked)
+            found[partition] = LogStart(Offset(answer.offset), Offset(answer.highwater))
+        else:
+            assert isinstance(place, int), "whatever needs no question is an offset"
+            end = (await find(partition, "latest", 0)).highwater if with_highwater else place
+            found[partition] = LogStart(Offset(place), Offset(end))
+    return found

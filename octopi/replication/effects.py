@@ -37,7 +37,8 @@ class Receipt:
 
 @attrs.frozen
 class Refusal:
-    """Records were refused; nothing of them is stored."""
+    """Records were refused.  With any status but UNCOMMITTED, LOG_READ_ONLY, LOG_CORRUPT,
+    INTERNAL and RECEIPT_FORGOTTEN, nothing of them was appended by this request."""
 
     status: Status
     reason: str

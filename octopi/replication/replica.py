@@ -173,7 +173,7 @@ class Replica:
         effects: list[PartitionEffect] = []
         if self.leader is not None:
             for topic_id, leader in self.leader.logs.items():
-                effects += on_log(topic_id, leader.stop(Status.NOT_LEADER, reason))
+                effects += on_log(topic_id, leader.stop(reason))
         self.role, self.leader, self.follower = Role.IDLE, None, None
         return effects
 

@@ -7,12 +7,11 @@ field             bytes  meaning
 ================  =====  ============================================================
 position          8      where a record starts, in the segment's file
 timestamp_before  8      1 + the largest time stamp (ms) among all records of the
-                         segment before it; 0 if none has one
+                         segment before it; 0 if none has one; the largest number
+                         if that doesn't fit, or damage makes it unknowable
 ================  =====  ============================================================
 
-Positions strictly increase and ``timestamp_before`` never decreases.  The largest time
-stamp of 64 bits is kept as its predecessor, so a search finds an earlier entry and walks
-further.
+Positions strictly increase and ``timestamp_before`` never decreases.
 
 An index is never needed to know what the log holds.  It has no checksums: entries out of
 order are noticed when they are met, an entry that is no record's start is noticed by
@@ -25,7 +24,8 @@ Entries are searched where they lie; only the last one is kept in memory.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from octopi.environment import Disk, File
@@ -34,7 +34,7 @@ from octopi.record import Mark
 
 ENTRY: Final = struct.Struct(">QQ")
 ENTRY_BYTES: Final = ENTRY.size
-_TIMESTAMP_BEFORE_MAX: Final = 0xFFFFFFFFFFFFFFFF
+TIMESTAMP_MS_MAX: Final = 0xFFFFFFFFFFFFFFFF
 _NO_LIMIT: Final = 1 << 64
 
 
@@ -44,17 +44,37 @@ class Entry(NamedTuple):
     position: int
     """Where a record starts in the segment's file (bytes)."""
     timestamp_before: int
-    """1 + the largest time stamp before it (ms); 0: none."""
+    """See the table; `newest_ms` says it plainly."""
 
     @classmethod
     def at(cls, position: int, timestamp_max_ms: int) -> Entry:
         """The entry for a record at *position* behind time stamps up to *timestamp_max_ms*
         (-1: none)."""
-        return cls(position, min(timestamp_max_ms + 1, _TIMESTAMP_BEFORE_MAX))
+        return cls(position, min(timestamp_max_ms + 1, TIMESTAMP_MS_MAX))
+
+    @property
+    def newest_ms(self) -> int:
+        """No time stamp before it is larger; -1 if there is none."""
+        saturated = self.timestamp_before == TIMESTAMP_MS_MAX
+        return TIMESTAMP_MS_MAX if saturated else self.timestamp_before - 1
 
 
 FIRST: Final = Entry(0, 0)
 """True of every segment, so it needs no file."""
+
+
+def entries_of(
+    position: int, marks: Iterable[Mark], timestamp_max_ms: int, due: int
+) -> list[Entry]:
+    """The entries for *marks* in a buffer at *position*, behind time stamps up to
+    *timestamp_max_ms* (-1: none): one at or behind *due*, then far enough apart."""
+    entries: list[Entry] = []
+    for mark in marks:
+        at = position + mark.position
+        if at >= due:
+            entries.append(Entry.at(at, max(timestamp_max_ms, mark.timestamp_before_ms)))
+            due = at + INDEX_INTERVAL_BYTES
+    return entries
 
 
 class DamagedIndexError(Exception):
@@ -88,22 +108,27 @@ class OffsetIndex:
         try:
             count = self._load(create=True)
             due = self._last.position + INDEX_INTERVAL_BYTES if count else 0
-            entries: list[Entry] = []
-            for mark in marks:
-                at = position + mark.position
-                if at >= due:
-                    entries.append(Entry.at(at, max(timestamp_max_ms, mark.timestamp_before_ms)))
-                    due = at + INDEX_INTERVAL_BYTES
+            entries = entries_of(position, marks, timestamp_max_ms, due)
             if entries:
-                self.unsynced = True
-                file = self._open(create=True)
-                if file.size_bytes != count * ENTRY_BYTES:
-                    file.truncate(count * ENTRY_BYTES)  # what an earlier failure left
-                file.append(b"".join(ENTRY.pack(*entry) for entry in entries))
-                self._count = count + len(entries)
-                self._last = entries[-1]
+                self._append(count, entries)
         except OSError:
             return  # look-ups behind the last entry walk further, then have it rebuilt
+
+    def _append(self, count: int, entries: list[Entry]) -> None:
+        self.unsynced = True
+        file = self._open(create=True)
+        if file.size_bytes != count * ENTRY_BYTES:
+            file.truncate(count * ENTRY_BYTES)  # what an earlier failure left
+        file.append(b"".join(ENTRY.pack(*entry) for entry in entries))
+        self._count = count + len(entries)
+        self._last = entries[-1]
+
+    def replace(self, entries: list[Entry]) -> None:
+        """Have *entries* instead of the ones that are there."""
+        self._shrink(0, FIRST)
+        if entries:
+            with suppress(OSError):
+                self._append(0, entries)
 
     def keep_below(self, position: int) -> None:
         """Drop the entries at or beyond *position* of the segment."""
@@ -114,10 +139,6 @@ class OffsetIndex:
             count, last = 0, FIRST
         if count != self._count:
             self._shrink(count, last)
-
-    def clear(self) -> None:
-        """Drop all entries."""
-        self._shrink(0, FIRST)
 
     def _shrink(self, count: int, last: Entry) -> None:
         self.unsynced = True
@@ -147,9 +168,17 @@ class OffsetIndex:
         Raises:
           DamagedIndexError: see `find_position`.
         """
-        limit = min(timestamp_ms, _TIMESTAMP_BEFORE_MAX - 1)
+        limit = min(timestamp_ms, TIMESTAMP_MS_MAX - 1)
         count = self._search(lambda entry: entry.timestamp_before <= limit, size_bytes)
         return self._entry(count - 1) if count else FIRST
+
+    def positions_behind(self, position: int) -> Iterator[int]:
+        """What it says, in whatever order, about where records start behind *position*."""
+        with suppress(OSError, DamagedIndexError):
+            for number in range(self._load(create=False)):
+                entry = self._entry(number)
+                if entry.position > position:
+                    yield entry.position
 
     def _search(self, holds: Callable[[Entry], bool], size_bytes: int) -> int:
         """How many entries there are before the first one for which *holds* is false."""
@@ -157,7 +186,7 @@ class OffsetIndex:
             low, high = 0, self._load(create=False)
         except OSError as error:
             raise DamagedIndexError(str(error)) from error
-        below, above = Entry(-1, 0), Entry(size_bytes, _TIMESTAMP_BEFORE_MAX)
+        below, above = Entry(-1, 0), Entry(size_bytes, TIMESTAMP_MS_MAX)
         while low < high:
             middle = (low + high) // 2
             entry = self._entry(middle)

@@ -7,7 +7,9 @@ is, and no index: every walk begins where its caller says that a record starts.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Final, Self
 
 import attrs
@@ -199,6 +201,22 @@ class RecordFile:
             raise self.damaged(position, error) from None
         return data
 
+    def next_sound(self, position: int, hints: Iterable[int]) -> int | None:
+        """Where sound records go on behind the damaged one at *position*: where it ends, if its
+        length is right, else at one of *hints*; None if that is not known."""
+        for candidate in chain(self._end_by_length(position), hints):
+            try:
+                if position < candidate < self.size_bytes:
+                    self.checked_record(candidate, self.size_bytes)
+                    return candidate
+            except CorruptLogError:
+                continue
+        return None
+
+    def _end_by_length(self, position: int) -> Iterator[int]:
+        with suppress(CorruptLogError):
+            yield from islice(self.record_ends(position, self.size_bytes), 1)
+
     def checked_records(self, position: int, stop: int) -> Iterator[tuple[int, int]]:
         """Start and time stamp (-1: none) of each record that starts in [*position*, *stop*).
 
@@ -226,8 +244,9 @@ class RecordFile:
         """Where each record that starts in [*position*, *stop*) ends, by lengths alone.
 
         Raises:
-          CorruptLogError: at the first that can't be one.
+          CorruptLogError: at the first that isn't sound, if the lengths lead astray.
         """
+        start = position
         window, window_start = b"", position
         while position < stop:
             at = position - window_start
@@ -235,12 +254,13 @@ class RecordFile:
                 window = self.pread(min(_WALK_BYTES, self.size_bytes - position), position)
                 window_start, at = position, 0
             try:
-                position = window_start + record.record_end(window, at)
+                end = window_start + record.record_end(window, at)
             except RecordError as error:
-                raise self.damaged(window_start + at, error) from None
-            if position > self.size_bytes:
-                raise self.damaged(window_start + at, "a record reaches beyond the end")
-            yield position
+                raise self.first_damage(start, position, error) from None
+            if end > self.size_bytes:
+                raise self.first_damage(start, position, "a record reaches beyond the end")
+            yield end
+            position = end
 
     def walk(self, position: int, stop: int) -> tuple[int, int]:
         """How many records start in [*position*, *stop*), and where the last one ends, by
@@ -253,6 +273,16 @@ class RecordFile:
         for end in self.record_ends(position, stop):  # noqa: B007
             count += 1
         return count, end
+
+    def first_damage(self, start: int, position: int, why: object) -> CorruptLogError:
+        """The exception for what a walk from *start* met at *position*: a wrong length before
+        may have led it there."""
+        try:
+            for _ in self.checked_records(start, position):
+                pass
+        except CorruptLogError as error:
+            return error
+        return self.damaged(position, why)
 
     def damaged(self, position: int, why: object) -> CorruptLogError:
         """The exception for damage at *position*."""

@@ -22,7 +22,14 @@ from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, S
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX
 from octopi.storage.file_names import index_path
-from octopi.storage.offset_index import FIRST, DamagedIndexError, Entry, OffsetIndex
+from octopi.storage.offset_index import (
+    FIRST,
+    TIMESTAMP_MS_MAX,
+    DamagedIndexError,
+    Entry,
+    OffsetIndex,
+    entries_of,
+)
 from octopi.storage.record_file import Chunk, RecordFile
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
@@ -92,7 +99,7 @@ class Segment(RecordFile):
           OSError: if the file can't be cut; the records beyond don't count all the same.
           StorageError: if the file can't be read; nothing was done.
         """
-        self._timestamp_max_ms = self._newest_at_least(position)
+        self._timestamp_max_ms = self._newest_at_most(position)
         self._sound_end = min(self._sound_end, position)
         self._sound_from = min(self._sound_from, position)
         if not position:
@@ -138,9 +145,8 @@ class Segment(RecordFile):
         """
         stop = min(limit, position + bytes_max)
         data = self.pread(stop - position, position)
-        if self._is_sound(position, stop):
-            end = len(data) if stop == limit else self._whole_end(data, position)
-        else:
+        end = self._end_unchecked(data, position, limit)
+        if end is None:
             scan = record.scan(data)
             end = scan.valid_bytes
             cut_short = isinstance(scan.fault, IncompleteRecordError) and stop < limit
@@ -153,15 +159,22 @@ class Segment(RecordFile):
             self._sound_end = max(self._sound_end, position + end)
         return data if end == len(data) else data[:end]
 
-    def _whole_end(self, data: bytes, position: int) -> int:
-        """Where the last whole record of *data*, which was read at *position*, ends in it.
+    def _end_unchecked(self, data: bytes, position: int, limit: int) -> int | None:
+        """Where the last whole record of *data*, which was read at *position*, ends in it; None
+        if its bytes have to be checked.
 
-        Walks from the last index entry within, if a valid record is there; else from the
-        beginning.
+        Walks lengths from the last index entry within, if a sound record is there; else from
+        the beginning.
         """
+        stop = position + len(data)
+        appended_or_scanned = position >= self._sound_from or self._sound_end >= self._sound_from
+        if stop > self._sound_end and not appended_or_scanned:
+            return None
+        if stop == limit:
+            return len(data)
         start = 0
         try:
-            entry = self._index.find_position(position + len(data) - 1, self.size_bytes)
+            entry = self._index.find_position(stop - 1, self.size_bytes)
             if entry.position > position:
                 record.check_record(data, entry.position - position)
                 start = entry.position - position
@@ -169,15 +182,8 @@ class Segment(RecordFile):
             start = 0
         try:
             return start + record.whole_records_end(memoryview(data)[start:])
-        except RecordError as error:
-            raise self.damaged(position + start, error) from None
-
-    def _is_sound(self, position: int, stop: int) -> bool:
-        return (
-            stop <= self._sound_end
-            or position >= self._sound_from
-            or self._sound_end >= self._sound_from
-        )
+        except RecordError:
+            return None
 
     def recover(self, position: int, on_chunk: Callable[[Chunk], None]) -> RecordError | None:
         """Check all records from *position* on and index them; hide what is behind a fault.
@@ -187,7 +193,7 @@ class Segment(RecordFile):
         Raises:
           StorageError: if the file can't be read.
         """
-        self._timestamp_max_ms = self._newest_at_least(position)
+        self._timestamp_max_ms = self._newest_at_most(position)
         self._index.keep_below(position)
         self._sound_from = position
         self.unsynced = True
@@ -245,14 +251,14 @@ class Segment(RecordFile):
         return None
 
     def newest_timestamp_ms(self) -> int:
-        """The largest time stamp of all its records; -1 if none has one.
+        """The largest time stamp of all its records, or more if damage makes that unknowable;
+        -1 if none has one.
 
         Raises:
-          CorruptLogError: if damage makes that unknowable.
           StorageError: if the file can't be read.
         """
         if self._timestamp_max_ms is None:
-            self._timestamp_max_ms = self._trusting_index(lambda: self._newest(self.size_bytes))
+            self._timestamp_max_ms = self._newest_at_most(self.size_bytes)
         return self._timestamp_max_ms
 
     def _newest(self, stop: int) -> int:
@@ -260,14 +266,14 @@ class Segment(RecordFile):
             return -1
         entry = self._entry_before(stop - 1)
         records = self.checked_records(entry.position, stop)
-        return max(entry.timestamp_before - 1, max(timestamp_ms for _, timestamp_ms in records))
+        return max(entry.newest_ms, max(timestamp_ms for _, timestamp_ms in records))
 
-    def _newest_at_least(self, stop: int) -> int:
-        """The same for the records before *stop*, as far as damage lets it be known."""
+    def _newest_at_most(self, stop: int) -> int:
+        """What no time stamp before *stop* exceeds, whatever damage hides."""
         try:
             return self._trusting_index(lambda: self._newest(stop))
         except CorruptLogError:
-            return self._entry_before(stop - 1).timestamp_before - 1
+            return TIMESTAMP_MS_MAX
 
     def oldest_timestamp_ms(self) -> int:
         """The first record's time stamp; -1 if that can't be known, or it has none."""
@@ -293,7 +299,7 @@ class Segment(RecordFile):
             start = self._entry_before(stop - 1).position
             here, end = self.walk(start, stop)
             if end != stop:
-                raise self.damaged(start, f"its records don't end at byte {stop}")
+                raise self.first_damage(start, stop, "no record ends there")
             if here >= count:
                 ends = self.record_ends(start, stop)
                 for _ in range(here - count):
@@ -327,19 +333,32 @@ class Segment(RecordFile):
         try:
             return find()
         except CorruptLogError:
-            if self._index_rebuilt:
-                raise
-            self._rebuild_index()
-            return find()
+            if not self._index_rebuilt:
+                self._rebuild_index()
+                return self._trusting_index(find)
+            raise
 
     def _rebuild_index(self) -> None:
-        """Make the index from the records, once in the segment's life: damage stays damage."""
+        """Make the index from the records, once in the segment's life: damage stays damage.
+
+        Holds the new entries in memory, a 4096th of the segment; the old ones tell where
+        records go on behind damage.
+        """
         self._index_rebuilt = True
-        self._index.clear()
-        end, timestamp_max_ms = 0, -1
-        for chunk in self.scan(0):
-            self._index.extend(chunk.position, chunk.scan.marks, timestamp_max_ms)
-            timestamp_max_ms = max(timestamp_max_ms, chunk.scan.timestamp_max_ms)
-            end = chunk.end
-        if end == self.size_bytes:
-            self._timestamp_max_ms = timestamp_max_ms
+        entries: list[Entry] = []
+        timestamp_max_ms = -1
+        position: int | None = 0
+        while position is not None:
+            due, fault = position, None
+            for chunk in self.scan(position):
+                new = entries_of(chunk.position, chunk.scan.marks, timestamp_max_ms, due)
+                entries += new
+                due = new[-1].position + INDEX_INTERVAL_BYTES if new else due
+                timestamp_max_ms = max(timestamp_max_ms, chunk.scan.timestamp_max_ms)
+                position, fault = chunk.end, chunk.fault
+            if fault is None:
+                break
+            timestamp_max_ms = TIMESTAMP_MS_MAX  # those of damaged records are not known
+            position = self.next_sound(position, self._index.positions_behind(position))
+        self._index.replace(entries)
+        self._timestamp_max_ms = timestamp_max_ms

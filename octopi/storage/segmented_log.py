@@ -411,7 +411,9 @@ class SegmentedLog:
     # --- retention -----------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
-        """Remove the oldest segments that the options don't keep, all before *below*.
+        """Remove the oldest segments that the options don't keep, all durable and before *below*.
+
+        One that isn't durable could come back from a power failure incomplete.
 
         Raises:
           StorageError: if a file can't be removed; those before it are gone.
@@ -421,7 +423,7 @@ class SegmentedLog:
             self._closed_segments(),
             log_bytes=self.size_bytes,
             now_ms=now_ms,
-            below=below,
+            below=min(below, self._flushed_end),
             age_ms=self._options.retention_ms,
             bytes_min=self._options.retention_bytes,
         )
@@ -434,7 +436,6 @@ class SegmentedLog:
                 raise StorageError(f"{path} can't be removed: {error.strerror}") from error
             finally:
                 self._names_unsynced = True
-                self._flushed_end = max(self._flushed_end, self.start)
         if count:
             self._remove_cuts()
         return Retained(count, size_bytes - self.size_bytes, self.start)

@@ -6,9 +6,9 @@ a finding is said by its kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from enum import StrEnum, unique
-from itertools import chain
+from itertools import zip_longest
 from typing import Final
 
 import attrs
@@ -86,14 +86,16 @@ def verify_log(
             yield Finding(Kind.DAMAGE, path, 0, base, f"it can't be opened: {error.strerror}")
     total_bytes = sum(segment.size_bytes for segment in segments)
     checked_bytes = 0
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+    for segment, following in zip_longest(segments, segments[1:]):
         check = _SegmentCheck(disk, directory, segment, following is None, recovery_point)
-        for seen in check.run():
-            if isinstance(seen, Finding):
-                yield seen
-            else:
-                yield Progress(checked_bytes + seen, total_bytes)
-        segment.close()
+        try:
+            for seen in check.run():
+                if isinstance(seen, Finding):
+                    yield seen
+                else:
+                    yield Progress(checked_bytes + seen, total_bytes)
+        finally:
+            check.close()
         checked_bytes += segment.size_bytes
         if check.torn:
             break
@@ -144,7 +146,10 @@ class _SegmentCheck:
                     yield from self._index.check(chunk)
                     fault, position = chunk.fault, chunk.end
                     yield position
-                sound = None if fault is None else self._next_sound(position)
+                sound = None
+                if fault is not None:
+                    hints = self._index.starts_behind(position)
+                    sound = self._segment.next_sound(position, hints)
             except CorruptLogError as error:
                 yield self._finding(Kind.DAMAGE, error.position_bytes, error.why)
                 return
@@ -154,35 +159,16 @@ class _SegmentCheck:
             if fault is None:
                 yield from self._index.finish(self._segment.size_bytes)
             else:
+                self._index.resume(sound)
                 self.torn = self._is_torn(position, fault, sound)
                 kind = Kind.TORN_TAIL if self.torn else Kind.DAMAGE
                 yield self._finding(kind, position, str(fault))
             position = None if self.torn else sound
 
-    def _next_sound(self, position: int) -> int | None:
-        """Where sound records go on after the damaged one at *position*: behind it, if its
-        length is right, else at an index entry; None if nowhere."""
-        by_length = self._end_by_length(position)
-        for candidate in chain(by_length, self._index.starts_behind(position)):
-            if self._is_sound(candidate):
-                self._index.resume(candidate)
-                return candidate
-        return None
-
-    def _end_by_length(self, position: int) -> list[int]:
-        try:
-            return [next(self._segment.record_ends(position, self._segment.size_bytes))]
-        except CorruptLogError:
-            return []
-
-    def _is_sound(self, position: int) -> bool:
-        size_bytes = self._segment.size_bytes
-        try:
-            return position < size_bytes and bool(
-                self._segment.checked_record(position, size_bytes)
-            )
-        except CorruptLogError:
-            return False
+    def close(self) -> None:
+        """Let go of the files."""
+        self._segment.close()
+        self._index.close()
 
     def _is_torn(self, position: int, fault: RecordError, sound: int | None) -> bool:
         if self._recovery_point is not None:
@@ -242,12 +228,16 @@ class _IndexCheck:
                 yield self._entry.position
             self._advance()
 
-    def resume(self, position: int) -> None:
-        """Compare on at *position*, behind damage."""
+    def resume(self, position: int | None) -> None:
+        """Compare on at *position*, behind damage, or nowhere."""
         self._timestamp_max_ms = None
-        while self._entry is not None and self._entry.position < position:
+        while self._entry is not None and (position is None or self._entry.position < position):
             self._last_position = self._entry.position
             self._advance()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._entries.close()
 
     def _compare(self, entry: Entry, at: int) -> None:
         newest_ms = self._timestamp_max_ms
@@ -267,7 +257,7 @@ class _IndexCheck:
         except OSError as error:
             self._entry, self._wrong = None, f"it can't be read: {error.strerror}"
 
-    def _read(self) -> Iterator[Entry]:
+    def _read(self) -> Generator[Entry]:
         file = self._disk.open(self._path)
         try:
             whole_bytes = file.size_bytes - file.size_bytes % ENTRY_BYTES

@@ -341,14 +341,9 @@ class Connection:
 
     async def _read(self, on_message: Callable[[Any], None]) -> None:
         try:
-            while True:
+            while await self._read_next(on_message):
                 while self._is_full:
                     await self._room.park()
-                data = await self._receive()
-                if data is None:
-                    return
-                if self._end is None:
-                    self._take(decode(data, self._receives), on_message)
         except ProtocolError as error:
             _log.info("peer_refused", peer=self.peer, error=str(error))
             await self._refuse(error)
@@ -357,6 +352,15 @@ class Connection:
             # go on.
             _log.exception("message_handler_failed", peer=self.peer)
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
+
+    async def _read_next(self, on_message: Callable[[Any], None]) -> bool:
+        # A function of its own so that an idle connection doesn't keep its last message.
+        data = await self._receive()
+        if data is None:
+            return False
+        if self._end is None:
+            self._take(decode(data, self._receives), on_message)
+        return True
 
     @property
     def _is_full(self) -> bool:

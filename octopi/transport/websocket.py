@@ -11,7 +11,7 @@ import errno
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 import trio_websocket
@@ -34,6 +34,7 @@ from octopi.transport.addresses import (
     server_url,
 )
 from octopi.transport.failures import cut
+from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -44,16 +45,11 @@ RECEIVE_BYTES: Final = 256 * 1024
 MESSAGE_QUEUE_COUNT: Final = 1
 """Messages that trio-websocket keeps for us beside the one that it assembles."""
 
-CLOSE_REASON_BYTES_MAX: Final = 123
-"""RFC 6455 section 5.5: a control frame has at most 125 bytes, two are the code."""
-
 _LAST_WORD_S: Final = 0.05
 """For sending a close frame when there is nobody left to wait for the answer."""
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
-
-_T = TypeVar("_T")
 
 
 class WebSocketNet:
@@ -90,7 +86,7 @@ class WebSocketNet:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
                 raise UnreachableError(f"nobody answers at {url}: {_what(error)}") from error
-            hold = partial(self._hold_client, _WatchedStream(stream), host, port, path)
+            hold = partial(self._hold_client, WatchedStream(stream), host, port, path)
             link: Link = await self._nursery.start(hold)
             return link
         raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
@@ -119,7 +115,7 @@ class WebSocketNet:
 
     async def _hold_client(
         self,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         host: str,
         port: int,
         path: str,
@@ -132,7 +128,7 @@ class WebSocketNet:
         is_open = False
         try:
             async with trio.open_nursery() as nursery:
-                websocket = await _while_open(
+                websocket = await while_open(
                     stream,
                     partial(
                         trio_websocket.wrap_client_stream,
@@ -157,7 +153,7 @@ class WebSocketNet:
         except* ConnectionRejected as group:
             problem = _rejection(group)
         except* Exception as group:
-            _log_reader_failure(peer, group)
+            _log_websocket_failure(peer, group)
         finally:
             await trio.aclose_forcefully(stream)
         if not is_open:
@@ -170,7 +166,7 @@ class WebSocketNet:
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
-        watched = _WatchedStream(stream)
+        watched = WatchedStream(stream)
         peer = _peer(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
@@ -181,20 +177,23 @@ class WebSocketNet:
             async with trio.open_nursery() as nursery:
                 link = await self._shake_hands(nursery, watched, paths, peer)
                 if link is not None:
-                    await handler(link)
+                    try:
+                        await handler(link)
+                    except Exception:
+                        _log.exception("link_handler_failed", peer=peer)
                 nursery.cancel_scope.cancel()
         except* Exception as group:
-            _log_reader_failure(peer, group)
+            _log_websocket_failure(peer, group)
         finally:
             self._connection_count -= 1
             await trio.aclose_forcefully(watched)
 
     async def _shake_hands(
-        self, nursery: trio.Nursery, stream: _WatchedStream, paths: frozenset[str], peer: str
+        self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
     ) -> Link | None:
         """The link of a peer that asks for what we serve, else None."""
         with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
-            request = await _while_open(
+            request = await while_open(
                 stream,
                 partial(
                     trio_websocket.wrap_server_stream,
@@ -222,7 +221,7 @@ class WebSocketNet:
     async def _reject(
         self,
         request: trio_websocket.WebSocketRequest,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         status: int,
         text: str,
     ) -> None:
@@ -240,7 +239,7 @@ class WebSocketLink:
     def __init__(
         self,
         websocket: WebSocketConnection,
-        stream: _WatchedStream,
+        stream: WatchedStream,
         clock: Clock,
         peer: str,
         path: str,
@@ -254,7 +253,6 @@ class WebSocketLink:
         self._is_closing = False
         self.closed: Final = trio.Event()
         self._refused_text = False
-        self._refused_size = False
 
     @property
     def peer(self) -> str:
@@ -267,10 +265,11 @@ class WebSocketLink:
     async def send(self, data: bytes) -> None:
         if self._is_torn:
             raise ConnectionLostError(f"the connection to {self._peer} is torn")
-        self._is_torn = True
+        self._is_torn = True  # and stays so if this is cancelled
         try:
             await self._websocket.send_message(data)
         except ConnectionClosed as error:
+            self._is_torn = False
             raise self._lost(error) from None
         self._is_torn = False
 
@@ -279,7 +278,6 @@ class WebSocketLink:
             message = await self._websocket.get_message()
         except ConnectionClosed as error:
             if error.reason is not None and error.reason.code == _MESSAGE_TOO_BIG:
-                self._refused_size = True
                 raise ProtocolError(
                     f"a message had more than {MESSAGE_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
                 ) from None
@@ -303,8 +301,8 @@ class WebSocketLink:
             with self._clock.timeout(_LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
                 scope.shield = True
                 if not self._is_torn:
-                    await self._websocket.aclose(code, cut(reason, CLOSE_REASON_BYTES_MAX))
-                    await self._stream.finish(reading=self._refused_size)
+                    await self._websocket.aclose(code, reason)
+                    await self._stream.finish()
         finally:
             self.closed.set()
             await trio.aclose_forcefully(self._stream)
@@ -317,81 +315,14 @@ class WebSocketLink:
         return ConnectionLostError(f"{self._peer} closed the connection ({reason.code}){said}")
 
 
-class _WatchedStream(trio.abc.Stream):
-    """A stream that says when nothing more can come.
+def _log_websocket_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
+    """trio-websocket fails when a peer leaves or talks at a bad moment.
 
-    trio-websocket's handshakes wait for ever after that.
+    That ends the one connection and needs no trace: anybody could fill the log with them.
     """
-
-    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
-        self._stream = stream
-        self._is_reading = False
-        self._read_ended = trio.lowlevel.ParkingLot()
-        self.gone: Final = trio.Event()
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        self._is_reading = True
-        try:
-            data = await self._stream.receive_some(max_bytes)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.gone.set()
-            raise
-        finally:
-            self._is_reading = False
-            self._read_ended.unpark_all()
-        if not data:
-            self.gone.set()
-        return data
-
-    async def finish(self, *, reading: bool = False) -> None:
-        """Say that we are done and wait until the peer is, too.
-
-        Closing while the peer still sends would make its system throw away what we said
-        last.  With *reading* nobody else will read the stream after the read that may be
-        under way.
-        """
-        try:
-            if not self.gone.is_set():
-                await self._stream.send_eof()
-            if reading and self._is_reading:
-                await self._read_ended.park()
-            while reading and not self.gone.is_set():
-                await self.receive_some(RECEIVE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-            return
-        await self.gone.wait()
-
-    async def aclose(self) -> None:
-        self.gone.set()
-        await self._stream.aclose()
-
-
-async def _while_open(stream: _WatchedStream, step: Callable[[], Awaitable[_T]]) -> _T | None:
-    """The result of *step*, or None if *stream* ends first."""
-    result = None
-    async with trio.open_nursery() as nursery:
-
-        async def watch() -> None:
-            await stream.gone.wait()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(watch)
-        result = await step()
-        nursery.cancel_scope.cancel()
-    return result
-
-
-def _log_reader_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
-    """trio-websocket's reader fails when a peer leaves at a bad moment; that is ordinary."""
-    _, faults = group.split(ConnectionClosed)
-    if faults is not None:
-        _log.error("connection_failed", peer=peer, exc_info=faults)
+    _, unusual = group.split(ConnectionClosed)
+    if unusual is not None:
+        _log.info("websocket_failed", peer=peer, error=repr(unusual))
 
 
 def _rejection(group: BaseExceptionGroup[ConnectionRejected]) -> str:

@@ -1,6 +1,8 @@
 """Settings: which source counts, and what is said about a wrong one."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -68,7 +70,7 @@ def test_one_variable_serves_both_roles() -> None:
     ("text", "complaint"),
     [
         ("[client]\nsevrer = 'x'", "no setting client.sevrer; did you mean server?"),
-        ("[client]\nzzz = 1", "no setting client.zzz; there are server, timeout_s"),
+        ("[client]\nzzz = 1", "no setting client.zzz; there are server, timeout_s, retry_s"),
         ("[clinet]\n", "no section [clinet]; did you mean client?"),
         ("client = 1", "client is a section"),
         ("[client]\nserver = 1", "client.server has to be a text, not 1"),
@@ -124,7 +126,7 @@ def test_config_show_says_where_each_value_comes_from(
     shown = json.loads(program("config", "show", "--config", str(file), "--json").stdout)
     assert shown["client.server"] == {"value": "ws://variable:1", "source": "OCTOPI_SERVER"}
     assert shown["register.partitions"] == {"value": 3, "source": str(file)}
-    assert shown["client.timeout_s"] == {"value": 30.0, "source": "default"}
+    assert shown["client.timeout_s"] == {"value": 5.0, "source": "default"}
     assert len(shown) == sum(len(attrs.fields(cls)) for cls in SECTIONS.values())
 
 
@@ -132,3 +134,15 @@ def test_config_show_prints_columns(program: Program) -> None:
     lines = program("config", "show").stdout.splitlines()
     assert lines[0].split() == ["SETTING", "VALUE", "SOURCE", "MEANING"]
     assert lines[1].split()[:3] == ["client.server", "ws://127.0.0.1:7000", "default"]
+
+
+def test_the_documented_file_holds_the_defaults(tmp_path: Path) -> None:
+    document = Path(__file__).parents[2] / "docs" / "command-line.md"
+    (block,) = re.findall(r"```toml\n(.*?)```", document.read_text(), re.DOTALL)
+    documented = tomllib.loads(block)
+    assert documented.keys() == SECTIONS.keys()
+    for section, cls in SECTIONS.items():
+        defaults = {field.name: field.default for field in attrs.fields(cls)}
+        assert {**documented[section], **({"id": None} if section == "broker" else {})} == defaults
+        for field in attrs.fields(cls):
+            assert field.metadata["variable"] in block

@@ -1,5 +1,8 @@
 """Errors as people and scripts see them."""
 
+import re
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -105,15 +108,15 @@ def run(*arguments: str, raising: BaseException) -> tuple[int, str]:
 
 
 def test_an_error_is_one_line_on_standard_error() -> None:
-    group = ExceptionGroup("a", [UnreachableError("nobody there")])
-    assert run("fail", raising=group) == (3, "octopi-node: nobody there\n")
+    group = ExceptionGroup("a", [StorageError("broken disk")])
+    assert run("fail", raising=group) == (1, "octopi-node: broken disk\n")
 
 
 def test_a_traceback_comes_only_with_debug() -> None:
-    code, stderr = run("fail", "--debug", raising=UnreachableError("nobody there"))
-    assert code == 3
+    code, stderr = run("fail", "--debug", raising=StorageError("broken disk"))
+    assert code == 1
     assert "Traceback" in stderr
-    assert stderr.endswith("octopi-node: nobody there\n")
+    assert stderr.endswith("octopi-node: broken disk\n")
 
 
 def test_an_interruption_has_its_code() -> None:
@@ -124,3 +127,9 @@ def test_an_interruption_has_its_code() -> None:
 
 def test_leaving_with_a_code_is_respected() -> None:
     assert run("fail", raising=SystemExit(7))[0] == 7
+
+
+def test_the_documented_exit_codes_are_all_there_are() -> None:
+    document = Path(__file__).parents[2] / "docs" / "command-line.md"
+    rows = re.findall(r"^\| (\d+) \|", document.read_text(), re.MULTILINE)
+    assert [int(row) for row in rows] == [int(code) for code in ExitCode]

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import trio
 
+import octopi
 from octopi.cli.node_processes import node_command, node_environment
-from tests.cluster import running_cluster
+from octopi.limits import SHUTDOWN_GRACE_S
+from tests.cluster import eventually, running_cluster
 from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
@@ -186,3 +188,35 @@ async def test_dev_refuses_a_port_in_use_at_once(tmp_path: Path) -> None:
         )
         assert done.returncode == 1
         assert address in last_line(done.stderr.decode())
+
+
+async def test_the_second_signal_stops_a_node_at_once(nodes: NodeProcesses) -> None:
+    register = nodes.register()
+    broker = nodes.broker(register)
+    async with octopi.connect(register.url) as client, trio.open_nursery() as nursery:
+        topic = await client.create_topic("orders")
+
+        async def wait_for_messages() -> None:
+            partition = topic.partitions[0].partition
+            with pytest.raises(octopi.OctopiError):
+                await client.fetch("orders", 0, partition=partition, wait_s=20)
+
+        nursery.start_soon(wait_for_messages)
+        await client.describe_logs("orders")  # on the same connection: the fetch is there
+        broker.signal(signal.SIGTERM)
+        await eventually(lambda: refuses_connections(broker.url))
+        broker.signal(signal.SIGTERM)
+        began = trio.current_time()
+        assert await trio.to_thread.run_sync(broker.wait) == 130
+        assert trio.current_time() - began < SHUTDOWN_GRACE_S / 2
+        nursery.cancel_scope.cancel()
+    assert "stopped at once, by the second signal" in last_line(broker.log())
+
+
+def refuses_connections(url: str) -> bool:
+    host, _, port = url.removeprefix("ws://").partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False

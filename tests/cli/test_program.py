@@ -95,10 +95,10 @@ def test_common_options_may_stand_before_the_command(program: Program) -> None:
 
 
 def test_a_usage_error_is_one_line_that_names_the_help(program: Program) -> None:
-    result = program("consume", "orders", "--sevrer", "x")
+    result = program("consume", "orders", "--offst", "x")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    assert "Did you mean '--server'?" in result.stderr
+    assert "Did you mean '--offset'?" in result.stderr
     assert "octopi-node consume --help" in result.stderr
 
 

@@ -45,12 +45,12 @@ OPTIONS = SessionOptions(
 
 BEFORE_APPEND = [
     Status.DISK_FULL,
-    Status.NOT_READY,
+    Status.NOT_LEADER,
     Status.RECORD_CHECKSUM,
     Status.MALFORMED_RECORD,
     Status.UNKNOWN_TOPIC,
 ]
-AFTER_APPEND = [Status.NOT_LEADER, Status.SHUTTING_DOWN, Status.INTERNAL, Status.LOG_READ_ONLY]
+AFTER_APPEND = [Status.UNCOMMITTED, Status.INTERNAL, Status.LOG_READ_ONLY]
 
 Answer = Stored | tuple[Status, str]
 

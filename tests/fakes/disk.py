@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
@@ -123,8 +124,7 @@ class MemoryDisk:
         """The operation of every call so far."""
         self.open_files: set[File] = set()
         """Those that no process has closed."""
-        self.sync_gate: trio.Event | None = None
-        """If set, a file's sync, once begun, doesn't end before this event."""
+        self._sync_gate: trio.Event | None = None
 
     # --- what tests do to it -------------------------------------------------------------
 
@@ -147,6 +147,16 @@ class MemoryDisk:
         """
         fault = _Fault(error_number, operation, path_end, calls_before, times, written_bytes, done)
         self._faults.append(fault)
+
+    @contextmanager
+    def syncs_held(self) -> Iterator[None]:
+        """Within this, a file's sync that has begun doesn't end."""
+        gate = self._sync_gate = trio.Event()
+        try:
+            yield
+        finally:
+            self._sync_gate = None
+            gate.set()
 
     def heal(self) -> None:
         """No call fails any more."""
@@ -408,9 +418,10 @@ class _MemoryFile:
             fault = self._disk._strike("sync", self._path)
             clean_bytes, data = content.clean_bytes, bytes(content.cached[content.clean_bytes :])
             content.clean_bytes += len(data)
-            if self._disk.sync_gate is not None:
+            gate = self._disk._sync_gate
+            if gate is not None:
                 with trio.CancelScope(shield=True):
-                    await self._disk.sync_gate.wait()
+                    await gate.wait()
             if self._life != self._disk._life:
                 raise _error(errno.EBADF, self._path)
             if fault is None or fault.done:

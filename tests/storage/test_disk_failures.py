@@ -57,7 +57,7 @@ def test_a_full_disk_undoes_the_append_and_the_log_goes_on(
     assert read_all(open_log(disk)) == first + second
 
 
-def test_a_disk_that_really_is_full_refuses_until_there_is_space() -> None:
+async def test_a_disk_that_really_is_full_refuses_until_there_is_space() -> None:
     disk = empty_disk()
     disk.capacity_bytes = 10_000
     log = open_log(disk, LogOptions(segment_bytes_max=1000, retention_bytes=0))
@@ -71,6 +71,7 @@ def test_a_disk_that_really_is_full_refuses_until_there_is_space() -> None:
         stored += 1
     assert stored >= 9
     assert read_all(log) == data * stored
+    await log.flush()
     log.apply_retention(NOW_MS, below=log.end)
     append(log, data)
     assert log.end == (stored + 1) * len(data)
@@ -276,13 +277,12 @@ async def test_who_waits_for_a_flush_that_fails_fails_with_it(
         except LogReadOnlyError as error:
             failed.append(str(error))
 
-    disk.sync_gate = trio.Event()
     disk.fail(errno.EIO, "sync")
-    for _ in range(4):
-        nursery.start_soon(flush)
-    await trio.testing.wait_all_tasks_blocked()
-    append(log, batch(b"two"))
-    disk.sync_gate.set()
+    with disk.syncs_held():
+        for _ in range(4):
+            nursery.start_soon(flush)
+        await trio.testing.wait_all_tasks_blocked()
+        append(log, batch(b"two"))
     await trio.testing.wait_all_tasks_blocked()
     assert len(failed) == 4
     assert log.flushed_end == 0
@@ -305,11 +305,12 @@ async def test_a_failed_fsync_of_one_segment_keeps_what_others_had(disk: MemoryD
 # --- retention ---------------------------------------------------------------------------
 
 
-def test_a_segment_that_cannot_be_removed_stays(disk: MemoryDisk) -> None:
+async def test_a_segment_that_cannot_be_removed_stays(disk: MemoryDisk) -> None:
     options = LogOptions(segment_bytes_max=1000, retention_bytes=0)
     log = open_log(disk, options)
     data = batch(b"v" * 900)
     append(log, *[data] * 5)
+    await log.flush()
     disk.fail(errno.EROFS, "remove", calls_before=2, path_end=".log")
     with pytest.raises(StorageError, match="can't be removed"):
         log.apply_retention(NOW_MS, below=log.end)

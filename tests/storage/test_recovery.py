@@ -212,7 +212,9 @@ async def test_a_recovery_point_before_the_logs_start_is_its_start() -> None:
     disk = empty_disk()
     log = open_log(disk, LogOptions(segment_bytes_max=1000, retention_bytes=0))
     append(log, *[batch(b"v" * 900)] * 3)
+    await log.flush()
     log.apply_retention(NOW_MS, below=log.end)
+    append(log, batch(b"v"))
     log, recovery = recover_log(disk, recovery_point=5)
     assert (recovery.start, recovery.end) == (log.start, log.end)
     assert log.start > 5

@@ -291,10 +291,12 @@ def test_the_largest_time_stamps_are_found_behind_an_index_entry(disk: MemoryDis
         log,
         batch(b"v" * 70_000, timestamp_ms=5),
         batch(b"v" * 70_000, timestamp_ms=largest),
-        batch(b"v" * 70_000, timestamp_ms=largest),
+        batch(b"v" * 70_000, timestamp_ms=6),
+        batch(b"v" * 70_000, timestamp_ms=7),
     )
-    assert log.find_timestamp(largest, log.end) == bases[1]
-    assert log.find_timestamp(largest - 1, log.end) == bases[1]
+    for opened in (log, open_log(disk, recovery_point=log.end)):
+        assert opened.find_timestamp(largest, log.end) == bases[1]
+        assert opened.find_timestamp(largest - 1, log.end) == bases[1]
 
 
 def test_records_without_time_stamp_are_passed_over(disk: MemoryDisk) -> None:
@@ -435,16 +437,15 @@ async def test_flushes_at_the_same_time_share_their_syncs(
     async def flush() -> None:
         ends.append(await log.flush())
 
-    disk.sync_gate = trio.Event()
     append(log, batch(b"1"))
-    nursery.start_soon(flush)
-    await trio.testing.wait_all_tasks_blocked()
     first = log.end
-    append(log, batch(b"2"))
-    for _ in range(5):
+    with disk.syncs_held():
         nursery.start_soon(flush)
-    await trio.testing.wait_all_tasks_blocked()
-    disk.sync_gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        append(log, batch(b"2"))
+        for _ in range(5):
+            nursery.start_soon(flush)
+        await trio.testing.wait_all_tasks_blocked()
     await trio.testing.wait_all_tasks_blocked()
     assert ends == [first] + [log.end] * 5
     assert disk.calls.count("sync") == 3  # the segment twice, its index once
@@ -454,11 +455,10 @@ async def test_appends_go_on_during_a_flush(disk: MemoryDisk, nursery: trio.Nurs
     log = open_log(disk, SMALL)
     append(log, batch(b"1" * 500))
     durable = log.end
-    disk.sync_gate = trio.Event()
-    nursery.start_soon(log.flush)
-    await trio.testing.wait_all_tasks_blocked()
-    append(log, *[batch(b"2" * 500)] * 4)
-    disk.sync_gate.set()
+    with disk.syncs_held():
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        append(log, *[batch(b"2" * 500)] * 4)
     await trio.testing.wait_all_tasks_blocked()
     assert log.flushed_end == durable
     assert await log.flush() == log.end
@@ -466,30 +466,39 @@ async def test_appends_go_on_during_a_flush(disk: MemoryDisk, nursery: trio.Nurs
     assert len(read_all(open_log(disk))) == log.end
 
 
-@pytest.mark.parametrize("change", ["truncate", "retain"])
-async def test_what_changes_during_a_flush_is_not_called_durable(
-    disk: MemoryDisk, nursery: trio.Nursery, change: str
+async def test_what_is_truncated_during_a_flush_is_not_called_durable(
+    disk: MemoryDisk, nursery: trio.Nursery
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, *[batch(b"1" * 900)] * 3)
+    offset = Offset(log.end // 3)
+    with disk.syncs_held():
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        log.truncate(offset)
+        append(log, batch(b"2" * 2000))
+    await trio.testing.wait_all_tasks_blocked()
+    assert log.flushed_end <= offset
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert len(read_all(open_log(disk))) == log.end
+
+
+async def test_segments_may_be_removed_during_a_flush(
+    disk: MemoryDisk, nursery: trio.Nursery
 ) -> None:
     log = open_log(disk, LogOptions(segment_bytes_max=1000, retention_bytes=0))
     append(log, *[batch(b"1" * 900)] * 3)
-    end = log.end
-    disk.sync_gate = trio.Event()
-    nursery.start_soon(log.flush)
+    await log.flush()
+    append(log, *[batch(b"1" * 900)] * 3)
+    with disk.syncs_held():
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        assert log.apply_retention(NOW_MS, below=log.end).segment_count == 3
     await trio.testing.wait_all_tasks_blocked()
-    if change == "truncate":
-        log.truncate(Offset(end // 3))
-        append(log, batch(b"2" * 2000))
-    else:
-        assert log.apply_retention(NOW_MS, below=end).segment_count == 2
-    disk.sync_gate.set()
-    await trio.testing.wait_all_tasks_blocked()
-    if change == "truncate":
-        assert log.flushed_end <= end // 3
-    else:
-        assert log.flushed_end == end
-    assert await log.flush() == log.end
+    assert log.flushed_end == await log.flush() == log.end
     disk.crash(keep_page_cache=False)
-    assert len(read_all(open_log(disk))) == log.size_bytes
+    assert len(read_all(open_log(disk))) == log.size_bytes == log.end // 2
 
 
 async def test_a_cancelled_flush_leaves_the_next_one_all_to_do(disk: MemoryDisk) -> None:
@@ -499,12 +508,11 @@ async def test_a_cancelled_flush_leaves_the_next_one_all_to_do(disk: MemoryDisk)
         scope.cancel()
         await log.flush()
     assert scope.cancelled_caught
-    disk.sync_gate = trio.Event()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(log.flush)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
-        disk.sync_gate.set()
+        with disk.syncs_held():
+            nursery.start_soon(log.flush)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
     assert log.flushed_end == 0
     assert await log.flush() == log.end
     disk.crash(keep_page_cache=False)
@@ -566,17 +574,16 @@ async def test_a_log_closed_during_a_flush_opens_no_file_again(
 ) -> None:
     log = open_log(disk, SMALL)
     append(log, *[batch(b"1" * 900)] * 3)
-    disk.sync_gate = trio.Event()
 
     async def flush() -> None:
         with pytest.raises(StorageError, match="closed"):
             await log.flush()
 
-    nursery.start_soon(flush)
-    await trio.testing.wait_all_tasks_blocked()
-    before = disk.calls.count("open")
-    log.close()
-    disk.sync_gate.set()
+    with disk.syncs_held():
+        nursery.start_soon(flush)
+        await trio.testing.wait_all_tasks_blocked()
+        before = disk.calls.count("open")
+        log.close()
     await trio.testing.wait_all_tasks_blocked()
     assert disk.calls.count("open") == before
 

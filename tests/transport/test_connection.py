@@ -347,6 +347,21 @@ async def test_a_send_waits_for_room_and_posts_nothing_if_cancelled(
         assert m.Done(7) not in heard
 
 
+async def test_many_senders_wait_for_the_same_room(autojump_clock: MockClock) -> None:
+    async with running(capacity=0) as side, trio.open_nursery() as nursery:
+        for request in range(10):
+            nursery.start_soon(side.connection.send, produce(request, BULK))
+        heard = set()
+        for _ in range(10):
+            await wait_all_tasks_blocked()
+            waiting_bytes = side.connection.statistics().outbox_bytes
+            assert waiting_bytes <= OUTBOX_BYTES_MAX + len(encode(produce(9, BULK)))
+            message = await side.peer.hear()
+            assert isinstance(message, m.Produce)
+            heard.add(message.request)
+        assert heard == set(range(10))
+
+
 async def test_whoever_waits_for_room_learns_of_the_end(autojump_clock: MockClock) -> None:
     async with running(capacity=0) as side:
         for request in range(6):
@@ -646,8 +661,9 @@ async def test_a_cancelled_close_still_closes(autojump_clock: MockClock) -> None
     async with running(capacity=0) as side:
         side.connection.post(m.Done(1))
         with trio.move_on_after(0.5):
-            await side.connection.close(1001, "bye", grace_s=5)
+            await side.connection.close(1001, "bye")
         await side.ended.wait()
+        assert trio.current_time() == 0.5
         assert side.link.closed_with == (1001, "bye")
 
 
@@ -688,6 +704,20 @@ async def test_what_comes_while_closing_is_dropped(autojump_clock: MockClock) ->
         await side.peer.tell(produce(1))
         assert await side.peer.hear() == m.Done(1)
     assert side.heard == []
+
+
+async def test_what_is_not_allowed_while_closing_changes_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with running(capacity=1) as side, trio.open_nursery() as nursery:
+        for request in (1, 2, 3):
+            side.connection.post(m.Done(request))
+        nursery.start_soon(side.connection.close, 1001, "bye")
+        await wait_all_tasks_blocked()
+        await side.peer.link.send(bytes(MESSAGE_BYTES_MAX + 1))
+        await wait_all_tasks_blocked()
+        assert [await side.peer.hear() for _ in range(3)] == [m.Done(n) for n in (1, 2, 3)]
+        assert await side.peer.hear_end() == "left closed the connection (1001): bye"
 
 
 async def test_a_connection_that_never_ran_is_closed_too() -> None:

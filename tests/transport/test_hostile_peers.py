@@ -6,8 +6,9 @@ Each scenario ends with another client being served as ever.
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import cbor2
@@ -25,7 +26,7 @@ from octopi.limits import (
     MIB,
     SEND_TIMEOUT_S,
 )
-from octopi.operating_system import SystemClock, SystemStreams
+from octopi.operating_system import SystemClock, SystemStreams, allow_many_files
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -190,13 +191,16 @@ async def test_a_peer_that_leaves_during_the_handshake_holds_nothing(
         assert logs == []
 
 
-async def test_a_refused_peer_that_stays_is_closed(autojump_clock: MockClock) -> None:
+async def test_a_refused_peer_may_finish_talking_but_not_stay(autojump_clock: MockClock) -> None:
     async with in_memory() as server, stranger(server) as stream:
         await stream.send_all(UPGRADE.replace(b"/v1/client", b"/v1/nothing"))
         answer = await all_of(stream)
         assert answer.startswith(b"HTTP/1.1 404")
+        await stream.send_all(bytes(MIB))
         await trio.sleep(CLOSE_TIMEOUT_S + 1)
         assert server.websockets.connection_count == 0
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"still here")
 
 
 async def test_one_connection_too_many_is_closed_at_once() -> None:
@@ -244,20 +248,33 @@ async def test_an_oversized_message_is_refused_with_1009() -> None:
         assert "more than 16842752 bytes" in session.connection.end_reason
 
 
-async def test_a_message_without_end_is_given_up_before_it_fills_the_memory() -> None:
-    piece = b"\x02\xff" + (2**40).to_bytes(8, "big") + b"\0\0\0\0"
-    async with serving() as server, stranger(server) as stream:
-        await stream.send_all(UPGRADE)
-        await stream.receive_some()
-        await stream.send_all(piece)
-        sent_bytes = 0
-        try:
-            while sent_bytes < 200 * MIB:
+async def test_a_message_without_end_is_given_up_before_it_fills_the_memory(
+    autojump_clock: MockClock,
+) -> None:
+    async with in_memory() as server, stranger(server) as stream:
+        await greet(stream)
+        await stream.send_all(b"\x02\xff" + (2**40).to_bytes(8, "big") + b"\0\0\0\0")
+        async with trio.open_nursery() as nursery:
+            answers: list[bytes] = []
+
+            async def listen() -> None:
+                answers.append(await all_of(stream))
+
+            nursery.start_soon(listen)
+            for _ in range(MESSAGE_BYTES_MAX // MIB):
                 await stream.send_all(bytes(MIB))
-                sent_bytes += MIB
-        except trio.BrokenResourceError:
-            pass
-        assert sent_bytes > MESSAGE_BYTES_MAX - 8 * MIB
+            await wait_all_tasks_blocked()
+            assert answers == []
+            await stream.send_all(bytes(MIB))
+            await wait_all_tasks_blocked()
+            assert answers[0][2:4] == (1009).to_bytes(2, "big")
+            # What it sends now is thrown away, so that it gets to read why.
+            for _ in range(100):
+                await stream.send_all(bytes(MIB))
+            await stream.aclose()
+        await wait_all_tasks_blocked()
+        assert server.websockets.connection_count == 0
+        assert trio.current_time() == 0
 
 
 @pytest.mark.parametrize(
@@ -287,6 +304,24 @@ async def test_pings_are_answered_and_harmless() -> None:
     async with serving() as server, welcomed(server) as connection:
         for _ in range(3):
             await connection.ping()
+
+
+async def test_a_ping_instead_of_an_answer_to_the_close_is_harmless(
+    autojump_clock: MockClock,
+) -> None:
+    async with in_memory() as server:
+        with capture_logs() as logs:
+            async with stranger(server) as stream:
+                await greet(stream)
+                await stream.send_all(masked(b"nonsense"))
+                await stream.receive_some()  # the failure
+                await stream.receive_some()  # the close
+                with contextlib.suppress(trio.BrokenResourceError):
+                    await stream.send_all(b"\x89\x80\0\0\0\0")
+                await all_of(stream)
+        assert {entry["log_level"] for entry in logs} == {"info"}
+        assert "exc_info" not in {key for entry in logs for key in entry}
+        assert server.sessions[0].ended.is_set()
 
 
 # --- messages ------------------------------------------------------------------------
@@ -400,7 +435,7 @@ async def test_a_peer_that_resets_its_connection_is_lost_at_once() -> None:
             await server.sessions[0].ended.wait()
 
 
-async def test_a_server_that_dies_is_noticed_by_its_clients() -> None:
+async def test_a_server_that_cuts_a_connection_is_noticed_by_its_client() -> None:
     async with serving() as server, server.client() as client:
         await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
         server.sessions[0].nursery.cancel_scope.cancel()
@@ -408,7 +443,7 @@ async def test_a_server_that_dies_is_noticed_by_its_clients() -> None:
             await client.request(m.Produce(2, "later", 0, b""), m.Produced, 5)
 
 
-async def greet(stream: trio.abc.HalfCloseableStream) -> None:
+async def greet(stream: trio.abc.HalfCloseableStream, *, settle: bool = True) -> None:
     """Shake hands by hand, up to the welcome."""
     await stream.send_all(UPGRADE)
     while b"\r\n\r\n" not in await stream.receive_some():
@@ -416,13 +451,39 @@ async def greet(stream: trio.abc.HalfCloseableStream) -> None:
     await stream.send_all(masked(encode(m.Hello(1, "stranger"))))
     while b"welcome" not in await stream.receive_some():
         pass
-    await wait_all_tasks_blocked()
+    if settle:
+        await wait_all_tasks_blocked()
 
 
 def masked(data: bytes) -> bytes:
     """*data* as one binary frame of a client, with the mask that changes nothing."""
     assert len(data) < 126
     return bytes((0x82, 0x80 | len(data))) + b"\0\0\0\0" + data
+
+
+@pytest.mark.slow
+async def test_a_thousand_idle_connections_cost_little() -> None:
+    count = 1000
+    allow_many_files()
+    async with serving() as server, AsyncExitStack() as idle:
+
+        async def connect() -> None:
+            stream = await server.streams.connect("127.0.0.1", server.port)
+            await idle.enter_async_context(stream)
+            await greet(stream, settle=False)
+
+        await connect()  # what comes with the first one is not counted
+        tracemalloc.start()
+        try:
+            for _ in range(count):
+                await connect()
+            await wait_all_tasks_blocked()
+            size_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert server.websockets.connection_count == 1 + count
+        assert size_bytes / count < 40 * 1024
+        await server.still_serves()
 
 
 # --- a client of ours at a strange server --------------------------------------------

@@ -10,7 +10,13 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
+from octopi.cli.invocation import (
+    Invocation,
+    client_options,
+    json_option,
+    pass_invocation,
+    retry_option,
+)
 from octopi.cli.meter import Meter
 
 if TYPE_CHECKING:
@@ -50,6 +56,7 @@ _STDOUT = 1
     help="Resume from the position in FILE, if it is there, and keep it up to date.",
 )
 @json_option
+@retry_option
 @client_options
 @pass_invocation
 def consume(
@@ -65,6 +72,7 @@ def consume(
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
+    retry_s: float | None,
 ) -> None:
     r"""Print the messages of TOPIC, and go on as more come.
 
@@ -80,7 +88,7 @@ def consume(
     if as_json and format_text is not None:
         raise CommandError("give --format or --json, not both", ExitCode.USAGE)
     settings = invocation.configuration().section(
-        ClientSettings, server=server, timeout_s=timeout_s
+        ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )
 
     from octopi.cli.consuming import Output, PositionFile
@@ -132,7 +140,7 @@ async def _consume(
             start=saved or start,
             partitions=None if partition is None else [partition],
             stop_at_end=stop_at_end,
-            reconnect_timeout_s=settings.timeout_s,
+            reconnect_timeout_s=settings.retry_s,
         ) as consumer,
     ):
         await output.copy(consumer)

@@ -16,7 +16,7 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.invocation import Invocation, client_options, pass_invocation
+from octopi.cli.invocation import Invocation, client_options, pass_invocation, retry_option
 from octopi.cli.meter import Meter
 from octopi.cli.rendering import counted
 
@@ -62,6 +62,7 @@ class _Acknowledged:
     metavar="SECONDS",
     help="How long a batch waits for company.",
 )
+@retry_option
 @client_options
 @pass_invocation
 def produce(
@@ -76,6 +77,7 @@ def produce(
     linger_s: float | None,
     server: str | None,
     timeout_s: float | None,
+    retry_s: float | None,
 ) -> None:
     """Append each line of a file, or of standard input, to TOPIC.
 
@@ -94,7 +96,7 @@ def produce(
     if key_separator == "":
         raise CommandError("--key-separator can't be empty", ExitCode.USAGE)
     settings = invocation.configuration().section(
-        ClientSettings, server=server, timeout_s=timeout_s
+        ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )
 
     from octopi.cli.producing import LineOptions
@@ -154,9 +156,10 @@ async def _produce(
         octopi.connect(settings.server, request_timeout_s=settings.timeout_s) as client,
         client.producer(
             linger_s=LINGER_S if linger_s is None else linger_s,
-            delivery_timeout_s=settings.timeout_s,
+            delivery_timeout_s=settings.retry_s,
         ) as producer,
     ):
         acknowledged.producer = producer
+        # A wrong name or address is reported now, not after long trying.
+        await client.describe_topic(topic, create=True)
         await LineProducer(producer, topic, options, meter).produce(descriptor)
-        meter.stop()

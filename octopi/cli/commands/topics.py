@@ -13,6 +13,7 @@ from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.rendering import counted, print_json, print_table, size
+from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
 
 if TYPE_CHECKING:
     from octopi import BrokerLog, Client, LogInfo, TopicInfo
@@ -167,7 +168,11 @@ def describe(
     from octopi.cli.asking import ask
 
     async def question(client: Client) -> tuple[TopicInfo, list[BrokerLog]]:
-        return await client.describe_topic(topic), await client.describe_logs(topic)
+        info = await client.describe_topic(topic)
+        try:
+            return info, await client.describe_logs(topic)
+        except (NotReadyError, UnreachableError, ConnectionLostError):
+            return info, []  # the table says so, and where the topic is
 
     info, logs = ask(settings, question)
     by_partition = {one.log.partition: one.log for one in logs}

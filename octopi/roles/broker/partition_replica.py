@@ -379,11 +379,8 @@ class PartitionReplica:
             self.failure = error
             _log.error("replica failed", partition=self.partition, why=str(error))
         if self.machine.leader is not None:
-            refusal = _refusal(error)
             for topic_id, leader in self.machine.leader.logs.items():
-                self._effects.extend(
-                    OnLog(topic_id, one) for one in leader.stop(refusal.status, refusal.reason)
-                )
+                self._effects.extend(OnLog(topic_id, one) for one in leader.stop(str(error)))
 
     def _trace(self, step: str, log: BrokerLog, **facts: Any) -> None:  # noqa: ANN401
         trace = self._environment.trace
