@@ -27,7 +27,7 @@ from typing import Any
 
 import attrs
 
-from octopi.errors import NotLeaderError, Status
+from octopi.errors import NotLeaderError
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan

@@ -500,9 +500,9 @@ class Inventory:
     """
 
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
-    standings: Annotated[list[Standing], AtMost(1_000)]
-    """Of the partitions that it is a replica of."""
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
+    standings: Annotated[list[Standing], AtMost(1_000)] = attrs.field(factory=list)
+    """Of the partitions that it is a replica of."""
 
 
 @message("join")

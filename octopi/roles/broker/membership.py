@@ -172,7 +172,7 @@ class _Session:
         for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
             page = slice(at, at + _PAGE)
             await self._connection.send(
-                m.Inventory(partitions[page], standings[page], topics[page])
+                m.Inventory(partitions[page], topics[page], standings[page])
             )
         joined = await self._connection.request(
             m.Join(
