@@ -75,11 +75,14 @@ class EpochHistory:
         rows = zip(self._epochs, self._starts, stops, strict=False)
         return {epoch: min(stop, log_end) for epoch, start, stop in rows if start < log_end}
 
-    def truncate(self, end: Offset) -> None:
-        """Forget epochs that begin at or behind *end*, the new end of the log."""
+    def truncate(self, end: Offset) -> bool:
+        """Forget epochs that begin at or behind *end*, the end of the log; say whether there
+        were any."""
+        known = len(self._starts)
         while self._starts and self._starts[-1] >= end:
             self._starts.pop()
             self._epochs.pop()
+        return len(self._starts) < known
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

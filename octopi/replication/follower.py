@@ -48,13 +48,16 @@ class LogFollower:
         log = self.log
         assert log.highwater <= keep <= log.end, "logs part above what is committed"
         effects: list[Effect] = []
+        # An epoch that was about to write when it ended is still noted at the end.
+        changes = log.epochs.truncate(keep)
         if keep < log.end:
             log.truncate(keep)
-            effects += [Truncate(keep), StoreEpochs()]
+            effects.append(Truncate(keep))
         if begin > keep:
             log.restart(begin)
-            effects += [Restart(begin), StoreEpochs()]
-        log.epochs.truncate(log.end)  # an epoch that was about to write when it ended
+            effects.append(Restart(begin))
+        if changes or begin > keep:
+            effects.append(StoreEpochs())
         self.agrees = True
         return effects + self._acknowledge()
 

@@ -33,8 +33,10 @@ from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan
 from octopi.replication.effects import (
     FollowLeader,
+    OnLog,
     PartitionEffect,
     ReplicaState,
+    StoreEpochs,
     StoreState,
     SyncLogs,
     ToBroker,
@@ -90,8 +92,6 @@ class Replica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
-        for log in logs.values():
-            log.epochs.truncate(log.end)  # the end may have been lost, or never written
         intact = state.intact and (state.sync_flag or not lost_power)
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE
@@ -105,8 +105,13 @@ class Replica:
     # --- the register ----------------------------------------------------------------
 
     def begin(self) -> list[PartitionEffect]:
-        """The first effects of a life: what was found missing must not be forgotten."""
-        return [StoreState(self.state)]
+        """The first effects of a life: what was found missing must not be forgotten, and
+        epochs whose records are missing must be."""
+        effects: list[PartitionEffect] = [StoreState(self.state)]
+        for topic_id, log in self.logs.items():
+            if log.epochs.truncate(log.end):
+                effects.append(OnLog(topic_id, StoreEpochs()))
+        return effects
 
     @property
     def standing(self) -> Standing:

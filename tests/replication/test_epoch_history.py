@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from octopi.identifiers import Epoch, Offset
-from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.epoch_history import EpochHistory, divergence
 
 
 def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
@@ -41,3 +41,34 @@ def test_truncation_forgets_exactly_the_epochs_behind_the_new_end(
     assert [history.epoch_at(Offset(at)) for at in range(cut)] == truth[:cut]
     assert history.latest == (truth[cut - 1] if cut else 0)
     assert EpochHistory.load(history.dump()) == history
+
+
+def history(truth: list[int]) -> EpochHistory:
+    made = EpochHistory()
+    for at, epoch in enumerate(truth):
+        made.begin(Epoch(epoch), Offset(at))
+    return made
+
+
+@given(
+    st.lists(st.integers(1, 3), max_size=6),
+    st.lists(st.integers(4, 6), max_size=5),
+    st.lists(st.integers(7, 9), max_size=5),
+    st.integers(0, 3),
+)
+def test_logs_part_where_their_epochs_do(
+    common: list[int], mine: list[int], theirs: list[int], unwritten: int
+) -> None:
+    common.sort()
+    one, other = common + sorted(mine), common + sorted(theirs)
+    left, right = history(one), history(other)
+    if unwritten:
+        left.begin(Epoch(10 + unwritten), Offset(len(one)))
+    ends = left.ends(Offset(len(one))), right.ends(Offset(len(other)))
+    assert divergence(*ends) == divergence(*ends[::-1]) == len(common)
+
+
+def test_of_an_epoch_that_both_know_the_shorter_stretch_is_common() -> None:
+    left, right = history([1, 1, 2, 2, 2]), history([1, 1, 2, 3, 3])
+    assert divergence(left.ends(Offset(5)), right.ends(Offset(5))) == 3
+    assert divergence(left.ends(Offset(5)), history([4]).ends(Offset(1))) == 0

@@ -1,0 +1,93 @@
+"""The follower of one log."""
+
+import pytest
+
+from octopi.identifiers import Epoch, Offset
+from octopi.record import BatchBuilder, scan
+from octopi.replication.effects import (
+    AcknowledgeEnd,
+    AppendReplicated,
+    Flush,
+    PublishHighwater,
+    Restart,
+    StoreEpochs,
+    Truncate,
+)
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.follower import LogFollower
+from octopi.replication.log_state import LogState
+
+
+def follower(*, durable: bool = False) -> LogFollower:
+    log = LogState(
+        Offset(100), Offset(20), Offset(100), epochs=EpochHistory.load([[1, 0], [2, 50]])
+    )
+    return LogFollower(Epoch(3), log, durable=durable)
+
+
+def batch() -> bytes:
+    builder = BatchBuilder()
+    builder.add(b"value")
+    return builder.encode(b"p" * 16, 0, 0)  # type: ignore[arg-type]
+
+
+def test_the_log_is_cut_and_then_acknowledged_once() -> None:
+    machine = follower()
+    assert machine.followed(Offset(50), Offset(50)) == [
+        Truncate(Offset(50)),
+        StoreEpochs(),
+        AcknowledgeEnd(Offset(50)),
+    ]
+    assert machine.followed(Offset(30), Offset(30)) == [], "an answer that comes twice"
+    machine.check_invariants()
+
+
+def test_the_committed_part_is_never_cut() -> None:
+    with pytest.raises(AssertionError):
+        follower().followed(Offset(19), Offset(19))
+
+
+def test_a_log_that_ends_before_the_leaders_start_begins_anew_there() -> None:
+    machine = follower()
+    assert machine.followed(Offset(100), Offset(500)) == [
+        Restart(Offset(500)),
+        StoreEpochs(),
+        AcknowledgeEnd(Offset(500)),
+    ]
+    assert (machine.log.start, machine.log.highwater, machine.log.end) == (500, 500, 500)
+
+
+def test_nothing_is_taken_before_the_logs_agree() -> None:
+    machine, data = follower(), batch()
+    assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(100)) == []
+    assert machine.log.highwater == 20
+
+
+def test_records_are_appended_in_order_and_the_mark_follows() -> None:
+    machine, data = follower(), batch()
+    machine.followed(Offset(100), Offset(100))
+    found, end = scan(data), Offset(100 + len(data))
+    effects = machine.receive(Offset(100), Epoch(3), data, found, end)
+    assert effects == [StoreEpochs(), AppendReplicated(data, found)]
+    assert machine.replicated(found) == [AcknowledgeEnd(end), PublishHighwater(end)]
+    again = machine.receive(Offset(100), Epoch(3), data, found, end)
+    assert again == [], "the same records again"
+    assert machine.receive(Offset(900), Epoch(3), data, found, end) == [], "some are missing"
+    machine.check_invariants()
+
+
+def test_a_mark_beyond_the_log_moves_to_its_end() -> None:
+    machine = follower()
+    machine.followed(Offset(100), Offset(100))
+    nothing = scan(b"")
+    effects = machine.receive(Offset(700), Epoch(3), b"", nothing, Offset(700))
+    assert effects == [PublishHighwater(Offset(100))]
+
+
+def test_where_the_device_counts_the_acknowledgement_waits_for_it() -> None:
+    machine, data = follower(durable=True), batch()
+    machine.followed(Offset(100), Offset(100))
+    found = scan(data)
+    machine.receive(Offset(100), Epoch(3), data, found, Offset(0))
+    assert machine.replicated(found) == [Flush()]
+    assert machine.flushed(machine.log.end) == [AcknowledgeEnd(machine.log.end)]

@@ -1,0 +1,135 @@
+"""Sessions, lag and the in-sync set, as the leader of a partition sees them."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from octopi.errors import ProtocolError, Status
+from octopi.identifiers import Offset, TopicId
+from octopi.record import BatchBuilder, scan
+from octopi.replication.effects import Refusal, Reply, ToBroker
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.log_state import LogState
+from octopi.replication.partition_leader import PartitionLeader
+from octopi.wire.messages import (
+    Acknowledge,
+    EpochStart,
+    Follow,
+    Followed,
+    FollowRefused,
+    PartitionRecord,
+)
+
+TOPIC = TopicId("orders")
+FOLLOW = Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 80)
+ACKNOWLEDGE = Acknowledge(0, 3, 2, 1, 1, TOPIC, 80)
+
+
+def leader(in_sync: list[int], **options: Any) -> PartitionLeader:  # noqa: ANN401
+    record = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], in_sync)
+    machine = PartitionLeader(record, 0.0, durable=False, lag_s_max=1.0)
+    log = LogState(Offset(100), Offset(0), Offset(100), epochs=EpochHistory.load([[1, 0], [2, 90]]))
+    for name, value in options.items():
+        setattr(log, name, value)
+    machine.add_log(TOPIC, log)
+    machine.check_invariants()
+    return machine
+
+
+def test_a_follower_is_told_where_the_logs_part() -> None:
+    assert leader([1]).follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 80))]
+
+
+def test_a_follower_from_before_retention_begins_where_the_leaders_log_starts() -> None:
+    machine = leader([1], start=Offset(90), highwater=Offset(90))
+    assert machine.follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 90))]
+
+
+@pytest.mark.parametrize(
+    "change", [{"epoch": 2}, {"epoch": 4}, {"topic_id": "other"}, {"broker": 9}, {"broker": 1}]
+)
+def test_who_can_not_follow_here_is_told_so(change: dict[str, Any]) -> None:
+    (answer,) = leader([1]).follow(attrs.evolve(FOLLOW, **change))
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, FollowRefused)
+
+
+def test_a_history_that_is_none_is_the_followers_fault() -> None:
+    broken = attrs.evolve(FOLLOW, epochs=[EpochStart(2, 0), EpochStart(1, 5)])
+    with pytest.raises(ProtocolError):
+        leader([1]).follow(broken)
+
+
+def test_acknowledging_more_than_there_is_is_the_followers_fault() -> None:
+    machine = leader([1])
+    machine.follow(FOLLOW)
+    with pytest.raises(ProtocolError):
+        machine.acknowledge(attrs.evolve(ACKNOWLEDGE, end=101))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epoch": 2}, {"incarnation": 2}, {"attempt": 2}, {"topic_id": "other"}, {"broker": 3}],
+)
+def test_only_acknowledgements_of_this_epoch_and_session_count(change: dict[str, Any]) -> None:
+    machine = leader([1, 2])
+    machine.follow(FOLLOW)
+    assert machine.acknowledge(attrs.evolve(ACKNOWLEDGE, **change)) == []
+    assert machine.logs[TOPIC].log.highwater == 0
+    machine.acknowledge(ACKNOWLEDGE)
+    assert machine.logs[TOPIC].log.highwater == 80
+
+
+def test_a_follow_of_an_earlier_session_is_late() -> None:
+    machine = leader([1])
+    machine.follow(attrs.evolve(FOLLOW, attempt=2))
+    assert machine.follow(FOLLOW) == []
+
+
+def test_a_follower_joins_when_it_holds_what_the_leader_began_with() -> None:
+    machine = leader([1])
+    machine.follow(FOLLOW)
+    machine.acknowledge(ACKNOWLEDGE)
+    assert not machine.may_join(2), "80 of 100"
+    machine.acknowledge(attrs.evolve(ACKNOWLEDGE, end=100))
+    change = machine.wanted_change(0.1)
+    assert change == machine.joining(2)
+    assert change.in_sync == [1, 2]
+    assert change.joiner_incarnation == 1
+    machine.session_ended(2, 1, 1)
+    assert not machine.may_join(2)
+
+
+def test_a_follower_that_lags_leaves_after_the_bound_and_not_before() -> None:
+    machine = leader([1, 2, 3])
+    machine.follow(FOLLOW)
+    assert machine.wanted_change(1.0) is None
+    machine.acknowledge(attrs.evolve(ACKNOWLEDGE, end=100))
+    change = machine.wanted_change(1.1)
+    assert change == machine.leaving(3)
+    machine.proposed(change)
+    assert machine.wanted_change(9.0) is None, "one change at a time"
+
+
+def test_a_stream_that_breaks_again_and_again_is_no_excuse() -> None:
+    machine = leader([1, 2])
+    for attempt in range(1, 5):
+        machine.follow(attrs.evolve(FOLLOW, attempt=attempt))
+        machine.session_ended(2, 1, attempt)
+        machine.wanted_change(attempt * 0.3)
+    assert machine.wanted_change(1.3) == machine.leaving(2)
+
+
+def test_produces_are_refused_while_too_few_are_in_sync() -> None:
+    machine = leader([1], min_insync=2)
+    builder = BatchBuilder()
+    builder.add(b"value")
+    data = builder.encode(b"p" * 16, 0, 0)  # type: ignore[arg-type]
+    (reply,) = machine.logs[TOPIC].receive(data, scan(data), lambda _: None)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.content, Refusal)
+    assert reply.content.status == Status.NOT_READY
+    assert machine.min_insync == 2
+    machine.remove_log(TOPIC)
+    assert machine.min_insync == 1

@@ -1,0 +1,213 @@
+"""What a replica makes durable before anyone hears of it, and what it remembers."""
+
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.replication.effects import (
+    FollowLeader,
+    OnLog,
+    PartitionEffect,
+    PublishHighwater,
+    ReplicaState,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+)
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.log_state import LogState
+from octopi.replication.replica import Replica, Role
+from octopi.wire.messages import (
+    AcceptEpoch,
+    AnnounceEpoch,
+    Follow,
+    Followed,
+    PartitionRecord,
+)
+
+TOPIC = TopicId("orders")
+RECORD = PartitionRecord(
+    partition=0,
+    epoch=3,
+    version=0,
+    leader=1,
+    leader_incarnation=1,
+    replicas=[1, 2, 3],
+    in_sync=[1, 2, 3],
+)
+
+
+def log(end: int = 100, flushed_end: int = 40) -> LogState:
+    return LogState(Offset(end), Offset(0), Offset(flushed_end), epochs=EpochHistory.load([[1, 0]]))
+
+
+def replica(broker: int = 1, state: ReplicaState | None = None, **options: bool) -> Replica:
+    machine = Replica(0, broker, 1, state or ReplicaState(), {TOPIC: log()}, **options)
+    machine.begin()
+    machine.joined()
+    return machine
+
+
+def kinds(effects: list[PartitionEffect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def stored(effects: list[PartitionEffect]) -> ReplicaState:
+    (state,) = [one.state for one in effects if isinstance(one, StoreState)]
+    return state
+
+
+def test_an_epoch_is_accepted_after_logs_and_promise_are_on_the_device() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    effects = machine.announced(AnnounceEpoch(0, 4))
+    assert kinds(effects) == [SyncLogs, StoreState, ToRegister]
+    assert (stored(effects).promised, stored(effects).sync_flag) == (4, True)
+    assert effects[-1] == ToRegister(
+        AcceptEpoch(0, 4, 1, 1, last_epoch=1, log_epoch=3, log_end=100)
+    )
+    assert machine.role == Role.IDLE
+
+
+def test_an_announcement_that_comes_again_is_answered_again_and_an_older_one_is_not() -> None:
+    machine = replica()
+    first = machine.announced(AnnounceEpoch(0, 4))[-1]
+    assert machine.announced(AnnounceEpoch(0, 4))[-1] == first
+    assert machine.announced(AnnounceEpoch(0, 3)) == []
+    machine.installed(PartitionRecord(0, 4, 0, 2, 1, [1, 2, 3], [1, 2]), 0.0)
+    assert machine.announced(AnnounceEpoch(0, 4)) == []
+
+
+def test_leading_begins_after_the_promise_is_on_the_device() -> None:
+    machine = replica()
+    effects = machine.installed(RECORD, 0.0)
+    assert kinds(effects)[0] == StoreState
+    assert stored(effects) == ReplicaState(promised=3, log_epoch=3, record=RECORD)
+    assert machine.role == Role.LEADER
+
+
+def test_a_promise_survives_a_restart_and_an_older_record_moves_nobody() -> None:
+    accepting = replica(2).announced(AnnounceEpoch(0, 4))
+    machine = replica(2, stored(accepting))
+    effects = machine.installed(RECORD, 0.0)
+    assert kinds(effects) == [StoreState]
+    assert machine.role == Role.IDLE
+    assert machine.standing.promised == 4
+
+
+def test_a_record_of_an_earlier_life_lets_nobody_lead() -> None:
+    machine = Replica(0, 1, 2, ReplicaState(), {TOPIC: log()})
+    machine.joined()
+    machine.installed(RECORD, 0.0)
+    assert machine.role == Role.IDLE
+
+
+def test_nothing_is_done_before_the_register_knows_this_life() -> None:
+    machine = Replica(0, 1, 1, ReplicaState(), {TOPIC: log()})
+    assert machine.installed(RECORD, 0.0) == []
+    assert machine.announced(AnnounceEpoch(0, 4)) == []
+
+
+def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> None:
+    machine = Replica(0, 2, 1, ReplicaState(), {TOPIC: log()}, lost_power=True)
+    assert not stored(machine.begin()).intact
+    assert not machine.standing.intact
+    again = Replica(0, 2, 2, machine.state, {TOPIC: log()})
+    assert not again.standing.intact, "it was restarted before it had joined"
+    assert stored(again.joined()).intact
+    flagged = Replica(0, 2, 1, ReplicaState(sync_flag=True), {TOPIC: log()}, lost_power=True)
+    assert flagged.standing.intact
+
+
+def test_a_clean_shutdown_leaves_logs_that_a_power_loss_can_not_harm() -> None:
+    machine = replica()
+    effects = machine.clean_shutdown()
+    assert kinds(effects) == [SyncLogs, StoreState]
+    assert Replica(0, 1, 2, stored(effects), {}, lost_power=True).standing.intact
+
+
+def test_leading_alone_is_proposed_after_flag_and_logs_are_on_the_device() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2]), 0.0)
+    assert machine.leader is not None
+    effects = machine.propose(machine.leader.leaving(2))
+    assert [one for one in kinds(effects) if one != OnLog] == [SyncLogs, StoreState, ToRegister]
+    assert stored(effects).sync_flag
+
+
+def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> None:
+    machine = replica()
+    effects = machine.installed(PartitionRecord(0, 3, 2, 1, 1, [1, 2], [1]), 0.0)
+    assert [one.state.sync_flag for one in effects if isinstance(one, StoreState)] == [False, True]
+    assert PublishHighwater(Offset(40)) in [one.effect for one in effects if isinstance(one, OnLog)]
+    flushed = machine.flushed(TOPIC, Offset(100))
+    assert OnLog(TOPIC, PublishHighwater(Offset(100))) in flushed
+
+
+def test_a_sole_replica_commits_at_once_what_it_holds() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    effects = machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1], [1]), 0.0)
+    assert not stored(effects).sync_flag
+    assert OnLog(TOPIC, PublishHighwater(Offset(100))) in effects
+
+
+def test_the_sync_flag_is_dropped_durably_before_page_caches_count() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    machine.installed(RECORD, 0.0)
+    effects = machine.tick(0.0)
+    assert kinds(effects)[0] == StoreState
+    assert not stored(effects).sync_flag
+
+
+def test_a_follower_notes_that_it_agrees_after_the_cut_and_before_it_acknowledges() -> None:
+    machine = replica(2)
+    assert kinds(machine.installed(RECORD, 0.0)) == [StoreState, FollowLeader]
+    (ask,) = machine.stream_opened()
+    assert isinstance(ask, ToBroker)
+    assert isinstance(ask.message, Follow)
+    effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 60, 60))
+    assert kinds(effects) == [OnLog, StoreState, ToBroker]
+    assert stored(effects).log_epoch == 3
+
+
+def test_a_follower_with_sync_flag_acknowledges_what_is_on_the_device() -> None:
+    machine = replica(2, ReplicaState(sync_flag=True))
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 100, 100))
+    ends = [getattr(one.message, "end", None) for one in effects if isinstance(one, ToBroker)]
+    assert ends == [40]
+    (acknowledgement,) = machine.flushed(TOPIC, Offset(100))
+    assert isinstance(acknowledgement, ToBroker)
+    assert getattr(acknowledgement.message, "end", None) == 100
+
+
+def test_an_answer_of_an_earlier_session_changes_nothing() -> None:
+    machine = replica(2)
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    machine.stream_opened()
+    assert machine.followed(Followed(0, 3, 1, 1, TOPIC, 0, 0)) == []
+    assert machine.logs[TOPIC].end == 100
+
+
+def test_a_log_made_later_is_led_or_followed_like_the_others() -> None:
+    later = TopicId("clicks")
+    leader, follower = replica(1), replica(2)
+    for machine in (leader, follower):
+        machine.installed(RECORD, 0.0)
+        machine.stream_opened()
+    leader.add_log(later, LogState.empty())
+    assert leader.log_leader(later).log.end == 0
+    (ask,) = follower.add_log(later, LogState.empty())
+    assert isinstance(ask, ToBroker)
+    leader.remove_log(later)
+    follower.remove_log(later)
+    for machine in (leader, follower):
+        machine.check_invariants()
+
+
+def test_epochs_whose_records_are_missing_are_forgotten_on_disk_too() -> None:
+    damaged = log()
+    damaged.epochs.begin(Epoch(2), Offset(100))
+    machine = Replica(0, 1, 1, ReplicaState(), {TOPIC: damaged})
+    assert kinds(machine.begin()) == [StoreState, OnLog]
+    assert damaged.epochs.dump() == [[1, 0]]
