@@ -17,7 +17,6 @@ import attrs
 from octopi.errors import (
     STATUS_MEANINGS,
     ConnectionLostError,
-    DirectoryInUseError,
     Fault,
     InvalidOptionError,
     InvalidTopicError,
@@ -160,7 +159,7 @@ def _explain(error: BaseException) -> Explanation:
             return Explanation(str(error), ExitCode.FAILED)
         case InvalidOptionError() | InvalidTopicError():
             return Explanation(str(error), ExitCode.USAGE)
-        case DirectoryInUseError() | OctopiError():
+        case OctopiError():
             return Explanation(str(error), ExitCode.FAILED)
         case OSError():
             name = f"{error.filename}: " if error.filename else ""

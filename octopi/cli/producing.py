@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import aclosing
+from typing import Final
 
 import attrs
 import trio
@@ -20,6 +21,8 @@ from octopi.cli.meter import Meter
 from octopi.cli.rendering import counted
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.record import STRUCTURED_BYTES_MIN
+
+_LATE_S_MAX: Final = 0.1
 
 
 @attrs.frozen
@@ -45,7 +48,7 @@ class LineProducer:
         self._topic = topic
         self._options = options
         self._meter = meter
-        self._next_at = -math.inf
+        self._next_at = 0.0
 
     async def produce(self, descriptor: int) -> None:
         """Read the file *descriptor* to its end, and see every line acknowledged.
@@ -58,6 +61,7 @@ class LineProducer:
         overhead_bytes = STRUCTURED_BYTES_MIN + len(self._options.key or b"")
         splitter = LineSplitter(RECORD_BYTES_MAX - overhead_bytes)
         self._meter.start()
+        self._next_at = trio.current_time()
         try:
             async with aclosing(pieces(descriptor)) as source:
                 async for piece in source:
@@ -88,6 +92,7 @@ class LineProducer:
 
     async def _wait_for_turn(self) -> None:
         now = trio.current_time()
-        self._next_at = max(self._next_at + 1 / self._options.rate, now)
+        # Sleeping a little too long is made up for, but a long silence is no credit.
+        self._next_at = max(self._next_at + 1 / self._options.rate, now - _LATE_S_MAX)
         if self._next_at > now:
             await trio.sleep_until(self._next_at)

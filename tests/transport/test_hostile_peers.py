@@ -232,8 +232,8 @@ async def test_a_text_frame_instead_of_a_hello_is_refused_too() -> None:
 
 
 async def test_an_oversized_message_is_refused_with_1009() -> None:
-    async with serving() as server, welcomed(server) as connection:
-        async with trio.open_nursery() as nursery:
+    async with serving() as server:
+        async with welcomed(server) as connection, trio.open_nursery() as nursery:
 
             async def send() -> None:
                 with contextlib.suppress(trio_websocket.ConnectionClosed):
