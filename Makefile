@@ -1,7 +1,6 @@
 # Everything runs in .venv, which is made from the hashed lock files in requirements/.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := octopi octopi_node.py tests benchmarks
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
@@ -19,7 +18,7 @@ format-check: .venv/.dev
 lint: .venv/.dev ## ruff's rules
 	$(BIN)/ruff check
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy $(wildcard $(SOURCES))
+	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
 cover: .venv/.dev ## all tests, with branch coverage; record, wire and storage fully covered

@@ -1,1 +1,113 @@
-"""Octopi: a WebSocket-native replicated log."""
+"""Octopi: a WebSocket-native replicated log.
+
+This is the client library; everything public is here::
+
+    async with octopi.connect("ws://127.0.0.1:7000") as client:
+        async with client.producer() as producer:
+            receipt = await producer.send("orders", b"value")
+        async with client.consumer("orders", start="earliest") as consumer:
+            async for message in consumer:
+                print(message.offset, message.value)
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octopi.clients.client import (
+        VERSION as __version__,
+        BrokerLog,
+        Client,
+        ClusterInfo,
+        FetchResult,
+        connect,
+    )
+    from octopi.clients.consumer import Consumer
+    from octopi.clients.position import Position
+    from octopi.clients.producer import Producer
+    from octopi.clients.receipts import PendingReceipt, Receipt
+    from octopi.errors import (
+        ChecksumError,
+        ClosedError,
+        ConnectionLostError,
+        DeliveryError,
+        HistoryLostError,
+        InvalidOptionError,
+        InvalidTopicError,
+        MalformedRecordError,
+        NotDeliveredError,
+        NotReadyError,
+        OctopiError,
+        OffsetInsideRecordError,
+        OffsetOutOfRangeError,
+        OutcomeUnknownError,
+        ProtocolError,
+        RecordError,
+        RefusedError,
+        Status,
+        TopicExistsError,
+        TopicReplacedError,
+        UnknownTopicError,
+        UnreachableError,
+    )
+    from octopi.record import Message
+    from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, TopicInfo, TopicOptions
+else:
+    # Not at once: who wants one light module of ours shall not load all of it.
+
+    def __getattr__(name: str) -> object:
+        """Import what is public when it is first used."""
+        if name in __all__:
+            from octopi import errors, record
+            from octopi.clients import client, consumer, position, producer, receipts
+            from octopi.wire import messages
+
+            homes = (client, consumer, position, producer, receipts, errors, record, messages)
+            original = "VERSION" if name == "__version__" else name
+            for home in homes:
+                if hasattr(home, original):
+                    globals()[name] = getattr(home, original)
+                    return globals()[name]
+        raise AttributeError(f"module 'octopi' has no attribute {name!r}")
+
+
+__all__ = [
+    "BrokerInfo",
+    "BrokerLog",
+    "ChecksumError",
+    "Client",
+    "ClosedError",
+    "ClusterInfo",
+    "ConnectionLostError",
+    "Consumer",
+    "DeliveryError",
+    "FetchResult",
+    "HistoryLostError",
+    "InvalidOptionError",
+    "InvalidTopicError",
+    "LogInfo",
+    "MalformedRecordError",
+    "Message",
+    "NotDeliveredError",
+    "NotReadyError",
+    "OctopiError",
+    "OffsetInsideRecordError",
+    "OffsetOutOfRangeError",
+    "OutcomeUnknownError",
+    "PartitionInfo",
+    "PendingReceipt",
+    "Position",
+    "Producer",
+    "ProtocolError",
+    "Receipt",
+    "RecordError",
+    "RefusedError",
+    "Status",
+    "TopicExistsError",
+    "TopicInfo",
+    "TopicOptions",
+    "TopicReplacedError",
+    "UnknownTopicError",
+    "UnreachableError",
+    "__version__",
+    "connect",
+]

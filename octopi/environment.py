@@ -85,10 +85,13 @@ class Net(Protocol):
         handler: Callable[[Link], Awaitable[None]],
         *,
         paths: frozenset[str],
+        handler_nursery: trio.Nursery,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accept links for *paths* at *address* (``host:port``, port 0 picks one) until
-        cancelled, a task of *handler* for each.  ``started`` gives the url that clients use.
+        cancelled.  Each has its task of *handler* in *handler_nursery*, which outlives the
+        listening, and is gone when that returns.  ``started`` gives the url that clients
+        use.
 
         Raises:
           UnreachableError: if the address can't be had (in use, not ours, not allowed).

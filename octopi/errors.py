@@ -20,6 +20,8 @@ The tree::
     +-- ProtocolError              the peer sent what the protocol doesn't allow
     +-- RefusedError               a node answered with a status (see `Status`)
     |   +-- UnknownTopicError, TopicExistsError, OffsetOutOfRangeError, ...
+    +-- HistoryLostError           the records to be read next were removed by retention
+    +-- TopicReplacedError         a position belongs to a topic that was deleted
     +-- DeliveryError              a message got no receipt
         +-- NotDeliveredError          it is certainly not stored
         +-- OutcomeUnknownError        it may or may not be stored
@@ -65,6 +67,7 @@ class Status(IntEnum):
     PRODUCER_FENCED = 36
     UNKNOWN_PRODUCER = 37
     RECEIPT_FORGOTTEN = 38
+    UNCOMMITTED = 39
 
     NOT_LEADER = 40
     NOT_READY = 41
@@ -140,6 +143,9 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
         False, Fault.NOBODY, "nothing: the records are stored, their offsets are not remembered"
+    ),
+    Status.UNCOMMITTED: StatusMeaning(
+        True, Fault.NOBODY, "send it again: the records were appended, and may be kept or lost"
     ),
     Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
     Status.NOT_READY: StatusMeaning(True, Fault.NOBODY, "try again in a moment"),
@@ -239,9 +245,16 @@ class UnreachableError(OctopiError):
 class ProtocolError(OctopiError):
     """The peer sent what the protocol doesn't allow; its connection is closed."""
 
-    def __init__(self, message: str, status: Status = Status.MALFORMED_MESSAGE) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: Status = Status.MALFORMED_MESSAGE,
+        request: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.request = request
+        """The number of the request that it was, if that could be read."""
 
 
 class RefusedError(OctopiError):
@@ -303,6 +316,29 @@ class NotReadyError(RefusedError):
     """The node can't answer yet."""
 
     default_status = Status.NOT_READY
+
+
+class HistoryLostError(OctopiError):
+    """The records that a consumer would read next are gone: retention removed them.
+
+    Start again at `available_from`, or consume with ``on_gap="skip"``.
+    """
+
+    def __init__(self, topic: str, partition: int, wanted: int, available_from: int) -> None:
+        super().__init__(
+            f"{topic}/{partition}: the records from offset {wanted} to {available_from} were "
+            "removed by retention before they were read"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.wanted = wanted
+        """The offset that comes next (bytes)."""
+        self.available_from = available_from
+        """Where the log starts now (bytes)."""
+
+
+class TopicReplacedError(OctopiError):
+    """A topic was deleted and created again, so positions in the old one mean nothing."""
 
 
 class DeliveryError(OctopiError):

@@ -169,6 +169,9 @@ REQUEST_TIMEOUT_S: Final = 15.0
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """Records on their way to a consumer or waiting in it, per partition."""
 
+RECONNECT_TIMEOUT_S: Final = 60.0
+"""How long a consumer looks for a broker before it reports that there is none."""
+
 BACKOFF_S_FIRST: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 """Retries wait a random time below a bound that doubles from first to max."""

@@ -26,7 +26,7 @@ request_id          bytes
 ==================  =====  ============================================================
 producer_id         16     random, one a producer
 producer_epoch      4      counts the lives of that producer id
-reserved            4      zero
+reserved            4      zero; anything else is refused
 sequence            8      counts its records in one log, per producer epoch, from 0
 ==================  =====  ============================================================
 
@@ -44,8 +44,8 @@ value               rest
 Neither checksum covers ``length`` and ``version``: a changed length moves the end of
 what the checksum covers, and the versions differ in two bits.
 
-A reader that follows a log walks from length to length.  The only wrong ending is a
-torn tail, an incomplete last record.
+A reader that follows a log walks from length to length.  What was written in part ends
+in a torn tail, an incomplete last record.
 
 This module computes; it knows no file, no socket and no clock.
 """
@@ -88,19 +88,21 @@ LENGTH_BYTES: Final = 4
 HEADER_BYTES: Final = 41
 """length, version, checksum, request id."""
 REQUEST_ID_BYTES: Final = 32
+PRODUCER_ID_BYTES: Final = 16
 FIXED_PAYLOAD_BYTES: Final = 16
 """Version 2: timestamp and the two lengths."""
 STRUCTURED_BYTES_MIN: Final = HEADER_BYTES + FIXED_PAYLOAD_BYTES
 
 _FRAME: Final = struct.Struct(">IBI")
 _CHECKSUM_END: Final = _FRAME.size
-_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_BYTES
+_LENGTH_MIN_V1: Final = HEADER_BYTES - LENGTH_BYTES
+_LENGTH_MIN_V2: Final = STRUCTURED_BYTES_MIN - LENGTH_BYTES
 _LENGTH_MAX: Final = RECORD_BYTES_MAX - LENGTH_BYTES
-_BODY: Final = struct.Struct(">24sQQII")
-"""request id (producer part, sequence), timestamp_ms, key_length, headers_length"""
-_WHOLE: Final = struct.Struct(">IBI24sQQII")
+_BODY: Final = struct.Struct(">20sIQQII")
+"""producer id and epoch, reserved, sequence, timestamp_ms, key_length, headers_length"""
+_WHOLE: Final = struct.Struct(">IBI20sIQQII")
 """`_FRAME` and `_BODY` in one: what a scan reads of a version 2 record."""
-_PRODUCER: Final = struct.Struct(">16sII")
+_PRODUCER: Final = struct.Struct(">16sI")
 _HEADER_NAME: Final = struct.Struct(">H")
 _HEADER_VALUE: Final = struct.Struct(">I")
 _NO_KEY: Final = 0xFFFFFFFF
@@ -191,8 +193,12 @@ def request_id_v1(host: str, port: int, sequence: int) -> bytes:
 
 
 def request_id_v2(producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence) -> bytes:
-    """The request id of version 2 (32 bytes)."""
-    return _PRODUCER.pack(producer_id, epoch, 0) + sequence.to_bytes(8, "big")
+    """The request id of version 2 (32 bytes).
+
+    Raises:
+      MalformedRecordError: if a part doesn't fit its field.
+    """
+    return _producer(producer_id, epoch, sequence, sequence) + sequence.to_bytes(12, "big")
 
 
 def encode_opaque(request_id: bytes, payload: bytes) -> bytes:
@@ -206,7 +212,7 @@ def encode_opaque(request_id: bytes, payload: bytes) -> bytes:
             f"a request id has {REQUEST_ID_BYTES} bytes, this one has {len(request_id)}"
         )
     _check_size(HEADER_BYTES + len(payload))
-    frame = _FRAME.pack(_LENGTH_MIN + len(payload), OPAQUE, crc32(payload))
+    frame = _FRAME.pack(_LENGTH_MIN_V1 + len(payload), OPAQUE, crc32(payload))
     return b"".join((frame, request_id, payload))
 
 
@@ -253,21 +259,26 @@ class BatchBuilder:
     def encode(
         self, producer_id: ProducerId, epoch: ProducerEpoch, first_sequence: Sequence
     ) -> bytes:
-        """The batch: as many records as messages were added, sequences counting up."""
-        producer = _PRODUCER.pack(producer_id, epoch, 0)
+        """The batch: as many records as messages were added, sequences counting up.
+
+        Raises:
+          MalformedRecordError: if a part of the request ids doesn't fit its field.
+        """
+        last_sequence = first_sequence + max(0, len(self._messages) - 1)
+        producer = _producer(producer_id, epoch, first_sequence, last_sequence)
         pack_frame, pack_body = _FRAME.pack, _BODY.pack
         parts: list[bytes] = []
         append = parts.append
         sequence: int = first_sequence
-        length_rest = STRUCTURED_BYTES_MIN - LENGTH_BYTES
         for value, key, headers, timestamp_ms in self._messages:
             if key is None:
                 tail = headers + value if headers else value
-                body = pack_body(producer, sequence, timestamp_ms, _NO_KEY, len(headers))
+                body = pack_body(producer, 0, sequence, timestamp_ms, _NO_KEY, len(headers))
             else:
                 tail = b"".join((headers, key, value))
-                body = pack_body(producer, sequence, timestamp_ms, len(key), len(headers))
-            append(pack_frame(length_rest + len(tail), STRUCTURED, crc32(tail, crc32(body))))
+                body = pack_body(producer, 0, sequence, timestamp_ms, len(key), len(headers))
+            length = _LENGTH_MIN_V2 + len(tail)
+            append(pack_frame(length, STRUCTURED, crc32(tail, crc32(body))))
             append(body)
             append(tail)
             sequence += 1
@@ -283,7 +294,7 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
     """The header block of a version 2 payload.
 
     Raises:
-      MalformedRecordError: if there are too many or a name is too long.
+      MalformedRecordError: if there are too many, or a name is too long or not UTF-8.
     """
     if len(headers) > HEADER_COUNT_MAX:
         raise MalformedRecordError(
@@ -291,7 +302,10 @@ def encode_headers(headers: Mapping[str, bytes]) -> bytes:
         )
     parts: list[bytes] = []
     for name, value in headers.items():
-        raw = name.encode()
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError:
+            raise MalformedRecordError(f"header name {name[:40]!r} is not UTF-8") from None
         if len(raw) > HEADER_NAME_BYTES_MAX:
             raise MalformedRecordError(
                 f"a header's name has at most {HEADER_NAME_BYTES_MAX} bytes: {name[:40]!r}..."
@@ -346,49 +360,48 @@ def scan(buffer: bytes | memoryview) -> Scan:
     timestamp_max = -1
     position = count = next_mark = 0
     # The current run, kept in locals because this loop is the broker's cost per record.
-    run_producer, run_start, run_first, run_next = b"", 0, 0, -1
-    while position < end:
-        if end - position >= STRUCTURED_BYTES_MIN:
-            length, version, checksum, producer, sequence, timestamp, key_length, block_length = (
-                unpack(view, position)
-            )
-        else:
-            version = 0
-        stop = position + LENGTH_BYTES + length if version == STRUCTURED else 0
-        if (
-            version != STRUCTURED
-            or stop > end
-            or not STRUCTURED_BYTES_MIN - LENGTH_BYTES <= length <= _LENGTH_MAX
-        ):
-            # Version 1, the short end of the buffer, or a fault: the slow path tells which.
-            try:
-                stop = check_record(view, position)
-            except RecordError as error:
-                fault = error
-                break
-            producer, sequence, timestamp = b"", -1, -1
-        else:
-            if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
-                fault = ChecksumError(_CHECKSUM_TEXT)
-                break
-            if key_length != _NO_KEY or block_length:
-                try:
-                    _check_payload(view[position:stop], key_length, block_length)
-                except MalformedRecordError as error:
-                    fault = error
-                    break
-        if position >= next_mark:
-            marks.append(Mark(position, timestamp_max))
-            next_mark = position + INDEX_INTERVAL_BYTES
-        if timestamp > timestamp_max:
-            timestamp_max = timestamp
-        if sequence != run_next or producer != run_producer:
-            if run_producer:
-                runs.append(_run(run_producer, run_first, run_next, run_start, position))
-            run_producer, run_first, run_start = producer, sequence, position
-        run_next = sequence + 1
-        position = stop
-        count += 1
+    run_producer, run_start, run_first, run_next = b"", 0, 0, 0
+    try:
+        while position < end:
+            version = length = 0
+            if end - position >= STRUCTURED_BYTES_MIN:
+                (
+                    length,
+                    version,
+                    checksum,
+                    producer,
+                    reserved,
+                    sequence,
+                    timestamp,
+                    key_length,
+                    headers_length,
+                ) = unpack(view, position)
+            stop = position + LENGTH_BYTES + length
+            if version == STRUCTURED and stop <= end and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX:
+                if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
+                    raise ChecksumError(_CHECKSUM_TEXT)
+                if key_length != _NO_KEY or headers_length or reserved:
+                    _check_layout(length, reserved, key_length, headers_length)
+                    if headers_length:
+                        start = position + STRUCTURED_BYTES_MIN
+                        decode_headers(bytes(view[start : start + headers_length]))
+            else:
+                stop = check_record(view, position)  # version 1, or it says what is wrong
+                producer, sequence, timestamp = b"", -1, -1
+            if position >= next_mark:
+                marks.append(Mark(position, timestamp_max))
+                next_mark = position + INDEX_INTERVAL_BYTES
+            if timestamp > timestamp_max:
+                timestamp_max = timestamp
+            if sequence != run_next or producer != run_producer:
+                if run_producer:
+                    runs.append(_run(run_producer, run_first, run_next, run_start, position))
+                run_producer, run_first, run_start = producer, sequence, position
+            run_next = sequence + 1
+            position = stop
+            count += 1
+    except RecordError as error:
+        fault = error
     if run_producer:
         runs.append(_run(run_producer, run_first, run_next, run_start, position))
     return Scan(position, count, runs, marks, timestamp_max, fault)
@@ -409,16 +422,16 @@ def check_record(buffer: bytes | memoryview, position: int = 0) -> int:
             f"{len(view) - position} bytes of a record of {stop - position} bytes"
         )
     _, version, checksum = _FRAME.unpack_from(view, position)
-    if version == OPAQUE:
-        if crc32(view[position + HEADER_BYTES : stop]) != checksum:
-            raise ChecksumError(_CHECKSUM_TEXT)
-        return stop
-    if stop - position < STRUCTURED_BYTES_MIN:
-        raise MalformedRecordError(f"a version 2 record of only {stop - position} bytes")
-    if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
+    covered = position + (HEADER_BYTES if version == OPAQUE else _CHECKSUM_END)
+    if crc32(view[covered:stop]) != checksum:
         raise ChecksumError(_CHECKSUM_TEXT)
-    *_, key_length, block_length = _BODY.unpack_from(view, position + _CHECKSUM_END)
-    _check_payload(view[position:stop], key_length, block_length)
+    if version == OPAQUE:
+        return stop
+    body = _BODY.unpack_from(view, position + _CHECKSUM_END)
+    _, reserved, _, _, key_length, headers_length = body
+    _check_layout(stop - position - LENGTH_BYTES, reserved, key_length, headers_length)
+    start = position + STRUCTURED_BYTES_MIN
+    decode_headers(bytes(view[start : start + headers_length]))
     return stop
 
 
@@ -434,9 +447,10 @@ def record_end(buffer: bytes | memoryview, position: int) -> int:
     length, version, _ = _FRAME.unpack_from(buffer, position)
     if version not in {OPAQUE, STRUCTURED}:
         raise MalformedRecordError(f"record version {version}, known are 1 and 2")
-    if not _LENGTH_MIN <= length <= _LENGTH_MAX:
+    length_min = _LENGTH_MIN_V1 if version == OPAQUE else _LENGTH_MIN_V2
+    if not length_min <= length <= _LENGTH_MAX:
         raise MalformedRecordError(
-            f"record length {length}, legal are {_LENGTH_MIN} to {_LENGTH_MAX}"
+            f"length {length}, legal in version {version} are {length_min} to {_LENGTH_MAX}"
         )
     return position + LENGTH_BYTES + int(length)
 
@@ -460,7 +474,8 @@ def whole_records_end(buffer: bytes | memoryview, limit_bytes: int | None = None
 
 
 def is_boundary(buffer: bytes | memoryview, position: int) -> bool:
-    """Whether *position* is where a record of *buffer* starts, or its end.  Walks lengths.
+    """Whether *position*, at most the buffer's length, is where a record starts or the last
+    one ends.  Walks lengths only.
 
     Raises:
       MalformedRecordError, IncompleteRecordError: if the walk meets bytes that are no record.
@@ -475,7 +490,7 @@ def record_timestamp_ms(buffer: bytes | memoryview, position: int) -> int:
     """The time stamp of the whole record at *position*; -1 for version 1."""
     if buffer[position + LENGTH_BYTES] == OPAQUE:
         return -1
-    _, _, timestamp_ms, _, _ = _BODY.unpack_from(buffer, position + _CHECKSUM_END)
+    _, _, _, timestamp_ms, _, _ = _BODY.unpack_from(buffer, position + _CHECKSUM_END)
     return int(timestamp_ms)
 
 
@@ -493,58 +508,50 @@ def decode(
     view = memoryview(buffer)
     messages: list[Message] = []
     append = messages.append
-    make = Message._make
+    new = tuple.__new__
     unpack = _WHOLE.unpack_from
     position, end = 0, len(buffer)
-    while position < end:
-        try:
-            structured = False
+    try:
+        while position < end:
+            version = length = 0
             if end - position >= STRUCTURED_BYTES_MIN:
-                length, version, checksum, *_, timestamp, key_length, block_length = unpack(
-                    view, position
+                length, version, checksum, _, reserved, _, timestamp, key_length, headers_length = (
+                    unpack(view, position)
                 )
-                stop = position + LENGTH_BYTES + length
-                structured = (
-                    version == STRUCTURED
-                    and stop <= end
-                    and length >= STRUCTURED_BYTES_MIN - LENGTH_BYTES
-                    and crc32(view[position + _CHECKSUM_END : stop]) == checksum
-                )
-            if not structured:
-                stop = check_record(view, position)  # version 1, or it says what is wrong
-            elif key_length != _NO_KEY or block_length:
-                _check_payload(view[position:stop], key_length, block_length)
+            stop = position + LENGTH_BYTES + length
             key: bytes | None = None
             headers = NO_HEADERS
-            if not structured:
-                timestamp = None
-                at = position + HEADER_BYTES
-            else:
+            if version == STRUCTURED and stop <= end and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX:
+                if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
+                    raise ChecksumError(_CHECKSUM_TEXT)
                 at = position + STRUCTURED_BYTES_MIN
-                if block_length:
-                    headers = decode_headers(buffer[at : at + block_length])
-                    at += block_length
-                if key_length != _NO_KEY:
-                    key = buffer[at : at + key_length]
-                    at += key_length
-        except RecordError as error:
-            raise type(error)(f"record at offset {base_offset + position}: {error}") from None
-        append(
-            make(
-                (
-                    topic,
-                    partition,
-                    base_offset + position,
-                    base_offset + stop,
-                    timestamp,
-                    key,
-                    buffer[at:stop],
-                    headers,
-                    buffer[position + _CHECKSUM_END : position + HEADER_BYTES],
-                )
+                if key_length != _NO_KEY or headers_length or reserved:
+                    _check_layout(length, reserved, key_length, headers_length)
+                    if headers_length:
+                        headers = decode_headers(buffer[at : at + headers_length])
+                        at += headers_length
+                    if key_length != _NO_KEY:
+                        key = buffer[at : at + key_length]
+                        at += key_length
+            else:
+                stop = check_record(view, position)  # version 1, or it says what is wrong
+                at = position + HEADER_BYTES
+                timestamp = None
+            fields = (
+                topic,
+                partition,
+                base_offset + position,
+                base_offset + stop,
+                timestamp,
+                key,
+                buffer[at:stop],
+                headers,
+                buffer[position + _CHECKSUM_END : position + HEADER_BYTES],
             )
-        )
-        position = stop
+            append(new(Message, fields))  # half the cost of calling Message
+            position = stop
+    except RecordError as error:
+        raise type(error)(f"record at offset {base_offset + position}: {error}") from None
     return messages
 
 
@@ -558,22 +565,32 @@ def _check_size(size_bytes: int) -> None:
         )
 
 
-def _check_payload(record: memoryview, key_length: int, block_length: int) -> None:
-    """Check that key and headers lie within a version 2 record."""
+def _check_layout(length: int, reserved: int, key_length: int, headers_length: int) -> None:
+    """Check that the fixed fields of a version 2 record agree with its *length* field."""
+    if reserved:
+        raise MalformedRecordError("the reserved bytes of the request id are not zero")
     key_bytes = 0 if key_length == _NO_KEY else key_length
-    if STRUCTURED_BYTES_MIN + key_bytes + block_length > len(record):
+    if _LENGTH_MIN_V2 + key_bytes + headers_length > length:
         raise MalformedRecordError("key and headers are longer than the record")
-    if block_length:
-        decode_headers(bytes(record[STRUCTURED_BYTES_MIN : STRUCTURED_BYTES_MIN + block_length]))
 
 
-def _run(producer: bytes, first: int, following: int, start: int, end: int) -> Run:
-    producer_id, epoch, _ = _PRODUCER.unpack(producer)
+def _producer(producer_id: bytes, epoch: int, first_sequence: int, last_sequence: int) -> bytes:
+    """The producer part of request ids whose sequences lie between first and last."""
+    if len(producer_id) != PRODUCER_ID_BYTES:
+        raise MalformedRecordError(
+            f"a producer id has {PRODUCER_ID_BYTES} bytes, this one has {len(producer_id)}"
+        )
+    if not 0 <= epoch <= _UINT32_MAX:
+        raise MalformedRecordError(f"producer epoch {epoch} doesn't fit 32 bits")
+    if not 0 <= first_sequence <= last_sequence <= _UINT64_MAX:
+        raise MalformedRecordError(
+            f"sequences {first_sequence} to {last_sequence} don't fit 64 bits"
+        )
+    return _PRODUCER.pack(producer_id, epoch)
+
+
+def _run(producer: bytes, first: int, after: int, start: int, end: int) -> Run:
+    producer_id, epoch = _PRODUCER.unpack(producer)
     return Run(
-        ProducerId(producer_id),
-        ProducerEpoch(epoch),
-        Sequence(first),
-        following - first,
-        start,
-        end,
+        ProducerId(producer_id), ProducerEpoch(epoch), Sequence(first), after - first, start, end
     )

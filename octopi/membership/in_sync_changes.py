@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from octopi.wire.messages import AlterInSync, PartitionRecord
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import AlterInSync
 
 
 def alter(

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from octopi.wire.messages import AcceptEpoch, PartitionRecord
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import AcceptEpoch
 
 
 class LeadershipChange:

@@ -14,7 +14,7 @@ from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import Entry, EpochAnnounced, PartitionDecided
 from octopi.membership.in_sync_changes import alter
 from octopi.membership.leadership_change import LeadershipChange
-from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
+from octopi.wire.replication_messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
 
 
 class Leaderships:

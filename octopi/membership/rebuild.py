@@ -18,7 +18,8 @@ from collections.abc import Iterable
 import attrs
 
 from octopi.membership.in_sync_changes import without
-from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
+from octopi.wire.messages import PartitionRecord, TopicRecord
+from octopi.wire.replication_messages import Standing
 
 
 @attrs.frozen

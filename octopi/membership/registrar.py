@@ -34,11 +34,11 @@ from octopi.wire.messages import (
     Inventory,
     PartitionInfo,
     PartitionRecord,
-    Standing,
     TopicInfo,
     TopicOptions,
     TopicRecord,
 )
+from octopi.wire.replication_messages import Standing
 
 
 @attrs.frozen
@@ -72,6 +72,7 @@ class Registrar:
         self._replica_count = replica_count
         self._circle: HashCircle | None = None
         self._live: dict[int, int] = {}
+        self._serving: set[int] = set()
         self._turn = 0
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(
@@ -212,6 +213,12 @@ class Registrar:
         """That connection ended."""
         if self._live.get(broker) == incarnation:
             del self._live[broker]
+            self._serving.discard(broker)
+
+    def serves(self, broker: int, incarnation: int) -> None:
+        """A joined broker has confirmed what it was told: clients may be sent to it."""
+        if self._live.get(broker) == incarnation:
+            self._serving.add(broker)
 
     def is_live(self, broker: int) -> bool:
         """Whether the broker's membership connection is up."""
@@ -345,9 +352,14 @@ class Registrar:
 
     def describe_partition(self, record: PartitionRecord) -> PartitionInfo:
         """Where a partition is now; each asker is sent to the next of its readers."""
-        leads = self._live.get(record.leader) == record.leader_incarnation
+        leads = (
+            record.leader in self._serving
+            and self._live[record.leader] == record.leader_incarnation
+        )
         readers = [
-            self.state.brokers[broker].address for broker in record.in_sync if self.is_live(broker)
+            self.state.brokers[broker].address
+            for broker in record.in_sync
+            if broker in self._serving
         ]
         if len(readers) > 1:
             self._turn += 1
@@ -386,6 +398,7 @@ class Registrar:
         self.state.check_invariants()
         self.leaderships.check_invariants()
         self._rebuild.check_invariants()
+        assert self._serving <= self._live.keys()
         for broker, incarnation in self._live.items():
             assert self.state.brokers[broker].incarnation == incarnation
         for record in self.state.partitions.values():

@@ -15,14 +15,14 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.record import Scan
-from octopi.wire.messages import (
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import (
     AcceptEpoch,
     Acknowledge,
     AlterInSync,
     Follow,
     Followed,
     FollowRefused,
-    PartitionRecord,
 )
 
 
@@ -37,7 +37,8 @@ class Receipt:
 
 @attrs.frozen
 class Refusal:
-    """Records were refused; nothing of them is stored."""
+    """Records were refused.  With any status but UNCOMMITTED, LOG_READ_ONLY, LOG_CORRUPT,
+    INTERNAL and RECEIPT_FORGOTTEN, nothing of them was appended by this request."""
 
     status: Status
     reason: str

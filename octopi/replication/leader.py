@@ -138,13 +138,13 @@ class LogLeader:
         self.log.flushed(end)
         return self._commit()
 
-    def stop(self, status: Status, reason: str) -> list[Effect]:
+    def stop(self, reason: str) -> list[Effect]:
         """No longer the leader, or unable to go on: who waits is refused.
 
         Their records may become committed later; a retry finds out.
         """
         effects: list[Effect] = [
-            Reply(waiting.answer, Refusal(status, reason)) for waiting in self._waiting
+            Reply(waiting.answer, Refusal(Status.UNCOMMITTED, reason)) for waiting in self._waiting
         ]
         self._waiting.clear()
         self._settled_together_below = self.log.end

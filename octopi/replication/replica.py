@@ -27,7 +27,7 @@ from typing import Any
 
 import attrs
 
-from octopi.errors import NotLeaderError, Status
+from octopi.errors import NotLeaderError
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan
@@ -46,7 +46,8 @@ from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_follower import PartitionFollower
 from octopi.replication.partition_leader import PartitionLeader, on_log
-from octopi.wire.messages import (
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import (
     AcceptEpoch,
     Acknowledge,
     AlterInSync,
@@ -54,7 +55,6 @@ from octopi.wire.messages import (
     Follow,
     Followed,
     InSyncAltered,
-    PartitionRecord,
     Replicate,
     Standing,
 )
@@ -178,7 +178,7 @@ class Replica:
         effects: list[PartitionEffect] = []
         if self.leader is not None:
             for topic_id, leader in self.leader.logs.items():
-                effects += on_log(topic_id, leader.stop(Status.NOT_LEADER, reason))
+                effects += on_log(topic_id, leader.stop(reason))
         self.role, self.leader, self.follower = Role.IDLE, None, None
         return effects
 

@@ -11,6 +11,12 @@ from typing import Final
 
 import attrs
 
+from octopi.limits import (
+    HEARTBEAT_INTERVAL_S,
+    HEARTBEAT_TIMEOUT_S,
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+)
 from octopi.wire import messages as m
 
 
@@ -25,9 +31,37 @@ class Endpoint:
     """Messages that the connecting side may send to a broker."""
     back: frozenset[type]
     """Messages that the node may send back."""
+    heartbeat_interval_s: float
+    """Each side sends something at least so often."""
+    heartbeat_timeout_s: float
+    """Each side gives the connection up after silence for so long."""
 
 
 EVERYWHERE: Final = frozenset({m.Hello, m.Welcome, m.Heartbeat, m.Failure})
+
+REQUESTS: Final = frozenset(
+    {
+        m.DescribeTopic,
+        m.CreateTopic,
+        m.DeleteTopic,
+        m.ListTopics,
+        m.DescribeCluster,
+        m.Produce,
+        m.FindOffset,
+        m.Fetch,
+        m.Subscribe,
+        m.DescribeLogs,
+        m.Join,
+        m.InstallPartitions,
+        m.InstallTopics,
+        m.RemoveTopic,
+    }
+)
+"""Messages that take a request number into use until it is answered."""
+
+NOTICES: Final = frozenset({m.Inventory, m.Credit, m.Unsubscribe})
+"""Messages about what is there already.  What is neither here nor in `REQUESTS` is an
+answer, or belongs to the connection itself."""
 
 CLIENT: Final = Endpoint(
     path="/v1/client",
@@ -59,6 +93,8 @@ CLIENT: Final = Endpoint(
             m.Done,
         }
     ),
+    heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
+    heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
 )
 """Producers, consumers and whoever looks at the cluster."""
 
@@ -67,5 +103,7 @@ MEMBERSHIP: Final = Endpoint(
     to_register=frozenset({m.Inventory, m.Join, m.Done}),
     to_broker=frozenset(),
     back=frozenset({m.Joined, m.InstallPartitions, m.InstallTopics, m.RemoveTopic, m.Done}),
+    heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
 )
 """A broker at its register: silence on this connection means that the broker has failed."""

@@ -6,7 +6,8 @@ import attrs
 import pytest
 
 from octopi.membership.in_sync_changes import alter, without
-from octopi.wire.messages import AlterInSync, PartitionRecord
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import AlterInSync
 
 RECORD = PartitionRecord(
     partition=0,

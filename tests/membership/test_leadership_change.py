@@ -4,7 +4,8 @@ import attrs
 from hypothesis import given, strategies as st
 
 from octopi.membership.leadership_change import LeadershipChange, choose_leader
-from octopi.wire.messages import AcceptEpoch, PartitionRecord
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import AcceptEpoch
 
 RECORD = PartitionRecord(
     partition=0,

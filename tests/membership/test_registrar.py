@@ -53,6 +53,7 @@ class Register:
         )
         self.record(admission.entries)
         self.registrar.joined(admission.broker, incarnation)
+        self.registrar.serves(admission.broker, incarnation)
         return admission.broker
 
     def create(self, name: str, **options: Any) -> TopicRecord:  # noqa: ANN401
@@ -123,6 +124,19 @@ def test_a_restarted_broker_leads_again_in_a_new_epoch() -> None:
     register.join(1, 2)
     record = register.registrar.state.partitions[partition]
     assert (record.epoch, record.leader, record.leader_incarnation) == (2, 1, 2)
+
+
+def test_clients_are_not_sent_to_a_broker_before_it_knows_what_it_serves() -> None:
+    register = Register()
+    register.join(1)
+    (partition,) = register.create("orders").partitions
+    register.registrar.left(1, 1)
+    register.registrar.joined(1, 1)
+    record = register.registrar.state.partitions[partition]
+    before = register.registrar.describe_partition(record)
+    assert (before.leader, before.readers) == (None, [])
+    register.registrar.serves(1, 1)
+    assert register.registrar.describe_partition(record).leader == 1
 
 
 def test_the_same_life_that_comes_back_leads_on_in_its_epoch() -> None:

@@ -15,13 +15,8 @@ from octopi.replication.effects import (
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.replica import Replica, Role
-from octopi.wire.messages import (
-    AcceptEpoch,
-    AnnounceEpoch,
-    Follow,
-    Followed,
-    PartitionRecord,
-)
+from octopi.wire.messages import PartitionRecord
+from octopi.wire.replication_messages import AcceptEpoch, AnnounceEpoch, Follow, Followed
 
 TOPIC = TopicId("orders")
 RECORD = PartitionRecord(

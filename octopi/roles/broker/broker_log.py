@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from octopi import record, steps
@@ -37,6 +36,7 @@ from octopi.limits import (
     MIB,
     SEGMENT_BYTES_MAX,
 )
+from octopi.logger import get_logger
 from octopi.replication.effects import (
     Answer,
     Append,
@@ -54,10 +54,11 @@ from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushPolicy
-from octopi.storage.segmented_log import LogOptions, Recovery, SegmentedLog
+from octopi.storage.recovery import Recovery
+from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _CHECKPOINT_EVERY_BYTES: Final = 64 * MIB
 """Bounds what recovery has to scan, to about a second's work."""
@@ -143,7 +144,7 @@ class BrokerLog:
             answer(Refusal(Status.NOT_LEADER, reason))
         leader, self._leader = self._leader, None
         if leader is not None:
-            self._perform(leader.stop(Status.NOT_LEADER, reason))
+            self._perform(leader.stop(reason))
 
     @property
     def epoch(self) -> Epoch | None:
@@ -273,8 +274,7 @@ class BrokerLog:
             # the device is refused, and so is all that comes.
             _log.error("flush failed", topic=self.topic.topic, why=str(error))
             if self._leader is not None:
-                refusal = _refusal(error)
-                self._perform(self._leader.stop(refusal.status, refusal.reason))
+                self._perform(self._leader.stop(str(error)))
             return
         if self._leader is not None:
             self._perform(self._leader.flushed(end))
@@ -283,8 +283,11 @@ class BrokerLog:
         """Flush, then note all that recovery needs up to there.
 
         Raises:
-          StorageError: if the disk fails.
+          StorageError: if the disk fails, or the log is damaged: a recovery point before the
+              damage would have the rest cut as a torn tail next time.
         """
+        if self._files.fault is not None:
+            raise self._files.fault
         end = self._files.end
         state: dict[str, Any] = {
             "topic": attrs.asdict(self.topic),
@@ -310,8 +313,7 @@ class BrokerLog:
         """Stop leading, make everything durable, let go of the files."""
         self.follow_nobody("the broker is shutting down")
         try:
-            if self._files.fault is None:
-                await self._store_checkpoint()
+            await self._store_checkpoint()
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:

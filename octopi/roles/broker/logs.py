@@ -10,18 +10,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Epoch, PartitionId
+from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
+from octopi.storage.directories import make_durable_directory
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _DELETED_SUFFIX = ".deleted"
 """No topic name ends like this within a partition's folder: ``!`` precedes it."""
@@ -165,10 +166,7 @@ class Logs:
 
     async def _create(self, topic: TopicRecord, partition: PartitionId) -> None:
         directory = log_directory(self._data_directory, partition, topic.topic)
-        try:
-            self._environment.disk.make_directory(directory)
-        except OSError as error:
-            raise StorageError(f"{directory} can't be made: {error}") from error
+        await make_durable_directory(self._environment.disk, directory)
         log = self._make(directory, topic, partition)
         await log.create()
         if (topic.topic, partition) not in self._logs:

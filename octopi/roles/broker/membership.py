@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
@@ -31,6 +30,7 @@ from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
 )
+from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
@@ -38,7 +38,7 @@ from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _PAGE: Final = 1_000
 

@@ -7,22 +7,23 @@ flusher, retention, and the membership.
 from __future__ import annotations
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.limits import RETENTION_CHECK_INTERVAL_S
+from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Identity, Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.storage import checkpoint
+from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @attrs.frozen
@@ -59,11 +60,8 @@ async def run_broker(
       RefusedError: if the register will not have this broker.
     """
     disk, data_directory = environment.disk, options.data_directory
-    try:
-        disk.make_directory(data_directory)
-        lock = disk.lock_directory(data_directory)
-    except OSError as error:
-        raise StorageError(f"{data_directory} can't be used: {error.strerror or error}") from error
+    await make_durable_directory(disk, data_directory)
+    lock = lock_directory(disk, data_directory)
     try:
         identity = await _begin_life(environment, options)
         flusher = Flusher(environment.clock)

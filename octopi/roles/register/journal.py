@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
@@ -19,11 +18,12 @@ from octopi.environment import Environment
 from octopi.errors import CorruptLogError, NotReadyError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
+from octopi.logger import get_logger
 from octopi.membership.entries import Entry
 from octopi.storage import checkpoint
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
@@ -44,13 +44,12 @@ class Journal:
 
     @classmethod
     def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
-        """Open or make the journal in *directory*; return it and the entries in it.
+        """Open or begin the journal in *directory*, which exists; return it and its entries.
 
         Raises:
           StorageError: if the disk doesn't let us.
           CorruptLogError: if an entry can't be understood.
         """
-        environment.disk.make_directory(directory)
         current = checkpoint.load(environment.disk, f"{directory}/current")
         number = int(current["journal"]) if current else 0
         journal = cls(environment, directory, number)

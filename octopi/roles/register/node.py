@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 
 import attrs
-import structlog
 import trio
 
 from octopi.environment import Environment
@@ -25,10 +24,12 @@ from octopi.limits import (
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
 )
+from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
@@ -39,7 +40,7 @@ from octopi.wire.messages import (
     TopicRecord,
 )
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _IN_PAGES = 1_000
 
@@ -159,15 +160,22 @@ class RegisterNode:
         return admission.broker
 
     async def brief(self, session: MembershipSession, broker: int) -> None:
-        """Tell a broker that has just joined all that concerns it, and the others what
-        changed by it."""
-        await self._tell_partitions()
-        topics = self.registrar.topics_of(broker)
+        """Tell a broker that has just joined all that concerns it; then clients are sent to
+        it.  The others hear what changed by its coming."""
+        state = self.registrar.state
+        table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
+        confirmed = True
+        for at in range(0, len(table), _IN_PAGES):
+            confirmed &= await session.install_partitions(table[at : at + _IN_PAGES])
         for at in range(0, len(topics), _IN_PAGES):
-            await session.install_topics(topics[at : at + _IN_PAGES])
+            confirmed &= await session.install_topics(topics[at : at + _IN_PAGES])
+        if confirmed:
+            self.registrar.serves(broker, session.incarnation)
+        others = [member for member in self.members.values() if member is not session]
+        await self._tell_partitions(list(state.partitions.values()), others)
         waiting = [
             (removal.topic, topic_id)
-            for topic_id, removal in self.registrar.state.removals.items()
+            for topic_id, removal in state.removals.items()
             if broker in removal.brokers
         ]
         for topic, topic_id in waiting:
@@ -181,14 +189,15 @@ class RegisterNode:
             self.registrar.left(broker, incarnation)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
 
-    async def _tell_partitions(self, records: list[PartitionRecord] | None = None) -> None:
-        """Tell all brokers *records*, or every one: each remembers the whole table, so that a
-        register that lost its disk learns of partitions whose brokers are away."""
-        table = list(self.registrar.state.partitions.values()) if records is None else records
+    async def _tell_partitions(
+        self, records: list[PartitionRecord], members: list[MembershipSession]
+    ) -> None:
+        """Every broker remembers the whole table, not only its part, so that a register that
+        lost its disk learns of partitions whose brokers are away."""
         async with trio.open_nursery() as nursery:
-            for member in list(self.members.values()):
-                for at in range(0, len(table), _IN_PAGES):
-                    nursery.start_soon(member.install_partitions, table[at : at + _IN_PAGES])
+            for member in members:
+                for at in range(0, len(records), _IN_PAGES):
+                    nursery.start_soon(member.install_partitions, records[at : at + _IN_PAGES])
 
     async def _remove(
         self, session: MembershipSession, broker: int, topic: str, topic_id: str
@@ -230,7 +239,7 @@ class RegisterNode:
             await self._durable()
             placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
             if placed:
-                await self._tell_partitions(placed)
+                await self._tell_partitions(placed, list(self.members.values()))
             hosts = {
                 broker
                 for partition in topic.partitions
@@ -322,8 +331,8 @@ async def run_register(
       UnreachableError: if the address can't be had.
     """
     disk = environment.disk
-    disk.make_directory(options.data_directory)
-    lock = disk.lock_directory(options.data_directory)
+    await make_durable_directory(disk, f"{options.data_directory}/journal")
+    lock = lock_directory(disk, options.data_directory)
     try:
         journal, entries = Journal.open(environment, f"{options.data_directory}/journal")
         try:

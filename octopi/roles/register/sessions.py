@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
 import trio
 
 from octopi.errors import (
@@ -16,6 +15,7 @@ from octopi.errors import (
     RefusedError,
 )
 from octopi.limits import LIST_COUNT_MAX, REQUEST_TIMEOUT_S
+from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.transport.connection import Connection, Numbered
 from octopi.wire import messages as m
@@ -23,7 +23,7 @@ from octopi.wire import messages as m
 if TYPE_CHECKING:
     from octopi.roles.register.node import RegisterNode
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _INVENTORY_PAGES_MAX = 10_000
 

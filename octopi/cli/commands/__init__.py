@@ -1,0 +1,1 @@
+"""One file per command; each says on its own page what it takes and gives."""

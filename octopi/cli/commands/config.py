@@ -1,0 +1,43 @@
+"""`octopi-node config show`: every setting in force, and who said so."""
+
+from __future__ import annotations
+
+import click
+
+from octopi.cli.invocation import Invocation, common_options, json_option, pass_invocation
+from octopi.cli.rendering import print_json, print_table
+
+
+@click.group()
+def config() -> None:
+    """Look at settings.
+
+    A TOML file (--config, or ./octopi.toml), then environment variables, then flags: the
+    later one counts.
+    """
+
+
+@config.command()
+@json_option
+@common_options
+@pass_invocation
+def show(invocation: Invocation, as_json: bool) -> None:
+    """Print every setting in force, and where it comes from.
+
+    \b
+    For instance:
+      OCTOPI_SERVER=ws://10.0.0.1:7000 octopi-node config show
+    """
+    settings = invocation.configuration().settings()
+    if as_json:
+        print_json(
+            {
+                f"{one.section}.{one.key}": {"value": one.value, "source": one.source}
+                for one in settings
+            }
+        )
+    else:
+        print_table(
+            ["SETTING", "VALUE", "SOURCE", "MEANING"],
+            [[f"{s.section}.{s.key}", s.value, s.source, s.meaning] for s in settings],
+        )

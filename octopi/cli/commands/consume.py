@@ -1,0 +1,146 @@
+"""`octopi-node consume`: the messages of a topic on standard output."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from octopi.cli.config import ClientSettings
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import (
+    Invocation,
+    client_options,
+    json_option,
+    pass_invocation,
+    retry_option,
+)
+from octopi.cli.meter import Meter
+
+if TYPE_CHECKING:
+    from octopi.cli.consuming import Output, Printer
+    from octopi.clients.starts import Place
+
+_STDOUT = 1
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "-o",
+    "--offset",
+    "start_text",
+    default="earliest",
+    show_default=True,
+    metavar="START",
+    help="Where to start: earliest, latest, OFFSET, -N for the last N messages, or @TIME "
+    "(ISO 8601, or milliseconds since 1970).",
+)
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("-e", "--exit", "stop_at_end", is_flag=True, help="End at the end as it is now.")
+@click.option("-p", "--partition", type=int, help="Read only this partition.")
+@click.option(
+    "-f",
+    "--format",
+    "format_text",
+    metavar="FORMAT",
+    help=r"Print each message so, instead of its value and a newline: %t topic, %p partition, "
+    r"%o offset, %k key, %v value, %T time stamp, %h headers, %%, \n, \t.",
+)
+@click.option(
+    "--position-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Resume from the position in FILE, if it is there, and keep it up to date.",
+)
+@json_option
+@retry_option
+@client_options
+@pass_invocation
+def consume(
+    invocation: Invocation,
+    /,
+    topic: str,
+    start_text: str,
+    count: int | None,
+    stop_at_end: bool,
+    partition: int | None,
+    format_text: str | None,
+    position_file: Path | None,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+    retry_s: float | None,
+) -> None:
+    r"""Print the messages of TOPIC, and go on as more come.
+
+    \b
+    For instance:
+      octopi-node consume orders -e
+      octopi-node consume orders -o -10 -f '%o %k %v\n'
+      octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
+      octopi-node consume orders --position-file orders.position -e >> orders.txt
+
+    Each value is followed by a newline.  Nothing but messages goes to standard output.
+    """
+    if as_json and format_text is not None:
+        raise CommandError("give --format or --json, not both", ExitCode.USAGE)
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
+    )
+
+    from octopi.cli.consuming import Output, PositionFile
+    from octopi.cli.running import run
+    from octopi.cli.start import parse_start
+    from octopi.operating_system import SystemDisk
+
+    start: Place = parse_start(start_text)
+    meter = Meter()
+    output = Output(
+        _STDOUT,
+        _printer(format_text, as_json),
+        meter,
+        count_max=count,
+        position_file=PositionFile(position_file, SystemDisk()) if position_file else None,
+    )
+    run(
+        partial(_consume, settings, topic, start, partition, stop_at_end, output),
+        lambda: f"interrupted; {meter.summary()}",
+    )
+
+
+def _printer(format_text: str | None, as_json: bool) -> Printer:
+    from octopi.cli import message_format
+    from octopi.cli.consuming import one_by_one, values_as_lines
+
+    if as_json:
+        return one_by_one(message_format.as_json)
+    if format_text is not None:
+        return one_by_one(message_format.compile_format(format_text))
+    return values_as_lines
+
+
+async def _consume(
+    settings: ClientSettings,
+    topic: str,
+    start: Place,
+    partition: int | None,
+    stop_at_end: bool,
+    output: Output,
+) -> None:
+    import octopi
+
+    saved = output.position_file.load(topic) if output.position_file else None
+    async with (
+        octopi.connect(settings.server, request_timeout_s=settings.timeout_s) as client,
+        client.consumer(
+            topic,
+            start=saved or start,
+            partitions=None if partition is None else [partition],
+            stop_at_end=stop_at_end,
+            reconnect_timeout_s=settings.retry_s,
+        ) as consumer,
+    ):
+        await output.copy(consumer)

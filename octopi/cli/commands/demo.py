@@ -1,0 +1,42 @@
+"""`octopi-node demo`: real nodes, real data, there and back again."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from octopi.cli.invocation import common_options
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A file of lines.  [default: 10,000 flights out of New York City]",
+)
+@common_options
+def demo(brokers: int, file: Path | None) -> None:
+    """Send a file through a cluster and compare what comes back, byte for byte.
+
+    \b
+    For instance:
+      octopi-node demo
+      octopi-node demo --brokers 5 -f access.log
+
+    Starts a register and brokers as processes, on free ports, with their data in a
+    temporary directory.  Each line becomes a message; lines are dealt out to the
+    partitions of one topic, so that every broker may have its share.  Another client
+    reads them back.  At the end all of it is gone again.
+    """
+    from octopi.cli.demonstration import Demonstration
+    from octopi.cli.running import run
+
+    with tempfile.TemporaryDirectory(prefix="octopi-demo-") as directory:
+        demonstration = Demonstration(Path(directory), brokers, file)
+        run(demonstration.run, lambda: "interrupted; every process was stopped")
+    demonstration.report()

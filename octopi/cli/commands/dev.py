@@ -1,0 +1,108 @@
+"""`octopi-node dev`: a whole cluster in one process, for development."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from octopi.cli.config import BrokerSettings, LogSettings, RegisterSettings
+from octopi.cli.invocation import Invocation, common_options, pass_invocation
+
+if TYPE_CHECKING:
+    import trio
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option(
+    "--listen", metavar="HOST:PORT", help="The register's address.  [default 127.0.0.1:7000]"
+)
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    help="Where to keep data.  [default: a temporary directory, removed at the end]",
+)
+@common_options
+@pass_invocation
+def dev(invocation: Invocation, /, brokers: int, listen: str | None, data_dir: str | None) -> None:
+    """Run a register and brokers in one process, until Ctrl-C.
+
+    \b
+    In one terminal:
+      octopi-node dev
+    In another:
+      seq 1000 | octopi-node produce numbers
+      octopi-node consume numbers -e
+
+    When all of it can be used, it prints `ready register URL` on standard output.
+    """
+    configuration = invocation.configuration()
+    register = configuration.section(RegisterSettings, listen=listen)
+    broker = attrs.evolve(
+        configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="", id=None
+    )
+
+    from octopi.cli.node_log import set_up_log
+    from octopi.cli.running import run_node
+
+    set_up_log(configuration.section(LogSettings))
+    with (
+        tempfile.TemporaryDirectory(prefix="octopi-dev-")
+        if data_dir is None
+        else nullcontext(data_dir) as directory
+    ):
+        path = Path(directory)
+        register = attrs.evolve(register, data_dir=str(path / "register"))
+        if not path.exists() or not any(path.iterdir()):
+            # Nobody can know of an older life of a cluster that has never been.
+            register = attrs.evolve(register, gather_s=0.0)
+
+        async def cluster(stop: trio.Event) -> None:
+            await _run_cluster(path, register, broker, brokers, stop)
+
+        run_node(cluster)
+
+
+async def _run_cluster(
+    directory: Path,
+    register: RegisterSettings,
+    broker: BrokerSettings,
+    broker_count: int,
+    stop: trio.Event,
+) -> None:
+    """Run all nodes; at *stop* the brokers end first, so that none misses its register."""
+    import trio
+
+    from octopi.cli.commands.serve import announce
+    from octopi.cli.node_log import bind_node
+    from octopi.cli.nodes import run_broker_node, run_register_node
+
+    brokers_ended = trio.Event()
+
+    async def run_register(task_status: trio.TaskStatus[str]) -> None:
+        await run_register_node(register, brokers_ended, task_status.started)
+
+    async with trio.open_nursery() as nursery:
+        url: str = await nursery.start(run_register)
+        waiting = set(range(1, broker_count + 1))
+
+        async def run_broker(number: int) -> None:
+            def ready(_: str) -> None:
+                waiting.discard(number)
+                if not waiting:
+                    announce("register", url)
+
+            name = f"broker-{number}"
+            bind_node(node=name)
+            settings = attrs.evolve(broker, data_dir=str(directory / name), register=url)
+            await run_broker_node(settings, stop, ready)
+
+        async with trio.open_nursery() as brokers:
+            for number in list(waiting):
+                brokers.start_soon(run_broker, number)
+        brokers_ended.set()

@@ -1,0 +1,139 @@
+"""`octopi-node serve`: run one node, a register or a broker."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from octopi.cli.config import (
+    BrokerSettings,
+    Configuration,
+    LogSettings,
+    RegisterSettings,
+    help_text,
+)
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import Invocation, common_options, pass_invocation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import trio
+
+    _Node = Callable[[trio.Event], Awaitable[None]]
+
+
+@click.command()
+@click.option(
+    "--role",
+    type=click.Choice(["register", "broker"]),
+    required=True,
+    envvar="OCTOPI_ROLE",
+    help="What this node is.  [OCTOPI_ROLE]",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen at, port 0 for a free one.  "
+    "[OCTOPI_LISTEN; default 127.0.0.1:7000 for a register, 127.0.0.1:0 for a broker]",
+)
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    help="Where the node keeps its data, made if it is missing.  "
+    "[OCTOPI_DATA_DIR; default octopi-data/ROLE]",
+)
+@click.option(
+    "--partitions", type=int, help="Register: " + help_text(RegisterSettings, "partitions")
+)
+@click.option(
+    "--gather",
+    "gather_s",
+    type=float,
+    metavar="SECONDS",
+    help="Register: " + help_text(RegisterSettings, "gather_s"),
+)
+@click.option("--register", metavar="URL", help="Broker: " + help_text(BrokerSettings, "register"))
+@click.option(
+    "--advertise", metavar="URL", help="Broker: " + help_text(BrokerSettings, "advertise")
+)
+@click.option("--id", type=int, help="Broker: " + help_text(BrokerSettings, "id"))
+@click.option(
+    "--flush-messages", type=int, help="Broker: " + help_text(BrokerSettings, "flush_messages")
+)
+@click.option("--flush-bytes", type=int, help="Broker: " + help_text(BrokerSettings, "flush_bytes"))
+@click.option(
+    "--flush-interval",
+    "flush_interval_s",
+    type=float,
+    metavar="SECONDS",
+    help="Broker: " + help_text(BrokerSettings, "flush_interval_s"),
+)
+@click.option(
+    "--stop-at-eof",
+    is_flag=True,
+    help="Stop when standard input ends: for programs that start nodes and may die.",
+)
+@common_options
+@pass_invocation
+def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: object) -> None:
+    """Run a node.  `octopi-node --role ...` is short for this.
+
+    \b
+    One of each, on this machine:
+      octopi-node --role register --data-dir ./register
+      octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000
+
+    When the node can be used, it prints one line on standard output: `ready ROLE URL`.
+    Its log goes to standard error.  SIGTERM and Ctrl-C stop it gracefully, the second at
+    once.
+    """
+    configuration = invocation.configuration()
+    start = _register if role == "register" else _broker
+    node = start(configuration, flags)
+
+    from octopi.cli.node_log import set_up_log
+    from octopi.cli.running import run_node
+
+    set_up_log(configuration.section(LogSettings))
+    run_node(node, stop_at_eof=stop_at_eof)
+
+
+def _register(configuration: Configuration, flags: dict[str, object]) -> _Node:
+    own = {key: flags.pop(key) for key in ("listen", "data_dir", "partitions", "gather_s")}
+    _refuse("register", flags)
+    settings = configuration.section(RegisterSettings, **own)
+
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.nodes import run_register_node
+
+        await run_register_node(settings, stop, partial(announce, "register"))
+
+    return node
+
+
+def _broker(configuration: Configuration, flags: dict[str, object]) -> _Node:
+    _refuse("broker", {key: flags.pop(key) for key in ("partitions", "gather_s")})
+    settings = configuration.section(BrokerSettings, **flags)
+
+    async def node(stop: trio.Event) -> None:
+        from octopi.cli.nodes import run_broker_node
+
+        await run_broker_node(settings, stop, partial(announce, "broker"))
+
+    return node
+
+
+def _refuse(role: str, flags: dict[str, object]) -> None:
+    """Flags of the other role would have no effect, and somebody expects one."""
+    for key, value in flags.items():
+        if value is not None:
+            flag = f"--{key.removesuffix('_s').replace('_', '-')}"
+            raise CommandError(f"{flag} is no option of a {role}: leave it out", ExitCode.USAGE)
+
+
+def announce(role: str, url: str) -> None:
+    """Tell whoever started this process that the node can be used."""
+    click.echo(f"ready {role} {url}")

@@ -1,0 +1,258 @@
+"""`octopi-node topics`: list, create, describe and delete topics."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from octopi.cli.config import ClientSettings
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
+from octopi.cli.rendering import counted, print_json, print_table, size
+from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
+
+if TYPE_CHECKING:
+    from octopi import BrokerLog, Client, LogInfo, TopicInfo
+
+
+@click.group()
+def topics() -> None:
+    """List, create, describe and delete topics."""
+
+
+@topics.command("list")
+@json_option
+@client_options
+@pass_invocation
+def list_topics(
+    invocation: Invocation, /, as_json: bool, server: str | None, timeout_s: float | None
+) -> None:
+    """Print the topics of the cluster.
+
+    \b
+    For instance:
+      octopi-node topics list
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.asking import ask
+
+    infos = ask(settings, lambda client: client.topics())
+    if as_json:
+        print_json([attrs.asdict(info) for info in infos])
+    else:
+        print_table(
+            ["TOPIC", "PARTITIONS", "LEADERS"],
+            [
+                [
+                    info.topic,
+                    " ".join(str(one.partition) for one in info.partitions),
+                    " ".join(
+                        "-" if one.leader is None else str(one.leader) for one in info.partitions
+                    ),
+                ]
+                for info in infos
+            ],
+        )
+
+
+@topics.command()
+@click.argument("topic")
+@click.option(
+    "--partitions",
+    "partition_count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many partitions it is spread over; order is kept within each.",
+)
+@click.option("--on", metavar="P[,P...]", help="These partitions, instead of chosen ones.")
+@click.option("--retention-ms", type=click.IntRange(min=1), help="Remove messages that are older.")
+@click.option(
+    "--retention-bytes", type=click.IntRange(min=1), help="Remove the oldest beyond this size."
+)
+@click.option(
+    "--segment-bytes", type=click.IntRange(min=1), help="Begin a new segment beyond this size."
+)
+@click.option(
+    "--flush-before-ack", is_flag=True, help="Acknowledge what is on the device, no earlier."
+)
+@json_option
+@client_options
+@pass_invocation
+def create(
+    invocation: Invocation,
+    /,
+    topic: str,
+    partition_count: int,
+    on: str | None,
+    retention_ms: int | None,
+    retention_bytes: int | None,
+    segment_bytes: int | None,
+    flush_before_ack: bool,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Create TOPIC.  Producing creates a missing topic, too, with the defaults.
+
+    \b
+    For instance:
+      octopi-node topics create orders --partitions 4 --retention-ms 86400000
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+    partitions = None if on is None else _partitions(on)
+
+    from octopi.cli.asking import ask
+
+    info = ask(
+        settings,
+        lambda client: client.create_topic(
+            topic,
+            partition_count,
+            at=partitions,
+            retention=None if retention_ms is None else timedelta(milliseconds=retention_ms),
+            retention_bytes=retention_bytes,
+            segment_bytes=segment_bytes,
+            flush_before_ack=flush_before_ack,
+        ),
+    )
+    if as_json:
+        print_json(attrs.asdict(info))
+    else:
+        places = " ".join(str(one.partition) for one in info.partitions)
+        click.echo(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
+
+
+def _partitions(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise CommandError(
+            f"--on takes partition numbers with commas between them, not {text!r}",
+            ExitCode.USAGE,
+        ) from None
+
+
+@topics.command()
+@click.argument("topic")
+@json_option
+@client_options
+@pass_invocation
+def describe(
+    invocation: Invocation,
+    /,
+    topic: str,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Print where TOPIC is, and how much of it there is.
+
+    \b
+    For instance:
+      octopi-node topics describe orders
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.asking import ask
+
+    async def question(client: Client) -> tuple[TopicInfo, list[BrokerLog]]:
+        info = await client.describe_topic(topic)
+        try:
+            return info, await client.describe_logs(topic)
+        except (NotReadyError, UnreachableError, ConnectionLostError):
+            return info, []  # the table says so, and where the topic is
+
+    info, logs = ask(settings, question)
+    by_partition = {one.log.partition: one.log for one in logs}
+    if as_json:
+        print_json({**attrs.asdict(info), "logs": [attrs.asdict(one) for one in logs]})
+        return
+    options = [
+        f"{name} {value}"
+        for name, value in attrs.asdict(info.options).items()
+        if value is not None and value is not False
+    ]
+    click.echo(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
+    click.echo()
+    print_table(
+        [
+            "PARTITION",
+            "LEADER",
+            "ADDRESS",
+            "EPOCH",
+            "IN SYNC",
+            "START",
+            "HIGHWATER",
+            "SIZE",
+            "FAULT",
+        ],
+        [
+            [
+                one.partition,
+                one.leader,
+                one.leader_address,
+                one.epoch,
+                " ".join(map(str, one.in_sync)),
+                *_log_columns(by_partition.get(one.partition)),
+            ]
+            for one in info.partitions
+        ],
+    )
+
+
+def _log_columns(log: LogInfo | None) -> list[object]:
+    if log is None:
+        return [None, None, "", "the broker does not answer"]
+    return [log.log_start, log.highwater, size(log.size_bytes), log.fault]
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@client_options
+@pass_invocation
+def delete(
+    invocation: Invocation,
+    /,
+    names: tuple[str, ...],
+    yes: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> None:
+    """Delete topics, with every message in them, for good.
+
+    \b
+    For instance:
+      octopi-node topics delete orders --yes
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CommandError(
+                "deleting takes every message: say --yes where nobody can be asked",
+                ExitCode.USAGE,
+            )
+        click.confirm(f"Delete {counted(len(names), 'topic')} for good?", abort=True, err=True)
+
+    from octopi.cli.asking import ask
+
+    async def question(client: Client) -> None:
+        for name in names:
+            await client.delete_topic(name)
+            click.echo(f"deleted {name}", err=True)
+
+    ask(settings, question)

@@ -1,0 +1,95 @@
+"""`octopi-node verify`: check a data directory while its node is stopped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from octopi.cli.failures import ExitCode
+from octopi.cli.invocation import common_options, json_option
+from octopi.cli.rendering import counted, print_json, size
+
+if TYPE_CHECKING:
+    from octopi.storage.verification import Finding
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False), metavar="DIR")
+@json_option
+@common_options
+def verify(directory: str, as_json: bool) -> int:
+    """Check every stored record's checksum, and what belongs to it.
+
+    DIR is the data directory of a broker or a register, or the folder of a single log.  Its
+    node has to be stopped.  Nothing is changed.
+
+    \b
+    For instance:
+      octopi-node verify ./broker-1
+
+    Every finding names file, byte and offset.  `damage` ends with exit code 5.  A `torn
+    tail` is what an unclean end leaves: nothing in it was promised to be safe, and the next
+    start cuts it off.  An `index` is rebuilt by itself.
+    """
+    from octopi.cli.data_directory import held, look_into
+    from octopi.identifiers import Offset
+    from octopi.operating_system import SystemDisk
+    from octopi.storage.verification import Finding, Kind, Progress, verify_log
+
+    disk = SystemDisk()
+    findings: list[Finding] = []
+    with held(disk, directory):
+        found = look_into(disk, directory)
+        for path, why in found.damaged_files:
+            findings.append(Finding(Kind.DAMAGE, path, 0, Offset(0), why))
+        total_bytes = sum(log.segment_bytes for log in found.logs)
+        done_bytes = 0
+        with _progress(total_bytes) as show:
+            for log in found.logs:
+                for seen in verify_log(disk, log.directory, log.recovery_point):
+                    if isinstance(seen, Progress):
+                        show(done_bytes + seen.checked_bytes)
+                    else:
+                        findings.append(seen)
+                done_bytes += log.segment_bytes
+    damages = sum(finding.kind is Kind.DAMAGE for finding in findings)
+    if as_json:
+        print_json(
+            {
+                "logs": len(found.logs),
+                "bytes": total_bytes,
+                "damages": damages,
+                "findings": [attrs.asdict(finding) for finding in findings],
+            }
+        )
+    else:
+        for one in findings:
+            place = f"{one.path}: byte {one.position_bytes}, offset {one.offset}"
+            click.echo(f"{one.kind}: {place}: {one.what}")
+        verdict = counted(damages, "damaged place") if damages else "no damage"
+        click.echo(f"checked {counted(len(found.logs), 'log')}, {size(total_bytes)}: {verdict}")
+    return ExitCode.DATA_FAULT if damages else ExitCode.OK
+
+
+@contextmanager
+def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Show the bytes that were checked on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    columns = [BarColumn(), DownloadColumn(), TransferSpeedColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("checking", total=total_bytes)
+
+        def show(done_bytes: int) -> None:
+            progress.update(task, completed=done_bytes)
+
+        yield show

@@ -1,0 +1,300 @@
+"""Settings: a TOML file, then the environment, then flags; the later one counts.
+
+Each section of the file is a class here, each key a field with its default, the
+environment variable that sets it and what it means.  Components get their own options
+made from these; none of them reads settings itself.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+
+from octopi.cli.failures import CommandError, ExitCode, did_you_mean
+from octopi.limits import (
+    FLUSH_BYTES,
+    FLUSH_INTERVAL_S,
+    FLUSH_MESSAGES,
+    GATHER_S,
+    PARTITION_COUNT_DEFAULT,
+)
+
+DEFAULT_FILE: Final = Path("octopi.toml")
+"""Read if it is there and no file is named."""
+
+DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
+DEFAULT_REGISTER_LISTEN: Final = "127.0.0.1:7000"
+
+
+def _setting(default: object, variable: str, meaning: str, least: float | None = None) -> Any:  # noqa: ANN401
+    metadata = {"variable": variable, "meaning": meaning, "least": least}
+    return attrs.field(default=default, metadata=metadata)
+
+
+@attrs.frozen
+class ClientSettings:
+    """``[client]``: commands that talk to a cluster."""
+
+    server: str = _setting(DEFAULT_SERVER, "OCTOPI_SERVER", "address of the register")
+    timeout_s: float = _setting(
+        5.0, "OCTOPI_TIMEOUT_S", "seconds to wait for an answer", least=0.001
+    )
+    retry_s: float = _setting(
+        60.0,
+        "OCTOPI_RETRY_S",
+        "seconds that produce and consume go on trying while no broker can be had",
+        least=0.001,
+    )
+
+
+@attrs.frozen
+class RegisterSettings:
+    """``[register]``: a node in that role."""
+
+    listen: str = _setting(DEFAULT_REGISTER_LISTEN, "OCTOPI_LISTEN", "address to listen at")
+    data_dir: str = _setting(
+        "octopi-data/register", "OCTOPI_DATA_DIR", "where it keeps its journal"
+    )
+    partitions: int = _setting(
+        PARTITION_COUNT_DEFAULT, "OCTOPI_PARTITIONS", "partitions of a new cluster", least=1
+    )
+    gather_s: float = _setting(
+        GATHER_S,
+        "OCTOPI_GATHER_S",
+        "seconds to listen to brokers before deciding, with an empty disk",
+        least=0,
+    )
+
+
+@attrs.frozen
+class BrokerSettings:
+    """``[broker]``: a node in that role."""
+
+    listen: str = _setting(
+        "127.0.0.1:0", "OCTOPI_LISTEN", "address to listen at (port 0: a free one)"
+    )
+    data_dir: str = _setting("octopi-data/broker", "OCTOPI_DATA_DIR", "where it keeps its logs")
+    register: str = _setting(DEFAULT_SERVER, "OCTOPI_REGISTER", "address of the register")
+    advertise: str = _setting(
+        "", "OCTOPI_ADVERTISE", "address that clients are sent to (empty: where it listens)"
+    )
+    id: int | None = _setting(
+        None, "OCTOPI_ID", "its broker id (none: the register gives one)", least=1
+    )
+    flush_messages: int = _setting(
+        FLUSH_MESSAGES, "OCTOPI_FLUSH_MESSAGES", "flush a log after so many messages", least=1
+    )
+    flush_bytes: int = _setting(
+        FLUSH_BYTES, "OCTOPI_FLUSH_BYTES", "flush a log after so many bytes", least=1
+    )
+    flush_interval_s: float = _setting(
+        FLUSH_INTERVAL_S,
+        "OCTOPI_FLUSH_INTERVAL_S",
+        "flush a log after so many seconds",
+        least=0.001,
+    )
+
+
+@attrs.frozen
+class LogSettings:
+    """``[log]``: what a node says about itself, on standard error."""
+
+    format: Literal["auto", "console", "json"] = _setting(
+        "auto", "OCTOPI_LOG_FORMAT", "auto is console on a terminal, else json"
+    )
+    level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "OCTOPI_LOG_LEVEL", "the least that is logged"
+    )
+
+
+SECTIONS: Final[dict[str, type]] = {
+    "client": ClientSettings,
+    "register": RegisterSettings,
+    "broker": BrokerSettings,
+    "log": LogSettings,
+}
+
+_S = TypeVar("_S", ClientSettings, RegisterSettings, BrokerSettings, LogSettings)
+
+
+class SettingsError(CommandError):
+    """A setting is unknown or has a value that it can't have."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.USAGE)
+
+
+@attrs.frozen
+class Setting:
+    """A value in force, and who said so."""
+
+    section: str
+    key: str
+    value: object
+    source: str
+    """``default``, a file's name, a variable's name or a flag."""
+    meaning: str
+
+
+class Configuration:
+    """The settings of one run of a command, before its flags."""
+
+    def __init__(self, file: Path | None, environ: Mapping[str, str]) -> None:
+        """Read *file* (None: `DEFAULT_FILE`, if it is there) and what *environ* sets.
+
+        Raises:
+          SettingsError: naming the file and key, or the variable, that is wrong.
+        """
+        self._values: dict[tuple[str, str], tuple[object, str]] = {}
+        chosen = file if file is not None else DEFAULT_FILE
+        if file is not None or chosen.exists():
+            for section, fields in _read(chosen).items():
+                for key, value in fields.items():
+                    self._values[section, key] = (value, str(chosen))
+        for section, cls in SECTIONS.items():
+            for field in attrs.fields(cls):
+                variable = field.metadata["variable"]
+                if variable in environ:
+                    value = _from_text(cls, field.name, variable, environ[variable])
+                    self._values[section, field.name] = (value, variable)
+
+    def section(self, cls: type[_S], **flags: object) -> _S:
+        """The settings of one section, with *flags* (key -> value; None: not given) on top."""
+        name = next(name for name, known in SECTIONS.items() if known is cls)
+        values: dict[str, Any] = {
+            key: value for (section, key), (value, _) in self._values.items() if section == name
+        }
+        for key, value in flags.items():
+            if value is not None:
+                flag = f"--{key.removesuffix('_s').replace('_', '-')}"
+                values[key] = _from_flag(cls, key, flag, value)
+        return cls(**values)
+
+    def settings(self) -> list[Setting]:
+        """Every setting in force."""
+        return [
+            Setting(section, field.name, value, source, field.metadata["meaning"])
+            for section, cls in SECTIONS.items()
+            for field in attrs.fields(cls)
+            for value, source in (
+                self._values.get((section, field.name), (field.default, "default")),
+            )
+        ]
+
+
+def help_text(cls: type, key: str) -> str:
+    """What a flag's help says about the setting that it overrides."""
+    field = attrs.fields_dict(cls)[key]
+    default = "" if field.default in {None, ""} else f"; default {field.default}"
+    meaning: str = field.metadata["meaning"]
+    return f"{meaning[0].upper()}{meaning[1:]}.  [{field.metadata['variable']}{default}]"
+
+
+# --- checking --------------------------------------------------------------------------
+
+
+def _read(file: Path) -> dict[str, dict[str, object]]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}; name another with --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is no TOML: {error}") from error
+    for section, fields in content.items():
+        if section not in SECTIONS:
+            raise SettingsError(
+                f"{file}: there is no section [{section}]{did_you_mean(section, SECTIONS)}"
+            )
+        if not isinstance(fields, dict):
+            raise SettingsError(f"{file}: {section} is a section: write [{section}] above its keys")
+        _check(file, section, fields)
+    return content
+
+
+def _check(file: Path, section: str, fields: dict[str, object]) -> None:
+    cls = SECTIONS[section]
+    try:
+        _CONVERTER.structure(fields, cls)
+    except ClassValidationError as group:
+        noted, other = group.group_exceptions()
+        for error, note in noted:
+            raise SettingsError(f"{file}: {section}.{note.name} {error}") from None
+        for error in other:
+            if isinstance(error, ForbiddenExtraKeysError):
+                key = min(error.extra_fields)
+                known = attrs.fields_dict(cls)
+                raise SettingsError(
+                    f"{file}: there is no setting {section}.{key}{did_you_mean(key, known)}"
+                ) from None
+        raise
+    for key, value in fields.items():
+        try:
+            _check_bound(cls, key, value)
+        except SettingsError as error:
+            raise SettingsError(f"{file}: {section}.{key} {error}") from None
+
+
+def _check_bound(cls: type, key: str, value: object) -> None:
+    least = attrs.fields_dict(cls)[key].metadata["least"]
+    if isinstance(value, int | float) and not least <= value < math.inf:
+        raise SettingsError(f"has to be at least {least:g}, not {value:g}")
+
+
+def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
+    try:
+        _check_bound(cls, key, value)
+    except SettingsError as error:
+        raise SettingsError(f"{flag} {error}") from None
+    return value
+
+
+def _strictly(value: object, kind: type) -> object:
+    """*value* as a *kind*, without guessing: TOML has types of its own."""
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise SettingsError(f"has to be {_KINDS[kind]}, not {value!r}")
+    return value
+
+
+def _is_choice(kind: object) -> bool:
+    origin: object = get_origin(kind)
+    return origin is Literal
+
+
+def _one_of(value: object, kind: object) -> object:
+    if value not in get_args(kind):
+        raise SettingsError(f"has to be one of {', '.join(get_args(kind))}, not {value!r}")
+    return value
+
+
+_KINDS: Final[dict[type, str]] = {str: "a text", int: "a whole number", float: "a number"}
+
+_CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True)
+for _kind in _KINDS:
+    _CONVERTER.register_structure_hook(_kind, _strictly)
+_CONVERTER.register_structure_hook_func(_is_choice, _one_of)
+
+
+def _from_text(cls: type, key: str, variable: str, text: str) -> object:
+    kind = get_type_hints(cls)[key]
+    if get_origin(kind) in {Union, types.UnionType}:
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    try:
+        value = kind(text) if kind in {int, float} else _CONVERTER.structure(text, kind)
+        _check_bound(cls, key, value)
+    except ValueError:
+        raise SettingsError(
+            f"environment variable {variable} has to be {_KINDS[kind]}, not {text!r}"
+        ) from None
+    except SettingsError as error:
+        raise SettingsError(f"environment variable {variable} {error}") from None
+    return value

@@ -1,0 +1,146 @@
+"""A topic's messages onto a file: what `consume` does.
+
+Writes big pieces, in a thread, because whoever reads our output may be slow and the
+connection must stay alive meanwhile.  A position is saved only after what comes before it
+was written, so that what resumes from it may see a message again but never misses one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import trio
+
+from octopi import Consumer, Position
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.meter import Meter
+from octopi.environment import Disk
+from octopi.errors import InvalidOptionError
+from octopi.record import Message
+
+Printer = Callable[[list[Message]], bytes]
+"""What some messages look like on the output."""
+
+
+def values_as_lines(messages: list[Message]) -> bytes:
+    """Each value and a newline."""
+    return b"\n".join([message.value for message in messages]) + b"\n"
+
+
+def one_by_one(formatter: Callable[[Message], bytes]) -> Printer:
+    """Messages as *formatter* prints each."""
+    return lambda messages: b"".join([formatter(message) for message in messages])
+
+
+@attrs.frozen
+class PositionFile:
+    """Where a position is kept between runs."""
+
+    path: Path
+    disk: Disk
+
+    def load(self, topic: str) -> Position | None:
+        """The position that was saved; None if there is no file yet.
+
+        Raises:
+          CommandError: if the file holds something else, or a position in another topic.
+        """
+        try:
+            text = self.path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            text = "(no text)"
+        try:
+            position = Position.parse(text)
+        except InvalidOptionError as error:
+            raise CommandError(f"{self.path}: {error}", ExitCode.USAGE) from None
+        if position.topic != topic:
+            raise CommandError(
+                f"{self.path} holds a position in topic {position.topic}, not in {topic}: "
+                "use another file",
+                ExitCode.USAGE,
+            )
+        return position
+
+    async def save(self, position: Position) -> None:
+        """Replace what the file holds, at once and durably."""
+        await self.disk.replace_file(str(self.path), f"{position}\n".encode())
+
+
+@attrs.define
+class Output:
+    """Prints messages to the file *descriptor*, up to *count_max* of them."""
+
+    descriptor: int
+    printer: Printer
+    meter: Meter
+    count_max: int | None = None
+    position_file: PositionFile | None = None
+    _position: Position | None = None
+    """Behind what was written last."""
+    _saved: Position | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether *count_max* messages were printed."""
+        return self.count_max is not None and self.meter.messages >= self.count_max
+
+    async def copy(self, consumer: Consumer, save_interval_s: float = 1.0) -> None:
+        """Print what *consumer* gives until it ends, there are enough, or nobody reads on.
+
+        Raises:
+          OctopiError: whatever consuming raises.
+          OSError: if writing fails.
+        """
+        # Saved even if nothing comes: "latest" has to be the same place the next time.
+        self._position = consumer.position
+        self.meter.start()
+        try:
+            save_at = trio.current_time()
+            async for messages in consumer.batches():
+                await self._print(messages, consumer.position)
+                if self.is_complete:
+                    break
+                if trio.current_time() >= save_at:
+                    await self._save()
+                    save_at = trio.current_time() + save_interval_s
+        except BrokenPipeError:
+            pass  # whoever reads the output has seen enough
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._save()
+
+    async def _print(self, messages: list[Message], position: Position) -> None:
+        if self.count_max is not None and len(messages) > self.count_max - self.meter.messages:
+            messages = messages[: self.count_max - self.meter.messages]
+            last = messages[-1]
+            offsets = {**position.offsets, last.partition: last.next_offset}
+            position = attrs.evolve(position, offsets=offsets)
+        data = self.printer(messages)
+
+        def write() -> None:
+            _write(self.descriptor, data)
+            # Here, because a cancellation may come between the writing and the news of it.
+            self._position = position
+            self.meter.add(len(messages), len(data))
+
+        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+
+    async def _save(self) -> None:
+        if (
+            self.position_file is not None
+            and self._position is not None
+            and self._position != self._saved
+        ):
+            await self.position_file.save(self._position)
+            self._saved = self._position
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,124 @@
+"""What lies in a data directory, for looking at it while no node has it open.
+
+Recognises a broker's, a register's, and the folder of a single log.  Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.environment import Disk
+from octopi.errors import DirectoryInUseError
+from octopi.identifiers import Offset
+from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.storage.file_names import segment_bases
+
+_LOCK: Final = "lock"
+_DEPTH: Final = 3
+"""A broker's log lies so deep below what is locked: ``logs/PARTITION/TOPIC``."""
+
+
+@attrs.frozen
+class StoredLog:
+    """The folder of one log."""
+
+    directory: str
+    recovery_point: Offset | None
+    """What is behind it may be torn; None: only an unfinished record at the end may be."""
+    segment_bytes: int
+    """Of all its segments."""
+
+
+@attrs.frozen
+class DataDirectory:
+    """What there is to check."""
+
+    logs: list[StoredLog]
+    damaged_files: list[tuple[str, str]]
+    """Small files that can't be read: path, and what is wrong."""
+
+
+def look_into(disk: Disk, directory: str) -> DataDirectory:
+    """Find what lies in *directory*.
+
+    Raises:
+      CommandError: if it is nothing of ours.
+      StorageError: if it can't be read.
+    """
+    names = set(disk.list_directory(directory))
+    small_files: list[str] = []
+    log_directories: list[str] = []
+    if segment_bases(names):
+        log_directories.append(directory)
+    elif "journal" in names:
+        journal = f"{directory}/journal"
+        small_files.append(f"{journal}/current")
+        log_directories += [
+            f"{journal}/{name}" for name in disk.list_directory(journal) if name.isdecimal()
+        ]
+    elif names & {"identity", "logs"}:
+        small_files += [f"{directory}/identity", f"{directory}/partitions"]
+        for partition in disk.list_directory(f"{directory}/logs"):
+            folder = f"{directory}/logs/{partition}"
+            # A topic that was deleted may leave a folder behind; no topic's name has a "!".
+            log_directories += [
+                f"{folder}/{name}" for name in disk.list_directory(folder) if "!" not in name
+            ]
+    else:
+        raise CommandError(
+            f"{directory} is no data directory: give a broker's or a register's --data-dir, "
+            "or the folder of one log",
+            ExitCode.USAGE,
+        )
+    damaged: list[tuple[str, str]] = []
+    for path in small_files:
+        try:
+            checkpoint.load(disk, path)
+        except DamagedCheckpointError as error:
+            damaged.append((path, str(error)))
+    logs: list[StoredLog] = []
+    for folder in log_directories:
+        recovery_point = None
+        try:
+            stored = checkpoint.load(disk, f"{folder}/checkpoint")
+        except DamagedCheckpointError as error:
+            damaged.append((f"{folder}/checkpoint", str(error)))
+        else:
+            recovery_point = Offset(stored["recovery_point"]) if stored else None
+        segment_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.log"))
+        logs.append(StoredLog(folder, recovery_point, segment_bytes))
+    return DataDirectory(logs, damaged)
+
+
+@contextmanager
+def held(disk: Disk, directory: str) -> Iterator[None]:
+    """Hold the data directory that *directory* is, or belongs to, so that no node writes.
+
+    Raises:
+      CommandError: if a node has it.
+    """
+    resolved = Path(directory).resolve()
+    for candidate in (resolved, *resolved.parents[:_DEPTH]):
+        if _LOCK not in disk.list_directory(str(candidate)):
+            continue
+        try:
+            lock = disk.lock_directory(str(candidate))
+        except DirectoryInUseError as error:
+            raise CommandError(
+                f"a node is using {candidate}: stop it first, or check a copy of the directory"
+            ) from error
+        except OSError:
+            break  # nobody can write there, neither we nor a node
+        try:
+            yield
+        finally:
+            lock.release()
+        return
+    yield

@@ -1,0 +1,204 @@
+"""What every command has: --config, --debug, and errors turned into one line and a code.
+
+`OctopiGroup` is where exceptions end.  It also lets the flag form run a node:
+``octopi-node --role broker`` is ``octopi-node serve --role broker``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
+
+import attrs
+import click
+
+from octopi.cli.config import ClientSettings, Configuration, help_text
+from octopi.cli.failures import PROGRAM, ExitCode, did_you_mean, explain
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_FLAG_FORM: Final = "serve"
+
+
+@attrs.define
+class Invocation:
+    """One run of the program, shared by a command and its groups."""
+
+    debug: bool = False
+    config_file: Path | None = None
+
+    def configuration(self) -> Configuration:
+        """The settings but for this command's flags.
+
+        Raises:
+          SettingsError: if the file or a variable is wrong.
+        """
+        return Configuration(self.config_file, os.environ)
+
+
+pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    if value:
+        invocation = context.ensure_object(Invocation)
+        setattr(invocation, str(parameter.name), value)
+
+
+def common_options(function: _F) -> _F:
+    """Add what every command takes; may be given before or after the command's name."""
+    config = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        expose_value=False,
+        callback=_remember,
+        metavar="FILE",
+        help="Settings in TOML.  [./octopi.toml, if it is there]",
+    )
+    debug = click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Print the traceback of an error.",
+    )
+    return config(debug(function))
+
+
+def client_options(function: _F) -> _F:
+    """Add what every command takes that talks to a cluster."""
+    server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+    timeout = click.option(
+        "--timeout",
+        "timeout_s",
+        type=float,
+        metavar="SECONDS",
+        help=help_text(ClientSettings, "timeout_s"),
+    )
+    return server(timeout(common_options(function)))
+
+
+def retry_option(function: _F) -> _F:
+    """Add what every command takes that moves messages."""
+    return click.option(
+        "--retry",
+        "retry_s",
+        type=float,
+        metavar="SECONDS",
+        help=help_text(ClientSettings, "retry_s"),
+    )(function)
+
+
+def json_option(function: _F) -> _F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+class OctopiGroup(click.Group):
+    """The program: finds the command, runs it, and says how it ended."""
+
+    places: ClassVar[Mapping[str, str]] = {}
+    """For each command the module that has it, under the command's own name; imported when
+    it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.places:
+            return None
+        command = getattr(import_module(self.places[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            known = self.list_commands(ctx)
+            ctx.fail(f"There is no command {name}{did_you_mean(name, known)}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if _is_flag_form(args):
+            args = [_FLAG_FORM, *args]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result: object = super().invoke(ctx)
+            # Not at the interpreter's end: a pipe that was closed has to be noticed here.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+            return ExitCode.OK
+        return result
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: object,
+    ) -> NoReturn:
+        """Run the program with *args* (None: the process's own) and leave with its code."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            result = super().main(arguments, PROGRAM, complete_var, False, **extra)
+            code = result if isinstance(result, int) else ExitCode.OK
+        except click.exceptions.Exit as done:
+            code = done.exit_code
+        except click.Abort:
+            click.echo(f"{PROGRAM}: interrupted", err=True)
+            code = ExitCode.INTERRUPTED
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = ExitCode.USAGE
+        except click.ClickException as error:
+            click.echo(_usage_line(error), err=True)
+            code = ExitCode.USAGE
+        except SystemExit:
+            raise
+        except BaseException as error:
+            if "--debug" in arguments:
+                traceback.print_exception(error)
+            explanation = explain(error)
+            click.echo(f"{PROGRAM}: {explanation.line}", err=True)
+            code = explanation.code
+        sys.exit(int(code))
+
+
+def _is_flag_form(args: Sequence[str]) -> bool:
+    """Whether *args* name no command but have an option that only `serve` knows."""
+    rest = iter(args)
+    for argument in rest:
+        if argument in {"--help", "-h", "--version"}:
+            return False
+        if argument == "--config":
+            next(rest, None)
+        elif argument != "--debug" and not argument.startswith("--config="):
+            return argument.startswith("-")
+    return bool(args) and "--config" in args[0]
+
+
+def _usage_line(error: click.ClickException) -> str:
+    message = error.format_message().replace("\n", " ")
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return f"{PROGRAM}: {message}"
+    return f"{context.command_path}: {message} (see {context.command_path} --help)"
+
+
+def _forget_stdout() -> None:
+    """Whoever read our output has gone; what is still buffered has nowhere to go."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -1,0 +1,65 @@
+"""The program `octopi-node`: its commands and its help.
+
+Commands are imported when they are used, and they import what is dear when they run, so
+that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+import click
+
+from octopi.cli.failures import EXIT_CODES, PROGRAM
+from octopi.cli.invocation import OctopiGroup, common_options
+
+_COMMANDS: Final = {
+    name: f"octopi.cli.commands.{name}"
+    for name in (
+        "serve",
+        "dev",
+        "demo",
+        "produce",
+        "consume",
+        "topics",
+        "status",
+        "verify",
+        "config",
+        "completion",
+    )
+}
+
+_EPILOG: Final = "\b\nExit codes:\n" + "\n".join(
+    f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items()
+)
+
+
+class _Commands(OctopiGroup):
+    places = _COMMANDS
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name=PROGRAM, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@common_options
+def cli() -> None:
+    """A replicated log that speaks WebSocket: one program for every server role.
+
+    \b
+    See it work:
+      octopi-node demo
+    Try it out (in two terminals):
+      octopi-node dev
+      seq 1000 | octopi-node produce numbers && octopi-node consume numbers -e
+    Run nodes:
+      octopi-node --role register --listen 127.0.0.1:7000 --data-dir ./register
+      octopi-node --role broker --register ws://127.0.0.1:7000 --data-dir ./broker
+    """
+
+
+def main() -> NoReturn:
+    """The entry point."""
+    cli.main()

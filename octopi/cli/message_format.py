@@ -1,0 +1,106 @@
+"""How `consume` prints a message: a format with ``%`` fields, or a JSON object.
+
+======  ===========================================================
+field   what it becomes
+======  ===========================================================
+``%t``  topic
+``%p``  partition
+``%o``  offset
+``%T``  time stamp, milliseconds since 1970 (``-`` if there is none)
+``%k``  key (nothing if there is none)
+``%v``  value
+``%h``  headers: ``name=value``, separated by commas
+``%%``  a percent sign
+======  ===========================================================
+
+Bytes are printed as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Final
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.record import Message
+
+Formatter = Callable[[Message], bytes]
+
+_FIELDS: Final[dict[str, Formatter]] = {
+    "%t": lambda message: message.topic.encode(),
+    "%p": lambda message: b"%d" % message.partition,
+    "%o": lambda message: b"%d" % message.offset,
+    "%T": lambda message: b"-" if message.timestamp_ms is None else b"%d" % message.timestamp_ms,
+    "%k": lambda message: message.key or b"",
+    "%v": lambda message: message.value,
+    "%h": lambda message: b",".join(
+        name.encode() + b"=" + value for name, value in message.headers.items()
+    ),
+}
+
+_ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\\"}
+
+_TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
+
+
+def compile_format(text: str) -> Formatter:
+    r"""What prints messages as *text* says; ``\n \t \r \0 \\`` are escapes.
+
+    Raises:
+      CommandError: if *text* has a field or an escape that there is not.
+    """
+    parts: list[Formatter] = []
+    for token in _TOKEN.findall(text):
+        if token in _FIELDS:
+            parts.append(_FIELDS[token])
+        elif token == "%%":
+            parts.append(_constant("%"))
+        elif token in _ESCAPES:
+            parts.append(_constant(_ESCAPES[token]))
+        elif token[0] in "%\\":
+            known = " ".join([*_FIELDS, "%%", *_ESCAPES])
+            raise CommandError(
+                f"{token!r} in the format means nothing; there are {known}", ExitCode.USAGE
+            )
+        else:
+            parts.append(_constant(token))
+    return lambda message: b"".join([part(message) for part in parts])
+
+
+def _constant(text: str) -> Formatter:
+    data = text.encode()
+    return lambda message: data
+
+
+def as_json(message: Message) -> bytes:
+    """A JSON object and a newline.
+
+    Bytes that are UTF-8 are given as text (``value``), others in base 64
+    (``value_base64``); the same goes for the key.
+    """
+    fields: dict[str, object] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "next_offset": message.next_offset,
+        "timestamp_ms": message.timestamp_ms,
+    }
+    fields.update(_text_or_base64("key", message.key))
+    fields.update(_text_or_base64("value", message.value))
+    headers: dict[str, object] = {}
+    for name, value in message.headers.items():
+        headers.update(_text_or_base64(name, value))
+    fields["headers"] = headers
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, object]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,88 @@
+"""How many messages went by, how fast, and showing it while it goes on.
+
+The display is for people, on standard error and only on a terminal; the summary is for
+everybody, in one line.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from octopi.cli.rendering import counted, size
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Meter:
+    """Counts messages and their bytes from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._began: float | None = None
+        self._ended: float | None = None
+        self._display: tuple[Progress, TaskID] | None = None
+
+    def start(self) -> None:
+        """Begin to take the time."""
+        self._began = time.perf_counter()
+
+    def add(self, messages: int, count_bytes: int) -> None:
+        """Count so many more."""
+        self.messages += messages
+        self.bytes += count_bytes
+        if self._display is not None:
+            progress, task = self._display
+            progress.update(task, completed=self.bytes, rate=self.rates())
+
+    def stop(self) -> None:
+        """Take the time that counts for the rates."""
+        self._ended = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """From `start` until `stop`, or now."""
+        if self._began is None:
+            return 0.0
+        return (self._ended or time.perf_counter()) - self._began
+
+    def rates(self) -> str:
+        """Messages and bytes a second."""
+        seconds = self.seconds or math.inf
+        return f"{self.messages / seconds:,.0f} msg/s, {size(self.bytes / seconds)}/s"
+
+    def summary(self) -> str:
+        """All of it, in one line."""
+        return f"{counted(self.messages, 'message')}, {size(self.bytes)}, {self.rates()}"
+
+    @contextmanager
+    def shown(self, what: str, total_bytes: int | None = None) -> Iterator[None]:
+        """Show the count on standard error while in the block, if that is a terminal.
+
+        With *total_bytes*, how much of it is done, too.
+        """
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        known = [BarColumn(), TaskProgressColumn()] if total_bytes else []
+        with Progress(
+            TextColumn("{task.description}"),
+            *known,
+            TextColumn("{task.fields[rate]}"),
+            console=Console(stderr=True),
+            transient=True,
+        ) as progress:
+            self._display = (progress, progress.add_task(what, total=total_bytes, rate=""))
+            try:
+                yield
+            finally:
+                self._display = None

@@ -1,0 +1,147 @@
+"""Nodes as processes of their own: start, wait until they serve, stop.
+
+In charge of this: whatever happens to the process that started them, none of them stays
+behind.  They get SIGTERM when the block ends, and they end by themselves when their
+standard input does, which the system closes even if we are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.cli.failures import CommandError
+
+READY_TIMEOUT_S: Final = 30.0
+"""From the start of a process to its word that it serves; slow disks and machines included."""
+
+STOP_TIMEOUT_S: Final = 15.0
+"""From SIGTERM to its end; beyond that it is killed."""
+
+
+def node_command(*arguments: str) -> list[str]:
+    """The command line that runs this program: as it was itself started."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, *arguments]
+    return [sys.executable, "-m", "octopi_node", *arguments]
+
+
+def node_environment() -> dict[str, str]:
+    """The environment of a node process: ours, without settings meant for us."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OCTOPI_")}
+    # A program packed into one file unpacks itself again for each process, so that a node
+    # doesn't use files that go away with us.
+    return {**kept, "PYINSTALLER_RESET_ENVIRONMENT": "1"}
+
+
+def ready_url(line: str) -> str | None:
+    """The url in the *line* that a node prints when it serves, or None."""
+    words = line.split()
+    return words[2] if len(words) == 3 and words[0] == "ready" else None
+
+
+@attrs.define
+class NodeProcesses:
+    """The node processes of one block; see `node_processes`."""
+
+    directory: Path
+    """Holds for each node its data directory and its log, under the node's name."""
+    _running: dict[str, trio.Process] = attrs.field(factory=dict)
+
+    async def start(self, name: str, role: str, *options: str) -> str:
+        """Start a node at a free port of this machine; return its url when it serves.
+
+        Raises:
+          CommandError: if it ended or didn't serve in time.
+        """
+        arguments = ["--role", role, "--listen", "127.0.0.1:0", "--stop-at-eof"]
+        arguments += ["--data-dir", str(self.directory / name), *options]
+        with self._log_file(name).open("wb") as log:
+            process = await trio.lowlevel.open_process(
+                node_command(*arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.directory,
+                env=node_environment(),
+                start_new_session=True,  # a Ctrl-C at our terminal is ours to deal with
+            )
+        self._running[name] = process
+        with trio.move_on_after(READY_TIMEOUT_S):
+            line = await _first_line(process)
+            url = ready_url(line)
+            if url is not None:
+                return url
+            raise CommandError(f"{name} did not start: {self._last_words(name)}")
+        raise CommandError(
+            f"{name} did not serve within {READY_TIMEOUT_S:g} s: {self._last_words(name)}"
+        )
+
+    async def raise_when_one_ends(self) -> None:
+        """Watch the nodes that were started until now; return never.
+
+        Raises:
+          CommandError: when one of them has ended by itself.
+        """
+
+        async def watch(name: str, process: trio.Process) -> None:
+            code = await process.wait()
+            raise CommandError(f"{name} ended by itself, code {code}: {self._last_words(name)}")
+
+        async with trio.open_nursery() as nursery:
+            for name, process in self._running.items():
+                nursery.start_soon(watch, name, process)
+
+    async def stop(self) -> None:
+        """End all, brokers and register at once; return when none is left."""
+        async with trio.open_nursery() as nursery:
+            for process in self._running.values():
+                nursery.start_soon(_stop, process)
+
+    def _log_file(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log_file(name).read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+@asynccontextmanager
+async def node_processes(directory: Path) -> AsyncIterator[NodeProcesses]:
+    """Processes of nodes with their data in *directory*, all ended with the block."""
+    nodes = NodeProcesses(directory)
+    try:
+        yield nodes
+    finally:
+        with trio.CancelScope(shield=True):
+            await nodes.stop()
+
+
+async def _first_line(process: trio.Process) -> str:
+    """The first line that *process* prints, or what it printed of it before it ended."""
+    assert process.stdout is not None
+    line = b""
+    while b"\n" not in line and (more := await process.stdout.receive_some()):
+        line += more
+    return line.decode(errors="replace")
+
+
+async def _stop(process: trio.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    with trio.move_on_after(STOP_TIMEOUT_S):
+        await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            await stream.aclose()

@@ -1,0 +1,80 @@
+"""A node from its settings: what `serve`, and each node of `dev`, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.cli.compose import environment
+from octopi.cli.config import BrokerSettings, RegisterSettings
+from octopi.cli.failures import PROGRAM
+from octopi.cli.node_log import bind_node
+from octopi.operating_system import allow_many_files
+from octopi.roles.broker.broker_log import FlushOptions
+from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.register.node import RegisterOptions, run_register
+
+AGENT: Final = f"{PROGRAM}/{version(PROGRAM)}"
+
+
+@attrs.define
+class _Ready:
+    """Takes a node's word that it can be used, from wherever the node gives it."""
+
+    _tell: Callable[[str], None]
+
+    def started(self, value: str | None = None) -> None:
+        assert value is not None
+        self._tell(value)
+
+
+async def run_register_node(
+    settings: RegisterSettings, stop: trio.Event, ready: Callable[[str], None]
+) -> None:
+    """Run a register until *stop*; *ready* gets its url.
+
+    Raises:
+      OctopiError: see `octopi.roles.register.node.run_register`.
+    """
+    allow_many_files()
+    bind_node(role="register")
+    options = RegisterOptions(
+        listen=settings.listen,
+        data_directory=settings.data_dir,
+        partition_count=settings.partitions,
+        gather_s=settings.gather_s,
+        agent=AGENT,
+    )
+    async with environment() as here:
+        await run_register(here, options, stop=stop, task_status=_Ready(ready))
+
+
+async def run_broker_node(
+    settings: BrokerSettings, stop: trio.Event, ready: Callable[[str], None]
+) -> None:
+    """Run a broker until *stop*; *ready* gets its url when it has joined.
+
+    Raises:
+      OctopiError: see `octopi.roles.broker.node.run_broker`.
+    """
+    allow_many_files()
+    bind_node(role="broker")
+    options = BrokerOptions(
+        listen=settings.listen,
+        data_directory=settings.data_dir,
+        registers=[settings.register],
+        advertise=settings.advertise,
+        broker=settings.id,
+        flush=FlushOptions(
+            messages=settings.flush_messages,
+            bytes=settings.flush_bytes,
+            interval_s=settings.flush_interval_s,
+        ),
+        agent=AGENT,
+    )
+    async with environment() as here:
+        await run_broker(here, options, stop=stop, task_status=_Ready(ready))

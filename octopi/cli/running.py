@@ -1,0 +1,106 @@
+"""From the shell into Trio and back: signals, and how a run ends.
+
+A command that looks at a cluster is cancelled by the first signal.  A node is asked to
+stop by the first and cancelled by the second.  Neither ever sees a `KeyboardInterrupt`
+in the middle of its own code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import trio
+
+from octopi.cli.failures import CommandError, InterruptedByUserError, leaves
+from octopi.errors import UnreachableError
+
+_T = TypeVar("_T")
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(body: Callable[[], Awaitable[_T]], summary: Callable[[], str] | None = None) -> _T:
+    """Run *body* to its end; Ctrl-C and SIGTERM cancel it.
+
+    Raises:
+      InterruptedByUserError: if that happened, with *summary* of what was done.
+    """
+
+    async def main() -> list[_T]:
+        results: list[_T] = []
+        async with trio.open_nursery() as nursery:
+
+            async def cancel_at_signal(
+                task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+            ) -> None:
+                with trio.open_signal_receiver(*_SIGNALS) as signals:
+                    task_status.started()
+                    await anext(signals)
+                nursery.cancel_scope.cancel()
+
+            await nursery.start(cancel_at_signal)
+            results.append(await body())
+            nursery.cancel_scope.cancel()
+        return results
+
+    results = trio.run(main)
+    if not results:
+        raise InterruptedByUserError(summary() if summary is not None else "interrupted")
+    return results[0]
+
+
+def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool = False) -> None:
+    """Run the node *body* until it ends; it is to end soon after its event is set.
+
+    The first SIGINT or SIGTERM sets the event, and so does the end of standard input if
+    *stop_at_eof*; the second signal cancels the node.
+
+    Raises:
+      InterruptedByUserError: if it was cancelled.
+      CommandError: if its address can't be had.
+    """
+
+    async def main() -> bool:
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def heed_signals(
+                task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+            ) -> None:
+                with trio.open_signal_receiver(*_SIGNALS) as signals:
+                    task_status.started()
+                    await anext(signals)
+                    stop.set()
+                    await anext(signals)
+                nursery.cancel_scope.cancel()
+
+            await nursery.start(heed_signals)
+            if stop_at_eof:
+                nursery.start_soon(_set_at_eof, stop)
+            await body(stop)
+            nursery.cancel_scope.cancel()
+            return True
+        return False
+
+    try:
+        ended_by_itself = trio.run(main)
+    except* UnreachableError as group:
+        # Nothing was to be reached here: the node's own address can't be had.
+        raise CommandError(str(leaves(group)[0])) from None
+    if not ended_by_itself:
+        raise InterruptedByUserError(
+            "stopped at once, by the second signal: "
+            "what was not flushed is checked when the node starts again"
+        )
+
+
+async def _set_at_eof(stop: trio.Event) -> None:
+    """Set *stop* when standard input ends: whoever started this node has gone."""
+    stdin = trio.lowlevel.FdStream(os.dup(0))
+    async with stdin:
+        while await stdin.receive_some():
+            pass
+    stop.set()

@@ -1,0 +1,53 @@
+"""Where `consume` starts: ``-o`` as people write it.
+
+=============  ==============================================================
+``earliest``   the oldest message that is kept
+``latest``     what comes from now on
+``OFFSET``     that offset (a message's id; 0 is the first message ever)
+``-N``         the last N messages, of each partition
+``@TIME``      the first message at or after that time: ISO 8601 (local time if
+               it names no zone), or milliseconds since 1970, as ``%T`` prints
+=============  ==============================================================
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from octopi.cli.failures import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from octopi.clients.starts import Place
+
+_UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+def parse_start(text: str) -> Place:
+    """The meaning of *text*, as `octopi.Client.consumer` takes it.
+
+    Raises:
+      CommandError: if it has none.
+    """
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if _DIGITS.fullmatch(text):
+        return int(text)
+    if text[:1] == "-" and _DIGITS.fullmatch(text[1:]) and int(text[1:]) > 0:
+        return int(text)
+    if text[:1] == "@":
+        try:
+            if _DIGITS.fullmatch(text[1:]):
+                return _UNIX_ZERO + timedelta(milliseconds=int(text[1:]))
+            return datetime.fromisoformat(text[1:]).astimezone()
+        except (ValueError, OverflowError):
+            pass  # answered below, with all the forms there are
+    raise CommandError(
+        f"{text!r} is no place to start: use earliest, latest, an offset, -N for the last N "
+        "messages, or @TIME such as @2026-01-31T12:00",
+        ExitCode.USAGE,
+    )

@@ -1,0 +1,595 @@
+"""The client: connects to a cluster, asks it, and makes producers and consumers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar
+
+import attrs
+import trio
+
+from octopi.clients.background import background_tasks
+from octopi.clients.connections import Connections
+from octopi.clients.consumer import Consumer
+from octopi.clients.consumer_session import ConsumerSession
+from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.options import within
+from octopi.clients.producer import Producer, ProducerOptions
+from octopi.clients.retrying import retry
+from octopi.clients.starts import Place, Start, find_starts, places, question
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    InvalidOptionError,
+    NotReadyError,
+    RefusedError,
+    Status,
+    TopicExistsError,
+    UnknownTopicError,
+    UnreachableError,
+)
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, topic_name
+from octopi.limits import (
+    BATCH_BYTES_MAX,
+    BATCHES_IN_FLIGHT,
+    CLIENT_BATCH_BYTES,
+    CONSUMER_WINDOW_BYTES,
+    DELIVERY_TIMEOUT_S,
+    FETCH_BYTES_DEFAULT,
+    FETCH_WAIT_S_MAX,
+    LINGER_S,
+    LIST_COUNT_MAX,
+    PRODUCER_BUFFER_BYTES,
+    RECONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+)
+from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.record import Message, decode
+from octopi.transport.addresses import server_address
+from octopi.transport.websocket import WebSocketNet
+from octopi.wire.messages import (
+    BrokerInfo,
+    ClusterDescription,
+    CreateTopic,
+    DeleteTopic,
+    DescribeCluster,
+    DescribeLogs,
+    DescribeTopic,
+    Done,
+    Fetch,
+    Fetched,
+    FindOffset,
+    FoundOffset,
+    ListTopics,
+    LogInfo,
+    LogList,
+    PartitionInfo,
+    TopicDescription,
+    TopicInfo,
+    TopicList,
+    TopicOptions,
+)
+
+VERSION: Final = "0.1.0"
+AGENT: Final = f"octopi-python/{VERSION}"
+DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
+
+_WINDOW_BYTES_MAX: Final = 2**40
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class ClusterInfo:
+    """The brokers and partitions of a cluster, as its register knows them."""
+
+    cluster: str
+    """Its id; empty before the register has decided anything."""
+    topic_count: int
+    brokers: list[BrokerInfo]
+    partitions: list[PartitionInfo]
+
+
+@attrs.frozen
+class BrokerLog:
+    """A log, and the broker that said so."""
+
+    address: str
+    log: LogInfo
+
+
+@attrs.frozen
+class FetchResult:
+    """Messages of one log, and where the log begins and ends."""
+
+    topic_id: TopicId
+    messages: list[Message]
+    log_start: Offset
+    highwater: Offset
+
+
+class Client:
+    """A cluster, from outside.  Made by `connect`; use it from any number of tasks.
+
+    Every call tries again, within the client's request time-out, what can be tried again;
+    then it raises the last error, which says what was tried.  All calls raise:
+
+      UnreachableError, ConnectionLostError: if no node answered in time.
+      NotReadyError: if the cluster wasn't ready in time.
+      ClosedError: if the client was closed.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        connections: Connections,
+        servers: Sequence[str],
+        request_timeout_s: float,
+    ) -> None:
+        self._environment = environment
+        self._connections = connections
+        self._servers = deque(servers)
+        """Registers; the first one is asked."""
+        self._request_timeout_s = request_timeout_s
+        self._lookup = LeaderLookup(self._describe_once)
+
+    # --- topics ------------------------------------------------------------------------
+
+    async def topics(self) -> list[TopicInfo]:
+        """All topics, in the order of their names."""
+        topics: list[TopicInfo] = []
+        while True:
+            after = topics[-1].topic if topics else ""
+
+            def question(request: int, after: str = after) -> ListTopics:
+                return ListTopics(request, after, LIST_COUNT_MAX // 10)
+
+            page = await self._ask_register("list topics", question, TopicList)
+            topics += page.topics
+            if not page.more or not page.topics:
+                return topics
+
+    async def describe_topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """A topic and where its partitions are; *create* makes a missing one.
+
+        Raises:
+          InvalidTopicError: if *name* is no legal name.
+          UnknownTopicError: if there is no such topic.
+        """
+        topic = topic_name(name)
+        info = await self._retry(
+            f"describe topic {name}", lambda: self._describe_once(topic, create)
+        )
+        self._lookup.remember(info)
+        return info
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        at: Sequence[int] | None = None,
+        retention: timedelta | None = None,
+        retention_bytes: int | None = None,
+        segment_bytes: int | None = None,
+        flush_before_ack: bool = False,
+        exist_ok: bool = False,
+    ) -> TopicInfo:
+        """Create a topic on *partitions* partitions, chosen by consistent hashing, or *at*
+        those given.
+
+        Messages older than *retention* and beyond *retention_bytes* (per partition) are
+        removed, a segment of *segment_bytes* at a time.  With *flush_before_ack* a receipt
+        means that the message is on the broker's device, not only in its page cache.
+
+        Raises:
+          InvalidTopicError: if *name* is no legal name.
+          TopicExistsError: if it exists (unless *exist_ok*, which takes it as it is).
+          RefusedError: INVALID_OPTION or UNKNOWN_PARTITION, if that can't be had.
+        """
+        topic = topic_name(name)
+        options = TopicOptions(
+            retention_ms=None if retention is None else retention // timedelta(milliseconds=1),
+            retention_bytes=retention_bytes,
+            segment_bytes=segment_bytes,
+            flush_before_ack=flush_before_ack,
+        )
+        wanted = None if at is None else list(at)
+        count = partitions if wanted is None else len(wanted)
+        is_lost = False
+
+        async def attempt() -> TopicInfo:
+            nonlocal is_lost
+            try:
+                answer = await self._ask_register_once(
+                    lambda request: CreateTopic(request, topic, count, wanted, options),
+                    TopicDescription,
+                )
+            except ConnectionLostError:
+                is_lost = True
+                raise
+            except TopicExistsError:
+                info = await self._describe_once(topic, False)
+                # An attempt whose answer was lost may have created it.
+                is_ours = info.options == options and len(info.partitions) == count
+                if exist_ok or (is_lost and is_ours):
+                    return info
+                raise
+            return answer.topic
+
+        info = await self._retry(f"create topic {name}", attempt)
+        self._lookup.remember(info)
+        return info
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its messages everywhere.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        topic = topic_name(name)
+        is_lost = False
+
+        async def attempt() -> None:
+            nonlocal is_lost
+            try:
+                await self._ask_register_once(lambda request: DeleteTopic(request, topic), Done)
+            except ConnectionLostError:
+                is_lost = True
+                raise
+            except UnknownTopicError:
+                if not is_lost:  # else an attempt whose answer was lost may have deleted it
+                    raise
+
+        await self._retry(f"delete topic {name}", attempt)
+        self._lookup.forget(topic)
+
+    # --- the cluster -------------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterInfo:
+        """The brokers and partitions of the cluster."""
+        found = await self._ask_register(
+            "describe the cluster", DescribeCluster, ClusterDescription
+        )
+        return ClusterInfo(found.cluster, found.topic_count, found.brokers, found.partitions)
+
+    async def describe_logs(self, topic: str | None = None) -> list[BrokerLog]:
+        """The logs of *topic*, each as its leader has it; or all logs of all live brokers.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        if topic is None:
+            cluster = await self.describe_cluster()
+            addresses = {one.address for one in cluster.brokers if one.live}
+        else:
+            addresses = await self._retry(
+                f"find the leaders of {topic}", lambda: self._leaders_once(topic_name(topic))
+            )
+        logs: list[BrokerLog] = []
+        for address in sorted(addresses):
+            logs += await self._logs_at(address, topic or "")
+        return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.address))
+
+    async def _logs_at(self, address: str, topic: str) -> list[BrokerLog]:
+        logs: list[BrokerLog] = []
+        while True:
+            after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
+
+            async def attempt(after: tuple[str, int] = after) -> LogList:
+                connection = await self._connections.get(address)
+                question = DescribeLogs(connection.next_request(), topic, *after)
+                return await connection.request(question, LogList, self._attempt_timeout_s)
+
+            page = await self._retry(f"describe the logs at {address}", attempt)
+            logs += [BrokerLog(address, log) for log in page.logs]
+            if not page.more or not page.logs:
+                return logs
+
+    # --- reading without a consumer ----------------------------------------------------
+
+    async def find_offset(self, topic: str, place: Place, *, partition: int) -> FoundOffset:
+        """The offset of *place* in a log, and where that log begins and ends.
+
+        Raises:
+          UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
+          InvalidOptionError: if *place* is none.
+        """
+        asked = question(place)
+        if asked is None:
+            raise InvalidOptionError(f"{place!r} is an offset already")
+        return await self._find_offset(topic_name(topic), PartitionId(partition), *asked)
+
+    async def fetch(
+        self,
+        topic: str,
+        offset: int,
+        *,
+        partition: int,
+        bytes_max: int = FETCH_BYTES_DEFAULT,
+        wait_s: float = 0.0,
+    ) -> FetchResult:
+        """The messages from *offset* on: as many as fit *bytes_max*, at least one; none if
+        none came within *wait_s*.
+
+        Raises:
+          UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
+          OffsetOutOfRangeError, OffsetInsideRecordError: if *offset* is no record's start.
+          RecordError: if a record arrived damaged.
+        """
+        within("bytes_max", bytes_max, 1, BATCH_BYTES_MAX)
+        within("wait_s", wait_s, 0, FETCH_WAIT_S_MAX)
+        name = topic_name(topic)
+        found = await self._ask_leader(
+            f"fetch from {topic}/{partition}",
+            name,
+            PartitionId(partition),
+            lambda request: Fetch(
+                request, name, partition, offset, bytes_max, round(wait_s * 1000)
+            ),
+            Fetched,
+            wait_s,
+        )
+        return FetchResult(
+            TopicId(found.topic_id),
+            decode(found.records, Offset(offset), name, PartitionId(partition)),
+            Offset(found.log_start),
+            Offset(found.highwater),
+        )
+
+    # --- producers and consumers -------------------------------------------------------
+
+    @asynccontextmanager
+    async def producer(
+        self,
+        *,
+        linger_s: float = LINGER_S,
+        batch_bytes: int = CLIENT_BATCH_BYTES,
+        batches_in_flight: int = BATCHES_IN_FLIGHT,
+        buffer_bytes: int = PRODUCER_BUFFER_BYTES,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+        create_topics: bool = True,
+    ) -> AsyncIterator[Producer]:
+        """A producer, for the block.
+
+        Leaving the block flushes, and raises what `Producer.flush` raises.  Leaving it by
+        an exception, or cancelled, doesn't wait: receipts still pending then raise
+        `NotDeliveredError` if their message was never sent, else `OutcomeUnknownError`.
+
+        *linger_s*: how long a batch waits for more messages.  *batch_bytes*: a batch is
+        full beyond this.  *batches_in_flight*: batches of one log on their way at a time.
+        *buffer_bytes*: what the producer holds before `submit` waits.
+        *delivery_timeout_s*: how long a message may try.  *create_topics*: whether missing
+        topics are made, with default options.
+
+        Raises:
+          InvalidOptionError: if one of these is out of its range.
+        """
+        options = ProducerOptions(
+            linger_s=linger_s,
+            batch_bytes=batch_bytes,
+            batches_in_flight=batches_in_flight,
+            buffer_bytes=buffer_bytes,
+            delivery_timeout_s=delivery_timeout_s,
+            create_topics=create_topics,
+        )
+        async with background_tasks() as nursery:
+            producer = Producer(
+                self._environment,
+                self._connections,
+                self._lookup,
+                nursery,
+                options,
+                self._request_timeout_s,
+            )
+            try:
+                yield producer
+                await producer.flush()
+            finally:
+                producer.close()
+
+    @asynccontextmanager
+    async def consumer(
+        self,
+        topic: str,
+        *,
+        start: Start = "latest",
+        partitions: Sequence[int] | None = None,
+        window_bytes: int = CONSUMER_WINDOW_BYTES,
+        on_gap: Literal["raise", "skip"] = "raise",
+        stop_at_end: bool = False,
+        reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
+    ) -> AsyncIterator[Consumer]:
+        """A consumer of *topic*, for the block.
+
+        *start*: see `octopi.clients.starts.Start`.  ``"latest"`` means: what is committed
+        after the block was entered.  *partitions*: only these.  *window_bytes*: records
+        held or on their way, per partition.  *on_gap*: what to do when retention removed
+        what comes next; ``"skip"`` goes on behind it and notes it in `Consumer.gaps`.
+        *stop_at_end*: end at what is the end now, instead of waiting for more.
+        *reconnect_timeout_s*: report it when there is no broker for so long; None: never.
+
+        Raises:
+          InvalidTopicError: if *topic* is no legal name.
+          UnknownTopicError: if there is no such topic.
+          RefusedError: UNKNOWN_PARTITION, if it isn't on one of *partitions*.
+          InvalidOptionError: if an option is out of its range or *start* doesn't fit.
+          TopicReplacedError: if *start* is a position in an older creation of the topic.
+        """
+        within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
+        if on_gap not in {"raise", "skip"}:
+            raise InvalidOptionError(f"on_gap is {on_gap!r}; it must be raise or skip")
+        if reconnect_timeout_s is not None:
+            within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
+        info = await self.describe_topic(topic)
+        name = TopicName(info.topic)
+        chosen = [PartitionId(one.partition) for one in info.partitions]
+        if partitions is not None:
+            chosen = [PartitionId(partition_of(info, one).partition) for one in partitions]
+        starts = await find_starts(
+            places(info, start, chosen),
+            lambda partition, at, value: self._find_offset(name, partition, at, value),
+            with_highwater=stop_at_end,
+        )
+        options = SubscriberOptions(
+            request_timeout_s=self._request_timeout_s,
+            reconnect_timeout_s=reconnect_timeout_s,
+            skip_gaps=on_gap == "skip",
+        )
+        consumer = Consumer(name, TopicId(info.topic_id))
+        subscribers = [
+            LogSubscriber(
+                ConsumerSession(
+                    name,
+                    partition,
+                    TopicId(info.topic_id),
+                    found.offset,
+                    window_bytes,
+                    end=found.highwater if stop_at_end else None,
+                ),
+                options,
+                environment=self._environment,
+                connections=self._connections,
+                lookup=self._lookup,
+                find_bounds=lambda name, one: self._find_offset(name, one, "earliest", 0),
+                on_chunk=consumer.take_chunk,
+                on_gap=consumer.take_gap,
+                on_end=consumer.take_end,
+            )
+            for partition, found in starts.items()
+        ]
+        async with background_tasks() as nursery:
+            consumer.start(subscribers, nursery)
+            try:
+                yield consumer
+            finally:
+                consumer.close()
+
+    # --- asking ------------------------------------------------------------------------
+
+    @property
+    def _attempt_timeout_s(self) -> float:
+        """For one attempt: a second one, perhaps at another node, shall have its time."""
+        return self._request_timeout_s / 2
+
+    async def _retry(self, what: str, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        return await retry(self._environment, self._request_timeout_s, what, attempt)
+
+    async def _ask_register(
+        self, what: str, question: Callable[[int], Any], expected: type[_T]
+    ) -> _T:
+        return await self._retry(what, lambda: self._ask_register_once(question, expected))
+
+    async def _ask_register_once(self, question: Callable[[int], Any], expected: type[_T]) -> _T:
+        server = self._servers[0]
+        try:
+            connection = await self._connections.get(server)
+            return await connection.request(
+                question(connection.next_request()), expected, self._attempt_timeout_s
+            )
+        except (UnreachableError, ConnectionLostError):
+            if self._servers[0] == server:
+                self._servers.rotate(-1)
+            raise
+
+    async def _describe_once(self, name: str, create: bool) -> TopicInfo:
+        answer = await self._ask_register_once(
+            lambda request: DescribeTopic(request, name, create), TopicDescription
+        )
+        return answer.topic
+
+    async def _leaders_once(self, topic: TopicName) -> set[str]:
+        info = await self._describe_once(topic, False)
+        return {leader_address(info, one.partition) for one in info.partitions}
+
+    async def _find_offset(
+        self, topic: TopicName, partition: PartitionId, at: str, value: int
+    ) -> FoundOffset:
+        return await self._ask_leader(
+            f"find an offset in {topic}/{partition}",
+            topic,
+            partition,
+            lambda request: FindOffset(request, topic, partition, at, value),
+            FoundOffset,
+        )
+
+    async def _ask_leader(
+        self,
+        what: str,
+        topic: TopicName,
+        partition: PartitionId,
+        question: Callable[[int], Any],
+        expected: type[_T],
+        wait_s: float = 0.0,
+    ) -> _T:
+        wrong: TopicInfo | None = None
+
+        async def attempt() -> _T:
+            nonlocal wrong
+            info = await self._lookup.topic(topic, other_than=wrong)
+            wrong = info
+            connection = await self._connections.get(leader_address(info, partition))
+            try:
+                return await connection.request(
+                    question(connection.next_request()), expected, self._attempt_timeout_s + wait_s
+                )
+            except RefusedError as error:
+                if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
+                    # The broker may not know yet, or we not any more: the register does.
+                    raise NotReadyError(str(error.args[0])) from error
+                raise
+
+        answer: _T = await retry(self._environment, self._request_timeout_s + wait_s, what, attempt)
+        return answer
+
+
+def connect(
+    servers: str | Sequence[str] = DEFAULT_SERVER,
+    *,
+    token: str | None = None,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
+    environment: Environment | None = None,
+) -> AbstractAsyncContextManager[Client]:
+    """A client of the cluster whose registers are at *servers*, for a block::
+
+        async with octopi.connect("ws://127.0.0.1:7000") as client:
+            ...
+
+    Connections are made when they are needed, so entering the block doesn't wait.  The
+    block's own exceptions come out as they were raised.
+
+    Raises:
+      InvalidOptionError: if a server is no address of a node.
+    """
+    addresses = [servers] if isinstance(servers, str) else list(servers)
+    if not addresses:
+        raise InvalidOptionError("name at least one server")
+    for address in addresses:
+        server_address(address)
+    within("request_timeout_s", request_timeout_s, 0.001, 86_400)
+    return _connected(addresses, token, request_timeout_s, environment)
+
+
+@asynccontextmanager
+async def _connected(
+    servers: list[str], token: str | None, request_timeout_s: float, environment: Environment | None
+) -> AsyncIterator[Client]:
+    async with background_tasks() as nursery:
+        if environment is None:
+            environment = _system_environment(nursery)
+        connections = Connections(environment, nursery, AGENT, token)
+        try:
+            yield Client(environment, connections, servers, request_timeout_s)
+            await connections.close()
+        finally:
+            connections.abandon()
+
+
+def _system_environment(nursery: trio.Nursery) -> Environment:
+    clock = SystemClock()
+    net = WebSocketNet(SystemStreams(), clock, nursery)
+    return Environment(clock, net, SystemDisk(), SystemChance())

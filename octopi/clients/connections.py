@@ -1,0 +1,104 @@
+"""The connections of one client: one for each node, opened when first needed.
+
+Each connection has one task of the client's nursery, from its opening to its end.  A
+caller that is cancelled while a connection opens leaves it to those that still wait.
+"""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from octopi.clients.retrying import reworded
+from octopi.environment import Environment
+from octopi.errors import ClosedError, OctopiError, ProtocolError
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.wire.endpoints import CLIENT
+
+
+@attrs.define(eq=False)
+class _Opening:
+    finished: trio.Event = attrs.field(factory=trio.Event)
+    connection: Connection | None = None
+    error: OctopiError | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        if not self.finished.is_set():
+            return True
+        return self.connection is not None and self.connection.end_reason is None
+
+
+class Connections:
+    """Opens, shares and closes connections; *nursery* owns their tasks."""
+
+    def __init__(
+        self, environment: Environment, nursery: trio.Nursery, agent: str, token: str | None
+    ) -> None:
+        self._environment = environment
+        self._nursery = nursery
+        self._agent = agent
+        self._token = token
+        self._by_address: dict[str, _Opening] = {}
+        self._is_closed = False
+
+    async def get(self, address: str) -> Connection:
+        """A connection to the node at *address*, new or used.
+
+        Raises:
+          UnreachableError: if there is none to be had.
+          RefusedError: if the node doesn't want us.
+          ProtocolError: if there is something else than a node.
+          InvalidOptionError: if *address* is none.
+          ClosedError: if the client is closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+        opening = self._by_address.get(address)
+        if opening is None or not opening.is_usable:
+            opening = self._by_address[address] = _Opening()
+            self._nursery.start_soon(self._keep, address, opening)
+        await opening.finished.wait()
+        if opening.connection is not None:
+            return opening.connection
+        if opening.error is None:
+            raise ClosedError("the client was closed")
+        raise reworded(opening.error, str(opening.error.args[0]))
+
+    def discard(self, connection: Connection, reason: str) -> None:
+        """Close a connection that is no good; whoever uses it learns that it ended."""
+        if not self._is_closed and connection.end_reason is None:
+            self._nursery.start_soon(connection.close, 1000, reason)
+
+    async def close(self) -> None:
+        """Close all connections in good order."""
+        self._is_closed = True
+        async with trio.open_nursery() as nursery:
+            for opening in self._by_address.values():
+                if opening.connection is not None:
+                    nursery.start_soon(opening.connection.close, 1000, "the client is done")
+
+    def abandon(self) -> None:
+        """Make no more connections; those that are open end with the nursery."""
+        self._is_closed = True
+
+    async def _keep(self, address: str, opening: _Opening) -> None:
+        try:
+            try:
+                opening.connection = await open_connection(
+                    self._environment, address, CLIENT, self._agent, token=self._token
+                )
+            except OctopiError as error:
+                opening.error = error
+            finally:
+                opening.finished.set()
+            if opening.connection is not None:
+                await opening.connection.run(_refuse)
+        finally:
+            if self._by_address.get(address) is opening:
+                del self._by_address[address]
+
+
+def _refuse(message: object) -> None:
+    raise ProtocolError(f"a node asked a client: {type(message).__name__}")

@@ -1,0 +1,182 @@
+"""The consumer: hands out the messages of a topic, and knows its place.
+
+In charge of the order in which logs take turns and of the position; how the records of
+each log get here is `octopi.clients.log_subscriber`'s business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+
+import trio
+
+from octopi.clients.consumer_session import Chunk
+from octopi.clients.log_subscriber import LogSubscriber
+from octopi.clients.position import Position
+from octopi.errors import ClosedError, HistoryLostError, OctopiError, RecordError
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.record import Message, decode, scan
+
+
+class Consumer:
+    """Reads messages.  Made by `Client.consumer`; for one task at a time.
+
+    Iterate over it for single messages, or over `batches` for lists of them; both see each
+    message of a log once and in the order of the log, across reconnects.  Logs
+    (partitions) take turns as their records arrive.
+
+    Iterating waits only where nothing has arrived; it is a checkpoint once a batch, not
+    once a message.  Cancelled, it has handed out nothing that `position` doesn't count.
+
+    Iterating raises:
+      HistoryLostError: if retention removed what comes next (unless ``on_gap="skip"``).
+      TopicReplacedError: if the topic was deleted and created again.
+      UnknownTopicError: if it was deleted.
+      OffsetOutOfRangeError, OffsetInsideRecordError: if the start is no record's.
+      RecordError: if a record arrived damaged; nothing behind it in that log is handed out.
+      UnreachableError, ConnectionLostError, NotReadyError: if no broker was to be had for
+          the reconnect time-out.
+      ClosedError: if the consumer was closed.
+    """
+
+    def __init__(self, topic: TopicName, topic_id: TopicId) -> None:
+        self._topic = topic
+        self._topic_id = topic_id
+        self._subscribers: list[LogSubscriber] = []
+        self._running_count = 0
+        self._offsets: dict[PartitionId, Offset] = {}
+        self._ready: deque[tuple[LogSubscriber, Chunk] | OctopiError] = deque()
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._messages: Iterator[Message] = iter(())
+        """What is left of the newest batch."""
+        self._is_closed = False
+        self.gaps: list[HistoryLostError] = []
+        """What was skipped with ``on_gap="skip"``, oldest first."""
+
+    def start(self, subscribers: list[LogSubscriber], nursery: trio.Nursery) -> None:
+        """Begin to read, in tasks of *nursery*."""
+        self._subscribers = subscribers
+        self._running_count = len(subscribers)
+        for subscriber in subscribers:
+            self._offsets[subscriber.session.partition] = subscriber.session.wanted
+            nursery.start_soon(subscriber.run)
+
+    @property
+    def position(self) -> Position:
+        """Where to go on: behind the last message (or batch) that was handed out.
+
+        Start a consumer with it, or with ``str`` of it, to continue there.
+        """
+        return Position(self._topic, self._topic_id, dict(self._offsets))
+
+    @property
+    def lag_bytes(self) -> int:
+        """How far the position is behind the newest highwater marks heard of, in all."""
+        return sum(
+            max(0, one.session.highwater - self._offsets[one.session.partition])
+            for one in self._subscribers
+        )
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = next(self._messages, None)
+        while message is None:
+            batch = await self._next_batch()
+            if batch is None:
+                raise StopAsyncIteration
+            self._messages = iter(batch)
+            message = next(self._messages, None)
+        self._offsets[message.partition] = message.next_offset
+        return message
+
+    def batches(self) -> AsyncIterator[list[Message]]:
+        """The messages in lists, each of one partition, as they arrive: fastest.
+
+        `position` is behind the whole list once it was handed out.  What single iteration
+        left of a batch comes first.
+        """
+        return _Batches(self)
+
+    async def next_batch(self) -> list[Message] | None:
+        """The next list of `batches`; None at the end."""
+        batch: list[Message] | None = list(self._messages)
+        while batch is not None and not batch:
+            batch = await self._next_batch()
+        if batch:
+            self._offsets[batch[-1].partition] = batch[-1].next_offset
+        return batch
+
+    def close(self) -> None:
+        """Hand out nothing more.  Leaving the consumer's block does it."""
+        self._is_closed = True
+        self._ready.clear()
+        self._messages = iter(())
+        self._arrived.unpark_all()
+
+    async def _next_batch(self) -> list[Message] | None:
+        """The messages of the next chunk; None at the end."""
+        await trio.lowlevel.checkpoint()
+        while not self._ready:
+            if self._is_closed:
+                raise ClosedError("the consumer was closed")
+            if not self._running_count:
+                return None
+            await self._arrived.park()
+        item = self._ready[0]
+        if isinstance(item, OctopiError):
+            raise item  # and again, if somebody goes on all the same
+        self._ready.popleft()
+        return self._open(*item)
+
+    def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> list[Message]:
+        session = subscriber.session
+        records = chunk.records
+        try:
+            messages = decode(records, chunk.offset, session.topic, session.partition)
+        except RecordError as error:
+            # What comes before the damage is good, and position shall point at the damage.
+            valid = records[: scan(records).valid_bytes]
+            messages = decode(valid, chunk.offset, session.topic, session.partition)
+            where = f"{session.topic}/{session.partition}"
+            self._ready.appendleft(type(error)(f"{where}: {error}"))
+        else:
+            subscriber.took(chunk)
+        return messages
+
+    # --- what subscribers report -------------------------------------------------------
+
+    def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
+        """Records arrived."""
+        self._ready.append((subscriber, chunk))
+        self._arrived.unpark_all()
+
+    def take_gap(self, gap: HistoryLostError) -> None:
+        """Some were skipped."""
+        self.gaps.append(gap)
+
+    def take_end(self, why: OctopiError | None) -> None:
+        """A subscriber has ended: everything arrived, or *why*."""
+        if why is None:
+            self._running_count -= 1
+        else:
+            self._ready.append(why)
+        self._arrived.unpark_all()
+
+
+class _Batches:
+    """An iterator, not a generator: to leave it unfinished is no fault."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> _Batches:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._consumer.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch

@@ -1,0 +1,191 @@
+"""What one consumer expects of one log: the next record, the credit, and what a failure
+means.
+
+The machine decides, `octopi.clients.consumer` talks.  It knows no connection, no clock
+and no task.
+
+A log's records come in deliveries, one behind the other.  The session takes a delivery
+only if it begins at the next record (a repetition is ignored, a hole is the broker's
+fault), so whatever happens to connections, the program sees each record once and in
+order.  Credit is a position: the broker may send records that start below it.  It is
+moved ahead when half of the window has become free.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+import attrs
+
+from octopi.errors import (
+    ConnectionLostError,
+    HistoryLostError,
+    OctopiError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    RefusedError,
+    Status,
+    TopicReplacedError,
+    UnreachableError,
+)
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+
+
+class Remedy(Enum):
+    """What to do after a subscription ended."""
+
+    LOOK_AGAIN = auto()
+    """Ask the register where the log is, and subscribe there."""
+    CHECK_HISTORY = auto()
+    """Ask where the log starts and ends, then `check_history`."""
+    STOP = auto()
+    """Trying again can't help."""
+
+
+_MAY_BE_ELSEWHERE: Final = frozenset({Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION})
+"""From a broker; the register has the last word."""
+
+
+def remedy(error: OctopiError) -> Remedy:
+    """What to do after a subscription ended with *error*."""
+    match error:
+        case OffsetOutOfRangeError():
+            return Remedy.CHECK_HISTORY
+        case RefusedError(status=status) if error.retryable or status in _MAY_BE_ELSEWHERE:
+            return Remedy.LOOK_AGAIN
+        case ConnectionLostError() | UnreachableError():
+            return Remedy.LOOK_AGAIN
+        case _:
+            return Remedy.STOP
+
+
+@attrs.frozen
+class Chunk:
+    """Records to be handed to the program."""
+
+    offset: Offset
+    records: bytes
+
+
+class ConsumerSession:
+    """One log, from where the program wants to read on.
+
+    Invariant: what waits in the consumer and what may be on its way (from `wanted` to
+    `credit`) fits the window together, apart from the end of the last record.
+    """
+
+    def __init__(
+        self,
+        topic: TopicName,
+        partition: PartitionId,
+        topic_id: TopicId,
+        start: Offset,
+        window_bytes: int,
+        *,
+        end: Offset | None = None,
+    ) -> None:
+        """*end*: read no record that starts at or behind it."""
+        self.topic = topic
+        self.partition = partition
+        self._topic_id = topic_id
+        self._window_bytes = window_bytes
+        self._end = end
+        self.wanted = start
+        """The next record to come from a broker."""
+        self.waiting_bytes = 0
+        """Records that came and weren't taken yet."""
+        self.credit = self._credit_now()
+        self.highwater = start
+        """The newest highwater mark heard of."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything up to the end has arrived."""
+        return self._end is not None and self.wanted >= self._end
+
+    def resume(self) -> Offset:
+        """A subscription begins: where, and with `credit`."""
+        self.credit = self._credit_now()
+        return self.wanted
+
+    def check_topic(self, topic_id: str) -> None:
+        """Somebody said which creation of the topic is there.
+
+        Raises:
+          TopicReplacedError: if it is another one.
+        """
+        if topic_id != self._topic_id:
+            raise TopicReplacedError(
+                f"{self.topic}: the topic was deleted and created again (id {self._topic_id}, "
+                f"now {topic_id}); start from earliest or latest"
+            )
+
+    def subscribed(self, topic_id: str, highwater: int) -> None:
+        """The broker accepted the subscription.
+
+        Raises:
+          TopicReplacedError: if it is another creation of the topic.
+        """
+        self.check_topic(topic_id)
+        self.highwater = Offset(max(self.highwater, highwater))
+
+    def delivered(self, offset: int, records: bytes, highwater: int) -> Chunk | None:
+        """The broker sent records; what of them is new.
+
+        Raises:
+          ProtocolError: if records are missing before them.
+        """
+        self.highwater = Offset(max(self.highwater, highwater))
+        end = offset + len(records)
+        if end <= self.wanted:
+            return None
+        if offset != self.wanted:
+            raise ProtocolError(
+                f"{self.topic}/{self.partition}: records from offset {offset} came where "
+                f"{self.wanted} is next"
+            )
+        self.wanted = Offset(end)
+        self.waiting_bytes += len(records)
+        return Chunk(Offset(offset), records)
+
+    def took(self, chunk: Chunk) -> Offset | None:
+        """The program took *chunk*; the credit to grant now, if any."""
+        self.waiting_bytes -= len(chunk.records)
+        credit = self._credit_now()
+        if (credit - self.credit) * 2 >= self._window_bytes or self.credit < credit == self._end:
+            self.credit = credit
+            return credit
+        return None
+
+    def check_history(self, log_start: int, highwater: int) -> HistoryLostError | None:
+        """The broker said that it doesn't have the next record, and what it has.
+
+        None: it has it after all, so subscribing can be tried again.
+
+        Raises:
+          OffsetOutOfRangeError: if the next record lies behind the end of the log.
+        """
+        if self.wanted < log_start:
+            return HistoryLostError(self.topic, self.partition, self.wanted, log_start)
+        if self.wanted > highwater:
+            raise OffsetOutOfRangeError(
+                f"{self.topic}/{self.partition}: there is no offset {self.wanted}; the log ends "
+                f"at {highwater}"
+            )
+        return None
+
+    def skip_to(self, offset: Offset) -> None:
+        """Leave out what retention removed."""
+        assert offset > self.wanted, "history is only skipped forwards"
+        self.wanted = offset
+
+    def _credit_now(self) -> Offset:
+        until = self.wanted + max(0, self._window_bytes - self.waiting_bytes)
+        return Offset(until if self._end is None else min(until, self._end))
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert self.waiting_bytes >= 0
+        assert self.credit <= self.wanted + max(0, self._window_bytes - self.waiting_bytes)
+        assert self._end is None or self.credit <= self._end

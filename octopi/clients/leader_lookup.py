@@ -1,0 +1,103 @@
+"""Where the partitions of topics are, as far as this client knows.
+
+What the register said is kept until somebody finds it wrong; then it is asked again,
+once for all who found the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.wire.messages import PartitionInfo, TopicInfo
+
+Describe = Callable[[str, bool], Awaitable[TopicInfo]]
+"""Asks the register for a topic; whether to create it where it is missing."""
+
+
+@attrs.define
+class _Known:
+    info: TopicInfo | None = None
+    asking: trio.Lock = attrs.field(factory=trio.Lock)
+
+
+class LeaderLookup:
+    """A cache of `TopicInfo`."""
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+        self._topics: dict[str, _Known] = {}
+
+    async def topic(
+        self, name: str, *, create: bool = False, other_than: TopicInfo | None = None
+    ) -> TopicInfo:
+        """What is known about a topic, asked for if need be.
+
+        With *other_than* (an object from here that proved wrong), something newer.
+
+        Raises:
+          OctopiError: whatever describing the topic raises.
+        """
+        known = self._topics.setdefault(name, _Known())
+        if known.info is None or known.info is other_than:
+            async with known.asking:
+                if known.info is None or known.info is other_than:
+                    known.info = None
+                    known.info = await self._describe(name, create)
+        return known.info
+
+    def remember(self, info: TopicInfo) -> None:
+        """Take note of a description that came by another way."""
+        self._topics.setdefault(info.topic, _Known()).info = info
+
+    def forget(self, name: str) -> None:
+        """Whatever was known is wrong."""
+        if name in self._topics:
+            self._topics[name].info = None
+
+
+def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
+    """That partition of a topic.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION.
+    """
+    for one in info.partitions:
+        if one.partition == partition:
+            return one
+    has = ", ".join(str(one.partition) for one in info.partitions)
+    raise RefusedError(
+        f"topic {info.topic} has no partition {partition}; it has {has}", Status.UNKNOWN_PARTITION
+    )
+
+
+def leader_address(info: TopicInfo, partition: int) -> str:
+    """Where that partition's leader is.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION.
+      NotReadyError: if nobody leads it now.
+    """
+    place = partition_of(info, partition)
+    if place.leader is None or not place.leader_address:
+        raise NotReadyError(f"nobody leads partition {partition} of {info.topic} now")
+    return place.leader_address
+
+
+def reader_addresses(info: TopicInfo, partition: int) -> list[str]:
+    """Where that partition can be read, best first.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION.
+      NotReadyError: if nowhere now.
+    """
+    place = partition_of(info, partition)
+    addresses = list(place.readers)
+    if place.leader_address and place.leader_address not in addresses:
+        addresses.append(place.leader_address)
+    if not addresses:
+        raise NotReadyError(f"nobody serves partition {partition} of {info.topic} now")
+    return addresses

@@ -1,0 +1,230 @@
+"""The driver of one `ProducerSession`: performs its effects, brings it events and time.
+
+Sending is synchronous (`Connection.ask`), so whoever submits a message sends the batch
+that it completes, and the reader that brings an answer sends the next one.  Tasks are
+needed only for time (one a log) and for finding the leader (while the link is down).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from octopi.clients.backoff import Backoff
+from octopi.clients.connections import Connections
+from octopi.clients.leader_lookup import LeaderLookup, leader_address
+from octopi.clients.producer_session import (
+    Batch,
+    Fenced,
+    FindLeader,
+    ProducerSession,
+    Send,
+    Settled,
+    Stored,
+)
+from octopi.clients.retrying import may_pass
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError, OctopiError, RefusedError
+from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
+from octopi.transport.connection import Connection
+from octopi.transport.failures import refusal
+from octopi.wire.messages import Failure, Produce, Produced, TopicInfo
+
+_TICK_S: Final = 0.0005
+"""The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
+
+
+class LogSender:
+    """Sends one producer's messages to one log."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        partition: PartitionId,
+        session: ProducerSession,
+        *,
+        environment: Environment,
+        connections: Connections,
+        lookup: LeaderLookup,
+        create_topics: bool,
+        nursery: trio.Nursery,
+        on_settled: Callable[[Settled], None],
+        on_topic_described: Callable[[TopicInfo], None],
+        on_fenced: Callable[[RefusedError], None],
+        saw_failure: Callable[[Batch], None],
+    ) -> None:
+        """*saw_failure* is told of each message of a failed batch whose sender learned it."""
+        self.topic = topic
+        self.partition = partition
+        self.session = session
+        self.saw_failure = saw_failure
+        self._clock = environment.clock
+        self._connections = connections
+        self._lookup = lookup
+        self._create_topics = create_topics
+        self._nursery = nursery
+        self._on_settled = on_settled
+        self._on_topic_described = on_topic_described
+        self._on_fenced = on_fenced
+        self._backoff = Backoff(environment.chance)
+        self._connection: Connection | None = None
+        self._info: TopicInfo | None = None
+        """Where the leader was found last."""
+        self._is_finding = False
+        self._waiting: dict[Batch, trio.Event] = {}
+        self._sooner = trio.Event()
+        self._wakes_at = -math.inf
+
+    def take(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes],
+        timestamp_ms: int,
+        *,
+        urgent: bool,
+    ) -> Batch:
+        """Queue a message; it is the last one of the batch that is returned.
+
+        Raises:
+          MalformedRecordError: if it doesn't fit the record format.
+        """
+        session = self.session
+        batch = session.add(value, key, headers, timestamp_ms, self._clock.now())
+        if urgent:
+            session.hurry(batch)
+        if urgent or batch.sealed or batch.last_position == 0:
+            self.pump()
+        return batch
+
+    async def wait_settled(self, batch: Batch) -> None:
+        """Return when *batch* has its outcome, and don't let it linger meanwhile."""
+        if batch.outcome is None:
+            self.session.hurry(batch)
+            settled = self._waiting.setdefault(batch, trio.Event())
+            self.pump()
+            await settled.wait()
+
+    def close(self, why: OctopiError) -> None:
+        """Settle everything now."""
+        self.session.fail(why)
+        self.pump()
+
+    # --- time and events ---------------------------------------------------------------
+
+    async def keep_time(self) -> None:
+        """Wake the session when it asks for it, until cancelled."""
+        while True:
+            self._sooner = trio.Event()
+            self._wakes_at = self.session.wake_at()
+            if self._wakes_at == math.inf:
+                await self._sooner.wait()
+            else:
+                with self._clock.timeout(max(_TICK_S, self._wakes_at - self._clock.now())):
+                    await self._sooner.wait()
+            self.pump()
+
+    def pump(self) -> None:
+        """Have the session do what it can do now."""
+        session = self.session
+        connection = self._connection
+        if connection is not None and connection.end_reason is not None:
+            session.disconnected(ConnectionLostError(connection.end_reason))
+        for effect in session.advance(self._clock.now()):
+            match effect:
+                case Send(batch, attempt, records):
+                    self._send(batch, attempt, records)
+                case Settled():
+                    self._on_settled(effect)
+                    settled = self._waiting.pop(effect.batch, None)
+                    if settled is not None:
+                        settled.set()
+                case FindLeader():
+                    self._let_go(effect)
+                case Fenced(why):
+                    self._on_fenced(why)
+        if self._connection is None and not self._is_finding and not session.is_empty:
+            self._start_finding("", None)
+        if session.wake_at() < self._wakes_at:
+            self._sooner.set()
+
+    def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
+        connection = self._connection
+        assert connection is not None, "the session sends only while it is connected"
+        request = connection.next_request()
+        connection.ask(
+            Produce(request, self.topic, self.partition, records),
+            partial(self._take_answer, connection, request, batch, attempt),
+        )
+
+    def _take_answer(
+        self, connection: Connection, request: int, batch: Batch, attempt: int, answer: object
+    ) -> None:
+        connection.forget(request)
+        if isinstance(answer, Produced):
+            self._backoff.reset()
+            stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
+            self.session.answered(batch, attempt, stored)
+        elif isinstance(answer, Failure):
+            self.session.refused(batch, attempt, refusal(answer))
+        elif isinstance(answer, ConnectionLostError):
+            if connection is self._connection:
+                self.session.disconnected(answer)
+        else:
+            self._connections.discard(connection, "that is no answer to a produce")
+        self.pump()
+
+    # --- the leader --------------------------------------------------------------------
+
+    def _let_go(self, effect: FindLeader) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and effect.silent:
+            self._connections.discard(connection, str(effect.why))
+        if not self._is_finding:
+            self._start_finding(effect.address, effect.why)
+
+    def _start_finding(self, address: str, why: OctopiError | None) -> None:
+        self._is_finding = True
+        self._nursery.start_soon(self._find_leader, address, why)
+
+    async def _find_leader(self, address: str, why: OctopiError | None) -> None:
+        """Connect to the leader and tell the session, unless nobody needs it any more.
+
+        A leader that names its successor is believed at once, but only once: two that name
+        each other must not keep us running between them.
+        """
+        is_told = bool(address) and self._backoff.attempts == 0
+        wrong = self._info
+        if is_told:
+            self._backoff.attempts += 1
+        elif why is not None:
+            await self._back_off()
+        while not self.session.is_empty:
+            try:
+                if not is_told:
+                    info = await self._lookup.topic(
+                        self.topic, create=self._create_topics, other_than=wrong
+                    )
+                    self._info = wrong = info
+                    self._on_topic_described(info)
+                    address = leader_address(info, self.partition)
+                self._connection = await self._connections.get(address)
+            except OctopiError as error:
+                if not may_pass(error):
+                    self.session.fail(error)
+                    break
+                self.session.trouble(error)
+                is_told = False
+                await self._back_off()
+            else:
+                self.session.connected()
+                break
+        self._is_finding = False
+        self.pump()
+
+    async def _back_off(self) -> None:
+        await self._clock.sleep_until(self._clock.now() + self._backoff.next_s())

@@ -1,0 +1,216 @@
+"""The driver of one `ConsumerSession`: keeps a subscription open, wherever the log is.
+
+One task a log.  Records go from the connection's reader straight to the consumer; the
+task only sees to it that there is a connection, and ends when the session is finished
+or when trying again can't help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from octopi.clients.backoff import Backoff
+from octopi.clients.connections import Connections
+from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, remedy
+from octopi.clients.leader_lookup import LeaderLookup, reader_addresses
+from octopi.clients.retrying import reworded
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError, HistoryLostError, OctopiError, ProtocolError
+from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.transport.connection import Connection
+from octopi.transport.failures import refusal
+from octopi.wire.messages import (
+    Credit,
+    Delivery,
+    Failure,
+    FoundOffset,
+    Subscribe,
+    Subscribed,
+    TopicInfo,
+    Unsubscribe,
+)
+
+
+@attrs.frozen
+class SubscriberOptions:
+    """How a log is followed."""
+
+    request_timeout_s: float
+    reconnect_timeout_s: float | None
+    """Without any broker for so long it is reported; None: never."""
+    skip_gaps: bool
+    """Go on behind what retention removed, instead of reporting it."""
+
+
+class LogSubscriber:
+    """Follows one log for a consumer."""
+
+    def __init__(
+        self,
+        session: ConsumerSession,
+        options: SubscriberOptions,
+        *,
+        environment: Environment,
+        connections: Connections,
+        lookup: LeaderLookup,
+        find_bounds: Callable[[TopicName, PartitionId], Awaitable[FoundOffset]],
+        on_chunk: Callable[[LogSubscriber, Chunk], None],
+        on_gap: Callable[[HistoryLostError], None],
+        on_end: Callable[[OctopiError | None], None],
+    ) -> None:
+        """*on_end* is called once, with the reason if it isn't that the session finished."""
+        self.session = session
+        self._options = options
+        self._clock = environment.clock
+        self._connections = connections
+        self._lookup = lookup
+        self._find_bounds = find_bounds
+        self._on_chunk = on_chunk
+        self._on_gap = on_gap
+        self._on_end = on_end
+        self._backoff = Backoff(environment.chance)
+        self._link: tuple[Connection, int] | None = None
+        """Connection and request number of the subscription."""
+        self._lost_at: float | None = None
+        """Since when there is no subscription."""
+        self._has_lost_history = False
+        """A broker said that it doesn't have the next record: to be looked into."""
+        self._wrong: TopicInfo | None = None
+        self._addresses: deque[str] = deque()
+        """Readers not tried yet since the topic was looked up."""
+
+    def took(self, chunk: Chunk) -> None:
+        """The program took *chunk*: let the broker send more."""
+        credit = self.session.took(chunk)
+        if credit is not None and self._link is not None:
+            connection, request = self._link
+            with contextlib.suppress(ConnectionLostError):
+                connection.post(Credit(request, credit))
+
+    async def run(self) -> None:
+        """Follow the log until everything arrived or nothing helps."""
+        self._lost_at = self._clock.now()
+        while not self.session.is_finished:
+            try:
+                if self._has_lost_history:
+                    await self._check_history()
+                connection = await self._connect()
+                await self._subscribe(connection)
+            except OctopiError as error:
+                try:
+                    await self._mend(error)
+                except OctopiError as fatal:
+                    self._on_end(fatal)
+                    return
+        self._on_end(None)
+
+    async def _connect(self) -> Connection:
+        session = self.session
+        if not self._addresses:
+            info = await self._lookup.topic(session.topic, other_than=self._wrong)
+            self._wrong = info
+            session.check_topic(info.topic_id)
+            self._addresses.extend(reader_addresses(info, session.partition))
+        return await self._connections.get(self._addresses.popleft())
+
+    async def _subscribe(self, connection: Connection) -> None:
+        """Receive until the session is finished; else raise why it ended."""
+        session = self.session
+        request = connection.next_request()
+        accepted, ended = trio.Event(), trio.Event()
+        errors: list[OctopiError] = []
+
+        def take(message: object) -> None:
+            try:
+                self._take(message)
+            except OctopiError as error:
+                errors.append(error)
+            if isinstance(message, Subscribed):
+                accepted.set()
+            if errors or session.is_finished:
+                connection.forget(request)
+                accepted.set()
+                ended.set()
+
+        offset = session.resume()
+        message = Subscribe(request, session.topic, session.partition, offset, session.credit)
+        connection.ask(message, take)
+        self._link = (connection, request)
+        try:
+            with self._clock.timeout(self._options.request_timeout_s) as silent:
+                await accepted.wait()
+            if silent.cancelled_caught:
+                text = f"{connection.peer} didn't answer a subscription"
+                self._connections.discard(connection, text)
+                raise ConnectionLostError(text)
+            await ended.wait()
+        finally:
+            self._link = None
+            connection.forget(request)
+            with contextlib.suppress(ConnectionLostError):
+                connection.post(Unsubscribe(request))
+        if errors:
+            raise errors[0]
+
+    def _take(self, message: object) -> None:
+        """A message of the subscription.
+
+        Raises:
+          OctopiError: if it is the last one.
+        """
+        match message:
+            case Delivery(_, offset, records, highwater):
+                self._backoff.reset()
+                chunk = self.session.delivered(offset, records, highwater)
+                if chunk is not None:
+                    self._on_chunk(self, chunk)
+            case Subscribed(_, topic_id, _, _, highwater):
+                self._lost_at = None
+                self._addresses.clear()
+                self.session.subscribed(topic_id, highwater)
+            case Failure():
+                raise refusal(message)
+            case ConnectionLostError():
+                raise message
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no part of a subscription")
+
+    async def _mend(self, error: OctopiError) -> None:
+        """Return when subscribing can be tried again.
+
+        Raises:
+          OctopiError: if it can't.
+        """
+        what = remedy(error)
+        if what is Remedy.STOP:
+            raise error
+        now = self._clock.now()
+        if self._lost_at is None:
+            self._lost_at = now
+        timeout_s = self._options.reconnect_timeout_s
+        if timeout_s is not None and now - self._lost_at >= timeout_s:
+            name = f"{self.session.topic}/{self.session.partition}"
+            raise reworded(error, f"{name}: no broker for {timeout_s:g} s; last: {error.args[0]}")
+        if what is Remedy.CHECK_HISTORY:
+            self._has_lost_history = True
+        if not self._addresses:
+            await self._clock.sleep_until(now + self._backoff.next_s())
+
+    async def _check_history(self) -> None:
+        session = self.session
+        info = await self._lookup.topic(session.topic, other_than=self._wrong)
+        self._wrong = info
+        session.check_topic(info.topic_id)
+        bounds = await self._find_bounds(session.topic, session.partition)
+        gap = session.check_history(bounds.log_start, bounds.highwater)
+        if gap is not None:
+            if not self._options.skip_gaps:
+                raise gap
+            session.skip_to(Offset(gap.available_from))
+            self._on_gap(gap)
+        self._has_lost_history = False

@@ -1,0 +1,379 @@
+"""The producer: takes messages, finds their log, and tells what became of them.
+
+In charge of the producer's bounds and of its messages' way to a log; what happens to them
+there is `octopi.clients.producer_session`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.clients.connections import Connections
+from octopi.clients.leader_lookup import LeaderLookup, partition_of
+from octopi.clients.log_sender import LogSender
+from octopi.clients.options import within
+from octopi.clients.partitioner import StickyPartitioner, place_for_key
+from octopi.clients.producer_session import Batch, ProducerSession, SessionOptions, Settled
+from octopi.clients.receipts import PendingReceipt, Receipt
+from octopi.clients.retrying import may_pass, retry
+from octopi.clients.unseen_failures import UnseenFailures
+from octopi.environment import Environment
+from octopi.errors import (
+    ClosedError,
+    DeliveryError,
+    InvalidOptionError,
+    NotDeliveredError,
+    OctopiError,
+    RefusedError,
+)
+from octopi.identifiers import PartitionId, ProducerId, topic_name
+from octopi.limits import BATCH_BYTES_MAX, RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
+from octopi.record import NO_HEADERS
+from octopi.wire.messages import TopicInfo
+
+_PRODUCER_ID_BYTES: Final = 16
+_UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@attrs.frozen
+class ProducerOptions:
+    """How a producer batches, how much it holds and how long it tries."""
+
+    linger_s: float
+    batch_bytes: int
+    batches_in_flight: int
+    buffer_bytes: int
+    delivery_timeout_s: float
+    create_topics: bool
+
+    def __attrs_post_init__(self) -> None:
+        within("linger_s", self.linger_s, 0, 3600)
+        within("batch_bytes", self.batch_bytes, 1, BATCH_BYTES_MAX - RECORD_BYTES_MAX)
+        within("batches_in_flight", self.batches_in_flight, 1, RECENT_BATCHES_COUNT)
+        within("buffer_bytes", self.buffer_bytes, self.batch_bytes, 2**40)
+        within("delivery_timeout_s", self.delivery_timeout_s, 0.001, 86_400)
+
+
+class _Route:
+    """Where the messages of one topic go."""
+
+    __slots__ = ("info", "partitioner", "places", "senders", "sticky_batch")
+
+    def __init__(self, info: TopicInfo, senders: list[LogSender], first: int) -> None:
+        self.info = info
+        self.senders = senders
+        self.places = {one.partition: place for place, one in enumerate(info.partitions)}
+        self.partitioner = StickyPartitioner(len(senders), first)
+        self.sticky_batch: Batch | None = None
+        """What messages without a key were put into last."""
+
+
+class Producer:
+    """Sends messages.  Made by `Client.producer`; use it from any number of tasks.
+
+    Messages to one log (topic and partition) that one task submits are stored in that
+    order, each once.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        connections: Connections,
+        lookup: LeaderLookup,
+        nursery: trio.Nursery,
+        options: ProducerOptions,
+        request_timeout_s: float,
+    ) -> None:
+        self._environment = environment
+        self._wall_ms = environment.clock.wall_ms
+        self._connections = connections
+        self._lookup = lookup
+        self._nursery = nursery
+        self._options = options
+        self._session_options = SessionOptions(
+            linger_s=options.linger_s,
+            batch_bytes=options.batch_bytes,
+            batches_in_flight=options.batches_in_flight,
+            delivery_timeout_s=options.delivery_timeout_s,
+            request_timeout_s=request_timeout_s,
+        )
+        self._producer_id = ProducerId(environment.chance.token_bytes(_PRODUCER_ID_BYTES))
+        self._senders: dict[tuple[str, int], LogSender] = {}
+        self._routes: dict[str, _Route] = {}
+        self._buffered_bytes = 0
+        self.acknowledged_count = 0
+        """Messages that are known to be committed."""
+        self._room = trio.lowlevel.ParkingLot()
+        self._yield_is_due = False
+        self._closed_by: OctopiError | None = None
+        self._unseen = UnseenFailures()
+
+    # --- sending -----------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> Receipt:
+        """Send a message and wait until it is committed.
+
+        Calls from many tasks share batches.  To send many messages from one task use
+        `submit`, which doesn't wait for each.
+
+        Cancelled while it waits for room or for the register, the message was not taken
+        and will never be stored.  Cancelled later, it stays queued and will be delivered;
+        if that fails, `flush` (or leaving the producer's block) reports it.
+
+        Raises:
+          NotDeliveredError: the message is certainly not stored.
+          OutcomeUnknownError: the delivery time-out ended and it may or may not be stored.
+          And what `submit` raises.
+        """
+        if topic not in self._routes or self._is_full:
+            await self._prepare(topic)
+        return await self._take(topic, value, key, headers, timestamp, partition, urgent=True)
+
+    async def submit(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> PendingReceipt:
+        """Queue a message; await what is returned, sometime or never, for its receipt.
+
+        Waits where the topic is not known yet or the buffer is full; it is a checkpoint
+        only then and once a batch.  Cancelled, the message was not taken.
+
+        *key* picks the partition (``crc32(key) % count``) unless *partition* does.
+        *timestamp* is an aware datetime; None: now.  *headers* have text names.
+
+        Raises:
+          InvalidTopicError: if *topic* is no legal name.
+          UnknownTopicError: if there is no such topic and the producer creates none.
+          RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
+          MalformedRecordError: if the message is too large or its headers too many.
+          InvalidOptionError: if *timestamp* has no time zone.
+          NotDeliveredError: if room or register took longer than the delivery time-out.
+          ClosedError: if the producer was closed.
+        """
+        if topic not in self._routes or self._is_full or self._yield_is_due:
+            await self._prepare(topic)
+        return self._take(topic, value, key, headers, timestamp, partition)
+
+    def submit_nowait(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> PendingReceipt:
+        """`submit` from synchronous code.
+
+        Raises:
+          trio.WouldBlock: where `submit` would wait; nothing was taken.
+          And what `submit` raises.
+        """
+        if topic not in self._routes or self._is_full:
+            self._check_open()
+            raise trio.WouldBlock
+        return self._take(topic, value, key, headers, timestamp, partition)
+
+    async def flush(self) -> None:
+        """Send what is queued without lingering, and wait until all that was submitted
+        before has its outcome.  At the latest that is after the delivery time-out.
+
+        Raises:
+          NotDeliveredError, OutcomeUnknownError: if messages failed and nobody learned it
+              from awaiting them; the text says how many.  Each is reported once.
+        """
+        await trio.lowlevel.checkpoint()
+        for sender in self._senders.values():
+            sender.session.seal()
+            sender.pump()
+        for sender in list(self._senders.values()):
+            for batch in sender.session.unsettled:
+                await sender.wait_settled(batch)
+        self._unseen.report()
+
+    # --- taking a message --------------------------------------------------------------
+
+    def _take(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: datetime | None,
+        partition: int | None,
+        urgent: bool = False,
+    ) -> PendingReceipt:
+        """From here to the end nothing waits: a message is taken whole or not at all."""
+        if self._closed_by is not None:
+            self._check_open()
+        route = self._routes[topic]
+        if type(value) is not bytes:
+            value = _as_bytes("value", value)
+        if key is not None and type(key) is not bytes:
+            key = _as_bytes("key", key)
+        timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
+        sticky = False
+        if partition is not None:
+            if partition not in route.places:
+                partition_of(route.info, partition)  # raises: it says which there are
+            place = route.places[partition]
+        elif key is not None:
+            place = place_for_key(key, len(route.senders))
+        else:
+            sticky = True
+            if route.sticky_batch is not None and route.sticky_batch.sealed:
+                route.partitioner.move_on()
+            place = route.partitioner.place
+        sender = route.senders[place]
+        batch = sender.take(value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent)
+        if sticky:
+            route.sticky_batch = batch
+        start, end = batch.last_position, batch.builder.size_bytes
+        self._buffered_bytes += end - start
+        self._yield_is_due = batch.sealed
+        return PendingReceipt(sender, batch, start, end, timestamp_ms)
+
+    async def _prepare(self, topic: str) -> None:
+        """Wait until a message for *topic* can be taken, and let other tasks run."""
+        self._yield_is_due = False
+        await trio.lowlevel.checkpoint()
+        self._check_open()
+        while topic not in self._routes or self._is_full:
+            if topic not in self._routes:
+                await self._find_route(topic)
+            else:
+                await self._wait_for_room(topic)
+            self._check_open()
+
+    async def _wait_for_room(self, topic: str) -> None:
+        timeout_s = self._options.delivery_timeout_s
+        with self._environment.clock.timeout(timeout_s) as slow:
+            await self._room.park()
+        if slow.cancelled_caught:
+            raise NotDeliveredError(
+                f"{topic}: the producer's buffer of {self._options.buffer_bytes} bytes was full "
+                f"for {timeout_s:g} s"
+            )
+
+    async def _find_route(self, topic: str) -> None:
+        name = topic_name(topic)
+        create = self._options.create_topics
+        try:
+            info = await retry(
+                self._environment,
+                self._options.delivery_timeout_s,
+                f"find topic {name}",
+                lambda: self._lookup.topic(name, create=create),
+            )
+        except OctopiError as error:
+            if may_pass(error):
+                raise NotDeliveredError(str(error)) from error
+            raise
+        self._check_open()
+        if topic not in self._routes:
+            senders = [self._sender(info, one.partition) for one in info.partitions]
+            first = int(self._environment.chance.random() * len(senders))
+            self._routes[topic] = _Route(info, senders, first)
+
+    def _sender(self, info: TopicInfo, partition: int) -> LogSender:
+        name = topic_name(info.topic)
+        known = self._senders.get((name, partition))
+        if known is not None:
+            return known
+        sender = LogSender(
+            name,
+            PartitionId(partition),
+            ProducerSession(f"{name}/{partition}", self._producer_id, self._session_options),
+            environment=self._environment,
+            connections=self._connections,
+            lookup=self._lookup,
+            create_topics=self._options.create_topics,
+            nursery=self._nursery,
+            on_settled=self._settled,
+            on_topic_described=self._topic_described,
+            on_fenced=self._fail,
+            saw_failure=self._unseen.saw,
+        )
+        self._senders[name, partition] = sender
+        self._nursery.start_soon(sender.keep_time)
+        return sender
+
+    @property
+    def _is_full(self) -> bool:
+        return self._buffered_bytes >= self._options.buffer_bytes
+
+    # --- what senders report -----------------------------------------------------------
+
+    def _settled(self, effect: Settled) -> None:
+        self._buffered_bytes -= effect.size_bytes
+        if isinstance(effect.batch.outcome, DeliveryError):
+            self._unseen.add(effect.batch, effect.count, effect.batch.outcome)
+        else:
+            self.acknowledged_count += effect.count
+        if not self._is_full:
+            self._room.unpark_all()
+
+    def _topic_described(self, info: TopicInfo) -> None:
+        """The register was asked again: if the topic has other partitions now, route anew."""
+        route = self._routes.get(info.topic)
+        if route is not None:
+            before = [one.partition for one in route.info.partitions]
+            if before != [one.partition for one in info.partitions]:
+                del self._routes[info.topic]
+
+    # --- the end -----------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed_by is None:
+            return
+        if isinstance(self._closed_by, RefusedError):
+            raise RefusedError(str(self._closed_by.args[0]), self._closed_by.status)
+        raise ClosedError(str(self._closed_by))
+
+    def _fail(self, why: RefusedError) -> None:
+        self._closed_by = self._closed_by or why
+        self._room.unpark_all()
+
+    def close(self) -> None:
+        """Take nothing more; what has no outcome is settled now, without waiting.
+
+        Leaving the producer's block does it (after `flush`, unless by an exception).
+        """
+        if not isinstance(self._closed_by, ClosedError):
+            self._closed_by = ClosedError("the producer was closed")
+        for sender in self._senders.values():
+            sender.close(self._closed_by)
+        self._room.unpark_all()
+
+
+def _as_bytes(name: str, value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"{name} must be bytes, not {type(value).__name__}")
+
+
+def _milliseconds(timestamp: datetime) -> int:
+    if timestamp.tzinfo is None:
+        raise InvalidOptionError(f"the timestamp {timestamp} has no time zone")
+    return (timestamp - _UNIX_ZERO) // timedelta(milliseconds=1)

@@ -1,0 +1,492 @@
+"""What one producer does with the messages of one log: batches, sequences, repetition.
+
+The machine decides, `octopi.clients.producer` sends.  Events are the method calls;
+`advance` tells it the time and returns what is to be done, in order.  It knows no
+connection, no clock and no task.
+
+A batch takes its way::
+
+    waiting  --sent-->  unanswered  --answered or refused for good-->  settled
+       ^                   |   ^
+       |  (new epoch)      |   |  sent again, the same bytes, after a lost
+       +-------------------+   +- connection or a refusal that may pass
+
+**Sequences.**  A batch gets its sequences when it is first sent, so one that is dropped
+before leaves no gap.  After that its bytes never change, and the broker recognises a
+repetition by producer id, epoch and sequence.
+
+**Certainly not stored.**  The broker appends a producer's records in sequence or not at
+all.  So once a batch is *known* not to be stored and is never sent again, nothing behind
+it in that epoch can ever be stored either, not even a copy that is still on its way: the
+batches behind it start over in a new producer epoch.  The converse is the care taken
+here: an answer that never came, or a refusal that can come after an append (those not in
+`_BEFORE_APPEND`), leaves a batch *maybe stored*, and that is what its sender is told if
+no later answer settles it.
+
+**Deadlines.**  An unanswered batch whose time is up is reported, but keeps its place
+while a batch behind it may still be delivered, because those need its sequences before
+theirs.  When only such batches are left they are dropped, and what comes next begins a
+new epoch, which fences off every copy of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from octopi.errors import (
+    ConnectionLostError,
+    DeliveryError,
+    NotDeliveredError,
+    OctopiError,
+    OutcomeUnknownError,
+    RefusedError,
+    Status,
+)
+from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.record import BatchBuilder
+
+_BEFORE_APPEND: Final = frozenset(
+    {
+        Status.MALFORMED_MESSAGE,
+        Status.UNKNOWN_MESSAGE,
+        Status.UNSUPPORTED_VERSION,
+        Status.WRONG_ENDPOINT,
+        Status.MESSAGE_TOO_LARGE,
+        Status.TOO_MANY,
+        Status.UNKNOWN_TOPIC,
+        Status.INVALID_TOPIC,
+        Status.UNKNOWN_PARTITION,
+        Status.INVALID_OPTION,
+        Status.MALFORMED_RECORD,
+        Status.RECORD_CHECKSUM,
+        Status.SEQUENCE_GAP,
+        Status.PRODUCER_FENCED,
+        Status.UNKNOWN_PRODUCER,
+        Status.NOT_LEADER,
+        Status.NOT_READY,
+        Status.NO_BROKER,
+        Status.SHUTTING_DOWN,
+        Status.DISK_FULL,
+    }
+)
+"""Refusals that a broker gives only before it appends.  Of the others UNCOMMITTED says that
+it did append, and a broker whose disk or program fails doesn't know."""
+
+_PASSING: Final = frozenset({Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION})
+"""Not retryable as such, but from a broker they may mean that it doesn't know *yet*: the
+register has the last word, and the driver asks it before it sends again."""
+
+
+@attrs.frozen
+class Stored:
+    """A batch is committed."""
+
+    offset: Offset
+    """Of its first record."""
+    epoch: Epoch
+    duplicate: bool
+
+
+@attrs.define(eq=False)
+class Batch:
+    """Messages that travel, and succeed or fail, together."""
+
+    deadline: float
+    """When its sender hears at the latest."""
+    linger_until: float
+    """When it is sent even if it isn't full."""
+    builder: BatchBuilder = attrs.field(factory=BatchBuilder)
+    last_position: int = 0
+    """Where the record of the newest message starts in the batch (bytes)."""
+    sealed: bool = False
+    """Takes no more messages; to be sent at once."""
+    urgent: bool = False
+    """Somebody waits for its receipt."""
+    first_sequence: Sequence | None = None
+    """None while it waits."""
+    maybe_stored: bool = False
+    """A copy was sent whose fate is unknown."""
+    sent_at: float | None = None
+    """When the copy that is on its way was sent; None if none is."""
+    attempt: int = 0
+    """Names that copy: answers to earlier ones are ignored."""
+    outcome: Stored | DeliveryError | None = None
+    """None until it is settled."""
+
+    def __len__(self) -> int:
+        return len(self.builder)
+
+
+@attrs.frozen
+class Send:
+    """Send these records to the leader and report the answer with *attempt*."""
+
+    batch: Batch
+    attempt: int
+    records: bytes
+
+
+@attrs.frozen
+class Settled:
+    """The batch has its outcome."""
+
+    batch: Batch
+    count: int
+    """Messages in it."""
+    size_bytes: int
+
+
+@attrs.frozen
+class FindLeader:
+    """The link is down: find the leader (again), then call `connected`."""
+
+    why: OctopiError
+    address: str
+    """Where the last leader said it is; may be empty."""
+    silent: bool
+    """The connection is open but gave no answer in time: give it up."""
+
+
+@attrs.frozen
+class Fenced:
+    """Another life of this producer writes: the producer is closed."""
+
+    why: RefusedError
+
+
+Effect = Send | Settled | FindLeader | Fenced
+
+
+@attrs.frozen
+class SessionOptions:
+    """How a producer batches and how long it tries."""
+
+    linger_s: float
+    batch_bytes: int
+    batches_in_flight: int
+    delivery_timeout_s: float
+    request_timeout_s: float
+
+
+class ProducerSession:
+    """The messages of one producer for one log, from `add` to their outcome.
+
+    Invariants: unanswered batches have growing sequences in the current epoch and come
+    before waiting ones, in the order in which messages were added; only the last waiting
+    batch is open; a batch is settled once.
+    """
+
+    def __init__(self, log: str, producer_id: ProducerId, options: SessionOptions) -> None:
+        self._log = log
+        self._producer_id = producer_id
+        self._options = options
+        self._epoch = 0
+        self._next_sequence = 0
+        self._epoch_over = False
+        """The next batch to get sequences begins a new epoch, once none is unanswered."""
+        self._unanswered: deque[Batch] = deque()
+        self._waiting: deque[Batch] = deque()
+        self._open: Batch | None = None
+        self._connected = False
+        self._effects: list[Effect] = []
+        self._last_error: OctopiError | None = None
+        """The newest trouble, for the text of time-outs."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits for a settlement or for its place to be given up."""
+        return not self._unanswered and not self._waiting
+
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch that takes the next message, if there is one."""
+        return self._open
+
+    @property
+    def unsettled(self) -> list[Batch]:
+        """The batches without an outcome, oldest first."""
+        return [batch for batch in [*self._unanswered, *self._waiting] if batch.outcome is None]
+
+    # --- what the program does ---------------------------------------------------------
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes],
+        timestamp_ms: int,
+        now: float,
+    ) -> Batch:
+        """Take a message; return its batch, whose last message it is.
+
+        Raises:
+          MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
+        """
+        batch = self._open
+        if batch is None:
+            batch = Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)
+            batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
+            self._waiting.append(batch)
+            self._open = batch
+        else:
+            batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
+        if batch.builder.size_bytes >= self._options.batch_bytes:
+            self.seal()
+        return batch
+
+    def seal(self) -> None:
+        """Close the open batch, if any, so that it is sent without waiting for more."""
+        if self._open is not None:
+            self._open.sealed = True
+            self._open = None
+
+    def hurry(self, batch: Batch) -> None:
+        """Somebody waits for the receipt: don't linger while nothing is unanswered."""
+        batch.urgent = True
+
+    # --- what the connection does ------------------------------------------------------
+
+    def connected(self) -> None:
+        """There is a connection to the leader, and no copy of ours is on it."""
+        self._connected = True
+
+    def disconnected(self, why: OctopiError, *, address: str = "", silent: bool = False) -> None:
+        """The connection ended, or leads nowhere: the fate of what is on its way is unknown."""
+        self._last_error = why
+        for batch in self._unanswered:
+            if batch.sent_at is not None:
+                batch.sent_at = None
+                batch.maybe_stored = True
+        if self._connected:
+            self._connected = False
+            self._effects.append(FindLeader(why, address, silent))
+
+    def trouble(self, why: OctopiError) -> None:
+        """The leader can't be found or reached; it is tried again."""
+        self._last_error = why
+
+    def answered(self, batch: Batch, attempt: int, stored: Stored) -> None:
+        """The broker committed the batch, or had it already."""
+        if self._awaits(batch, attempt):
+            self._last_error = None
+            self._settle(batch, stored)
+            self._unanswered.remove(batch)
+            _let_go(batch)
+
+    def refused(self, batch: Batch, attempt: int, why: RefusedError) -> None:
+        """The broker refused the batch."""
+        if not self._awaits(batch, attempt):
+            return
+        self._last_error = why
+        batch.sent_at = None
+        if why.status not in _BEFORE_APPEND:
+            batch.maybe_stored = True
+        match why.status:
+            case Status.PRODUCER_FENCED:
+                self.fail(why)
+                self._effects.append(Fenced(why))
+            case Status.RECEIPT_FORGOTTEN:
+                text = f"{self._log}: stored, but where is forgotten: {why}"
+                self._settle(batch, OutcomeUnknownError(text))
+                self._unanswered.remove(batch)
+                _let_go(batch)
+            case Status.SEQUENCE_GAP if batch is not self._unanswered[0]:
+                # What it lacks is before it in the queue and comes again first.
+                self.disconnected(why)
+            case Status.SEQUENCE_GAP | Status.UNKNOWN_PRODUCER if (
+                batch.first_sequence != 0 and not batch.maybe_stored
+            ):
+                self._start_over(batch)
+            case status if why.retryable or status in _PASSING:
+                self.disconnected(why, address=why.address)
+            case _:
+                self._give_up(batch, why)
+
+    def fail(self, why: OctopiError) -> None:
+        """Trying again can't help, or isn't wanted: everything is settled now."""
+        for batch in [*self._unanswered, *self._waiting]:
+            self._settle(batch, self._verdict(batch, why))
+        self._forget_unanswered()
+        for batch in self._waiting:
+            _let_go(batch)
+        self._waiting.clear()
+        self._open = None
+
+    # --- time --------------------------------------------------------------------------
+
+    def advance(self, now: float) -> list[Effect]:
+        """Report what ran out of time, send what is due; what has to be done, in order."""
+        self._expire(now)
+        if self._connected:
+            oldest = self._unanswered[0].sent_at if self._unanswered else None
+            if oldest is not None and oldest + self._options.request_timeout_s <= now:
+                self.disconnected(
+                    ConnectionLostError(
+                        f"{self._log}: no answer within {self._options.request_timeout_s:g} s"
+                    ),
+                    silent=True,
+                )
+        if self._connected:
+            self._send_due(now)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def wake_at(self) -> float:
+        """When `advance` has something to do again, if no other event comes first."""
+        options = self._options
+        times = [batch.deadline for batch in self._unanswered if batch.outcome is None][:1]
+        if self._waiting:
+            times.append(self._waiting[0].deadline)
+        if self._connected:
+            if self._unanswered and self._unanswered[0].sent_at is not None:
+                times.append(self._unanswered[0].sent_at + options.request_timeout_s)
+            if self._waiting and self._has_room() and not self._waiting[0].sealed:
+                times.append(self._waiting[0].linger_until)
+        return min(times, default=math.inf)
+
+    # --- decisions ---------------------------------------------------------------------
+
+    def _awaits(self, batch: Batch, attempt: int) -> bool:
+        return batch.sent_at is not None and batch.attempt == attempt
+
+    def _has_room(self) -> bool:
+        """Whether a waiting batch may be given sequences now."""
+        if self._epoch_over:
+            return not self._unanswered
+        return len(self._unanswered) < self._options.batches_in_flight
+
+    def _send_due(self, now: float) -> None:
+        for batch in self._unanswered:
+            if batch.sent_at is None:
+                self._send(batch, now)
+        while self._waiting and self._has_room():
+            batch = self._waiting[0]
+            idle = batch.urgent and not self._unanswered
+            if not (batch.sealed or idle or batch.linger_until <= now):
+                break
+            if batch is self._open:
+                self.seal()
+            if self._epoch_over:
+                self._epoch += 1
+                self._next_sequence = 0
+                self._epoch_over = False
+            batch.first_sequence = Sequence(self._next_sequence)
+            self._next_sequence += len(batch)
+            self._unanswered.append(self._waiting.popleft())
+            self._send(batch, now)
+
+    def _send(self, batch: Batch, now: float) -> None:
+        assert batch.first_sequence is not None, "only a batch with sequences is sent"
+        batch.attempt += 1
+        batch.sent_at = now
+        records = batch.builder.encode(
+            self._producer_id, ProducerEpoch(self._epoch), batch.first_sequence
+        )
+        self._effects.append(Send(batch, batch.attempt, records))
+
+    def _expire(self, now: float) -> None:
+        late = f"{self._log}: no receipt within {self._options.delivery_timeout_s:g} s"
+        if self._last_error is not None:
+            late += f"; last: {self._last_error}"
+        while self._unanswered:
+            head = next((batch for batch in self._unanswered if batch.outcome is None), None)
+            if head is None:
+                self._forget_unanswered()  # nobody waits for any of these any more
+            elif head.deadline > now:
+                break
+            elif head.maybe_stored or head.sent_at is not None:
+                self._settle(head, OutcomeUnknownError(late))
+            else:
+                self._drop(head, NotDeliveredError(late))
+        while self._waiting and self._waiting[0].deadline <= now:
+            batch = self._waiting.popleft()
+            if batch is self._open:
+                self._open = None
+            self._settle(batch, NotDeliveredError(late))
+            _let_go(batch)
+
+    def _give_up(self, batch: Batch, why: RefusedError) -> None:
+        """The batch was refused for good."""
+        if batch.maybe_stored:
+            # Those behind it keep their sequences: if it is stored, they can be.
+            self._settle(batch, self._verdict(batch, why))
+            self._unanswered.remove(batch)
+            _let_go(batch)
+        else:
+            self._drop(batch, self._verdict(batch, why))
+
+    def _drop(self, batch: Batch, error: DeliveryError) -> None:
+        """The batch is certainly not stored and is not tried again."""
+        self._start_over(batch)
+        if batch.outcome is None:
+            assert self._waiting[0] is batch, "what starts over waits first"
+            self._waiting.popleft()
+            self._settle(batch, error)
+        _let_go(batch)
+
+    def _start_over(self, batch: Batch) -> None:
+        """The batch is certainly not stored, and will never be sent in this epoch again: it
+        and all behind it wait for a new epoch, but for those that were given up."""
+        again: list[Batch] = []
+        while True:
+            last = self._unanswered.pop()
+            last.first_sequence = None
+            last.sent_at = None
+            last.maybe_stored = False
+            last.sealed = True
+            if last.outcome is None:
+                again.append(last)
+            if last is batch:
+                break
+        self._waiting.extendleft(again)
+        self._epoch_over = True
+
+    def _verdict(self, batch: Batch, why: OctopiError) -> DeliveryError:
+        unknown = batch.maybe_stored or batch.sent_at is not None
+        error = (OutcomeUnknownError if unknown else NotDeliveredError)(f"{self._log}: {why}")
+        error.__cause__ = why
+        return error
+
+    def _forget_unanswered(self) -> None:
+        """Give up what is unanswered.  The new epoch fences off copies still on their way."""
+        for batch in self._unanswered:
+            _let_go(batch)
+        self._unanswered.clear()
+        self._epoch_over = True
+
+    def _settle(self, batch: Batch, outcome: Stored | DeliveryError) -> None:
+        if batch.outcome is None:
+            batch.outcome = outcome
+            self._effects.append(Settled(batch, len(batch), batch.builder.size_bytes))
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        sequence = 0
+        for batch in self._unanswered:
+            assert batch.first_sequence is not None
+            assert batch.sealed
+            assert batch.first_sequence >= sequence
+            sequence = batch.first_sequence + len(batch)
+        assert sequence <= self._next_sequence
+        for batch in self._waiting:
+            assert batch.sent_at is None
+            assert batch.first_sequence is None
+            assert batch.outcome is None
+            assert not batch.maybe_stored
+            assert batch.sealed == (batch is not self._open)
+            assert len(batch) > 0
+        assert self._open is None or self._open is self._waiting[-1]
+        assert len(self._unanswered) <= self._options.batches_in_flight
+        deadlines = [b.deadline for b in [*self._unanswered, *self._waiting]]
+        assert deadlines == sorted(deadlines)
+
+
+def _let_go(batch: Batch) -> None:
+    """The batch has left the session.  Receipts may be kept for long; the messages need not."""
+    batch.sent_at = None
+    batch.builder = BatchBuilder()

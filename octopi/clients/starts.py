@@ -1,0 +1,118 @@
+"""Where a consumer begins: from the words of its caller to an offset for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from octopi.clients.position import Position
+from octopi.errors import InvalidOptionError, TopicReplacedError
+from octopi.identifiers import Offset, PartitionId
+from octopi.wire.messages import FoundOffset, TopicInfo
+
+Place: TypeAlias = Literal["earliest", "latest"] | int | datetime
+"""A place in one log: its start, its end, an offset, so many messages before the end (a
+negative number), or the first message not older than a time (with time zone)."""
+
+Start: TypeAlias = Place | Position | str
+"""A place in each log of a topic, or a position, also as text."""
+
+FindOffset: TypeAlias = Callable[[PartitionId, str, int], Awaitable[FoundOffset]]
+"""Asks a log for an offset: partition, and ``at`` and ``value`` of the wire's message."""
+
+_UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@attrs.frozen
+class LogStart:
+    """Where reading a log begins."""
+
+    offset: Offset
+    highwater: Offset
+    """Where the log ended when it was asked."""
+
+
+def question(place: Place) -> tuple[str, int] | None:
+    """``at`` and ``value`` that ask a log for *place*; None if it is an offset already.
+
+    Raises:
+      InvalidOptionError: if it is no place.
+    """
+    match place:
+        case "earliest":
+            return "earliest", 0
+        case "latest":
+            return "latest", 0
+        case datetime():
+            if place.tzinfo is None:
+                raise InvalidOptionError(f"the time {place} has no time zone")
+            return "timestamp", max(0, (place - _UNIX_ZERO) // timedelta(milliseconds=1))
+        case bool():
+            raise InvalidOptionError("start is a truth value; it must be a place")
+        case int():
+            return ("last", -place) if place < 0 else None
+        case _:
+            raise InvalidOptionError(
+                f"start is {place!r}; it must be earliest, latest, an offset, a negative number "
+                "of messages, a datetime or a position"
+            )
+
+
+def places(
+    info: TopicInfo, start: Start, partitions: list[PartitionId]
+) -> dict[PartitionId, Place]:
+    """The place to begin at in each of *partitions*.
+
+    Raises:
+      InvalidOptionError: if *start* doesn't fit the topic.
+      TopicReplacedError: if it is a position in an older creation of the topic.
+    """
+    if isinstance(start, str) and start.startswith("v1:"):
+        start = Position.parse(start)
+    if isinstance(start, Position):
+        return _places_of_position(info, start, partitions)
+    if isinstance(start, int) and start >= 0 and len(partitions) > 1:
+        raise InvalidOptionError(
+            f"an offset is a place in one partition, and {info.topic} has {len(partitions)}: "
+            "choose one with partitions=[...], or use a position"
+        )
+    question(start)  # type: ignore[arg-type]  # raises if it is some other text
+    return dict.fromkeys(partitions, start)  # type: ignore[arg-type]
+
+
+def _places_of_position(
+    info: TopicInfo, position: Position, partitions: list[PartitionId]
+) -> dict[PartitionId, Place]:
+    if position.topic != info.topic:
+        raise InvalidOptionError(f"the position is one in {position.topic}, not in {info.topic}")
+    if position.topic_id != info.topic_id:
+        raise TopicReplacedError(
+            f"{info.topic}: the topic was deleted and created again since the position was taken "
+            f"(id {position.topic_id}, now {info.topic_id}); start from earliest or latest"
+        )
+    offsets: Mapping[PartitionId, Offset] = position.offsets
+    return {one: offsets.get(one, "earliest") for one in partitions}
+
+
+async def find_starts(
+    wanted: Mapping[PartitionId, Place], find: FindOffset, *, with_highwater: bool
+) -> dict[PartitionId, LogStart]:
+    """Ask each log; *with_highwater* also those whose offset is known already.
+
+    Raises:
+      OctopiError: whatever *find* raises.
+    """
+    found: dict[PartitionId, LogStart] = {}
+    for partition, place in wanted.items():
+        asked = question(place)
+        if asked is not None:
+            answer = await find(partition, *asked)
+            found[partition] = LogStart(Offset(answer.offset), Offset(answer.highwater))
+        else:
+            assert isinstance(place, int), "whatever needs no question is an offset"
+            end = (await find(partition, "latest", 0)).highwater if with_highwater else place
+            found[partition] = LogStart(Offset(place), Offset(end))
+    return found

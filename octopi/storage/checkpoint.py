@@ -1,0 +1,92 @@
+"""Small files that are replaced as a whole: a node's identity, a log's checkpoint.
+
+==========  =====  ====================================================================
+field       bytes  meaning
+==========  =====  ====================================================================
+magic       8      ``octopi\\r\\n``: a transfer that mends line endings is noticed
+version     4      1, unsigned, in network byte order
+checksum    4      CRC-32 (IEEE 802.3) of the content, likewise
+content     rest   one CBOR map (RFC 8949)
+==========  =====  ====================================================================
+
+`Disk.replace_file` puts the new file in the old one's place at once, so there is no torn
+state to read; whatever doesn't match is damage.  What the map means is its owner's concern.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+import cbor2
+
+from octopi.environment import Disk
+from octopi.errors import DiskFullError, StorageError
+
+MAGIC: Final = b"octopi\r\n"
+VERSION: Final = 1
+_HEADER: Final = struct.Struct(">8sII")
+
+
+class DamagedCheckpointError(StorageError):
+    """The file is there and isn't what was written."""
+
+
+async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
+    """Put *content* in the place of what *path* held, durably.
+
+    Raises:
+      DiskFullError: if there is no space; the old content is in force.
+      StorageError: if it can't be done; the old or the new content is in force.
+    """
+    payload = cbor2.dumps(dict(content))
+    try:
+        await disk.replace_file(path, _HEADER.pack(MAGIC, VERSION, crc32(payload)) + payload)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFullError(f"no space to replace {path}: free some") from error
+        raise StorageError(f"{path} can't be replaced: {error.strerror}") from error
+
+
+def load(disk: Disk, path: str) -> dict[str, Any] | None:
+    """What was stored last; None if nothing ever was.
+
+    Raises:
+      DamagedCheckpointError: if the file isn't what was written.
+      StorageError: if it can't be read.
+    """
+    try:
+        data = disk.read_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} can't be read: {error.strerror}") from error
+    if len(data) < _HEADER.size:
+        raise _damaged(path, f"it has only {len(data)} bytes")
+    magic, version, checksum = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise _damaged(path, "it doesn't begin like one")
+    if version != VERSION:
+        raise StorageError(
+            f"{path} has format version {version}, this program knows {VERSION}: "
+            "use the program that wrote it, or a newer one"
+        )
+    payload = data[_HEADER.size :]
+    if crc32(payload) != checksum:
+        raise _damaged(path, "its checksum doesn't match")
+    try:
+        content = cbor2.loads(payload)
+    except cbor2.CBORDecodeError as error:
+        raise _damaged(path, f"it holds no CBOR ({error})") from error
+    if not isinstance(content, dict):
+        raise _damaged(path, "it holds no map")
+    return content
+
+
+def _damaged(path: str, why: str) -> DamagedCheckpointError:
+    return DamagedCheckpointError(
+        f"{path} is damaged: {why}; restore it from a backup, or remove the data directory"
+    )

@@ -1,0 +1,62 @@
+"""Directories whose names last.
+
+A new directory is as lost in a power failure as a new file, until the directory that
+names it is synced.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from octopi.environment import DirectoryLock, Disk
+from octopi.errors import DiskFullError, StorageError
+
+
+async def make_durable_directory(disk: Disk, path: str) -> None:
+    """Make *path* and what is missing above it, durably.
+
+    Raises:
+      DiskFullError: if there is no space.
+      StorageError: if it can't be done.
+    """
+    naming = _missing_names(disk, path)
+    try:
+        disk.make_directory(path)
+        for parent in reversed(naming):
+            await disk.sync_directory(parent)
+    except OSError as error:
+        what = f"{path} can't be made or written: {error.strerror}"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFullError(what) from error
+        raise StorageError(what) from error
+
+
+def lock_directory(disk: Disk, path: str) -> DirectoryLock:
+    """Hold *path* against other processes.
+
+    Raises:
+      DirectoryInUseError: if another process holds it.
+      StorageError: if it can't be locked: no right to write there, say.
+    """
+    try:
+        return disk.lock_directory(path)
+    except OSError as error:
+        raise StorageError(f"{path} can't be used: {error.strerror}") from error
+
+
+def _missing_names(disk: Disk, path: str) -> list[str]:
+    """The directories that have to name something new, the innermost first."""
+    naming: list[str] = []
+    while True:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        parent = parent or ("/" if path.startswith("/") else ".")
+        try:
+            known = not name or name in disk.list_directory(parent)
+        except OSError:
+            known = True  # what we may not look into was not made by us
+        if known:
+            return naming
+        naming.append(parent)
+        if parent in {"/", "."}:
+            return naming
+        path = parent

@@ -1,0 +1,52 @@
+"""When a log is due for a flush: a decision, no file is touched and no clock asked."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.define
+class FlushPolicy:
+    """After so many messages, bytes or seconds, whichever comes first.
+
+    Times are seconds on any clock that never goes back.
+    """
+
+    messages: int
+    """Due after so many messages; 0: after every append."""
+    bytes: int
+    """Due after so many bytes of records."""
+    interval_s: float
+    """Due so long after the oldest append that no flush has begun for."""
+    _message_count: int = attrs.field(default=0, init=False)
+    _size_bytes: int = attrs.field(default=0, init=False)
+    _oldest: float | None = attrs.field(default=None, init=False)
+    """When the oldest of these was appended."""
+
+    def appended(self, message_count: int, size_bytes: int, now: float) -> None:
+        """Note an append."""
+        if self._oldest is None:
+            self._oldest = now
+        self._message_count += message_count
+        self._size_bytes += size_bytes
+
+    def flushing(self) -> None:
+        """Note that a flush begins: it takes care of everything appended before.
+
+        What is appended while it runs is the next one's.
+        """
+        self._message_count = self._size_bytes = 0
+        self._oldest = None
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next flush is due, maybe in the past; None while nothing waits for one."""
+        if self._oldest is None:
+            return None
+        if self._message_count >= self.messages or self._size_bytes >= self.bytes:
+            return self._oldest
+        return self._oldest + self.interval_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether a flush is due."""
+        return self.due_at is not None and self.due_at <= now

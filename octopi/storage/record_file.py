@@ -1,0 +1,294 @@
+"""A file of records and nothing else: appended at its end, scanned and walked.
+
+An offset becomes a position in the file by subtraction.  This module knows what a record
+is, and no index: every walk begins where its caller says that a record starts.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Final, Self
+
+import attrs
+
+from octopi import record
+from octopi.environment import Disk, File
+from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
+from octopi.identifiers import Offset
+from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX
+from octopi.storage.file_names import segment_path
+
+SCAN_BYTES: Final = 4 * MIB
+"""What a scan holds in memory at a time, if no record is longer."""
+
+_WALK_BYTES: Final = INDEX_INTERVAL_BYTES
+"""What a walk holds in memory at a time, if no record is longer."""
+
+
+@attrs.frozen
+class Chunk:
+    """A stretch of a file that was scanned."""
+
+    position: int
+    """Where it begins in the file (bytes)."""
+    data: bytes
+    scan: record.Scan
+    """Of `data`, whose last record may be incomplete."""
+    fault: RecordError | None
+    """Why no valid record follows the chunk's last one, though bytes do."""
+
+    @property
+    def end(self) -> int:
+        """Where its last valid record ends in the file (bytes)."""
+        return self.position + self.scan.valid_bytes
+
+
+class RecordFile:
+    """One file, opened when first needed."""
+
+    __slots__ = ("_disk", "_file", "base", "path", "size_bytes", "unsynced")
+
+    def __init__(self, disk: Disk, directory: str, base: Offset) -> None:
+        self._disk = disk
+        self._file: File | None = None
+        self.base = base
+        """The offset of its first record."""
+        self.path = segment_path(directory, base)
+        self.size_bytes = 0
+        """Bytes of records; a failed write may have left more in the file."""
+        self.unsynced = False
+        """Whether it has changed since it was last synced."""
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base: Offset) -> Self:
+        """Begin a new file.
+
+        Raises:
+          OSError: if that can't be done.
+        """
+        created = cls(disk, directory, base)
+        file = disk.open(created.path, create=True)
+        if file.size_bytes:
+            file.close()
+            raise FileExistsError(errno.EEXIST, "it holds bytes already", created.path)
+        created._file = file
+        created.unsynced = True
+        return created
+
+    @classmethod
+    def existing(cls, disk: Disk, directory: str, base: Offset) -> Self:
+        """A file that is there.
+
+        Raises:
+          OSError: if it can't be opened.
+        """
+        found = cls(disk, directory, base)
+        file = disk.open(found.path)
+        found.size_bytes = file.size_bytes
+        file.close()
+        return found
+
+    @property
+    def end(self) -> Offset:
+        """The offset where its last record ends."""
+        return Offset(self.base + self.size_bytes)
+
+    # --- writing -------------------------------------------------------------------------
+
+    def write(self, records: bytes) -> None:
+        """Write *records* behind the last one.
+
+        Raises:
+          OSError: and then nothing of them counts; `undo` removes what is in the file.
+        """
+        self._open().append(records)
+        self.size_bytes += len(records)
+        self.unsynced = True
+
+    def undo(self) -> None:
+        """Remove what a failed write may have left.
+
+        Raises:
+          OSError: if that fails, too.
+        """
+        self._open().truncate(self.size_bytes)
+
+    def cut(self, position: int) -> None:
+        """Drop everything from *position* on.
+
+        Raises:
+          OSError: if the file can't be cut; what lies beyond doesn't count all the same.
+        """
+        self.size_bytes = position
+        self.unsynced = True
+        self.undo()
+
+    async def sync(self) -> None:
+        """Wait until all that changed is on the device.
+
+        Raises:
+          OSError: if that failed.
+        """
+        if self.unsynced:
+            self.unsynced = False
+            try:
+                await self._open().sync()
+            except BaseException:
+                self.unsynced = True
+                raise
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again when needed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # --- reading: each raises StorageError if the file can't be read ---------------------
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """Exactly *size_bytes* from *position* on.
+
+        Raises:
+          CorruptLogError: if they are not there.
+        """
+        try:
+            data = self._open().pread(size_bytes, position)
+        except FileNotFoundError:
+            raise self.damaged(position, "the file is missing") from None
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} can't be read at byte {position}: {error.strerror}"
+            ) from error
+        if len(data) < size_bytes:
+            raise self.damaged(
+                position + len(data), f"the file ends {size_bytes - len(data)} bytes too early"
+            )
+        return data
+
+    def scan(self, position: int, chunk_bytes: int = SCAN_BYTES) -> Iterator[Chunk]:
+        """Check all records from *position* on, a chunk at a time, up to the end or a fault."""
+        size_bytes = chunk_bytes
+        while position < self.size_bytes:
+            data = self.pread(min(size_bytes, self.size_bytes - position), position)
+            scan = record.scan(data)
+            fault = scan.fault
+            if isinstance(fault, IncompleteRecordError) and position + len(data) < self.size_bytes:
+                if not scan.valid_bytes:
+                    size_bytes = RECORD_BYTES_MAX  # and that is enough
+                    continue
+                fault = None
+            yield Chunk(position, data, scan, fault)
+            if fault is not None:
+                return
+            position += scan.valid_bytes
+            size_bytes = chunk_bytes
+
+    def checked_record(self, position: int, limit: int) -> bytes:
+        """The record at *position*, which ends at *limit* at the latest.
+
+        Raises:
+          CorruptLogError: if no sound record is there.
+        """
+        try:
+            header = self.pread(min(record.HEADER_BYTES, limit - position), position)
+            size_bytes = record.record_end(header, 0)
+            data = self.pread(min(size_bytes, limit - position), position)
+            record.check_record(data)
+        except RecordError as error:
+            raise self.damaged(position, error) from None
+        return data
+
+    def next_sound(self, position: int, hints: Iterable[int]) -> int | None:
+        """Where sound records go on behind the damaged one at *position*: where it ends, if its
+        length is right, else at one of *hints*; None if that is not known."""
+        for candidate in chain(self._end_by_length(position), hints):
+            try:
+                if position < candidate < self.size_bytes:
+                    self.checked_record(candidate, self.size_bytes)
+                    return candidate
+            except CorruptLogError:
+                continue
+        return None
+
+    def _end_by_length(self, position: int) -> Iterator[int]:
+        with suppress(CorruptLogError):
+            yield from islice(self.record_ends(position, self.size_bytes), 1)
+
+    def checked_records(self, position: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Start and time stamp (-1: none) of each record that starts in [*position*, *stop*).
+
+        Raises:
+          CorruptLogError: at the first that isn't sound.
+        """
+        while position < stop:
+            window = self.pread(min(_WALK_BYTES, self.size_bytes - position), position)
+            at = 0
+            while position + at < stop:
+                try:
+                    end = record.check_record(window, at)
+                except IncompleteRecordError:
+                    if at:
+                        break  # the next window begins with it
+                    window = self.checked_record(position, self.size_bytes)
+                    end = len(window)
+                except RecordError as error:
+                    raise self.damaged(position + at, error) from None
+                yield position + at, record.record_timestamp_ms(window, at)
+                at = end
+            position += at
+
+    def record_ends(self, position: int, stop: int) -> Iterator[int]:
+        """Where each record that starts in [*position*, *stop*) ends, by lengths alone.
+
+        Raises:
+          CorruptLogError: at the first that isn't sound, if the lengths lead astray.
+        """
+        start = position
+        window, window_start = b"", position
+        while position < stop:
+            at = position - window_start
+            if len(window) - at < record.HEADER_BYTES:
+                window = self.pread(min(_WALK_BYTES, self.size_bytes - position), position)
+                window_start, at = position, 0
+            try:
+                end = window_start + record.record_end(window, at)
+            except RecordError as error:
+                raise self.first_damage(start, position, error) from None
+            if end > self.size_bytes:
+                raise self.first_damage(start, position, "a record reaches beyond the end")
+            yield end
+            position = end
+
+    def walk(self, position: int, stop: int) -> tuple[int, int]:
+        """How many records start in [*position*, *stop*), and where the last one ends, by
+        lengths alone.
+
+        Raises:
+          CorruptLogError: see `record_ends`.
+        """
+        count, end = 0, position
+        for end in self.record_ends(position, stop):  # noqa: B007
+            count += 1
+        return count, end
+
+    def first_damage(self, start: int, position: int, why: object) -> CorruptLogError:
+        """The exception for what a walk from *start* met at *position*: a wrong length before
+        may have led it there."""
+        try:
+            for _ in self.checked_records(start, position):
+                pass
+        except CorruptLogError as error:
+            return error
+        return self.damaged(position, why)
+
+    def damaged(self, position: int, why: object) -> CorruptLogError:
+        """The exception for damage at *position*."""
+        return CorruptLogError(self.path, position, self.base + position, str(why))
+
+    def _open(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file

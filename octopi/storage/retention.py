@@ -1,0 +1,60 @@
+"""How many of a log's oldest segments retention removes: a decision, no file is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from octopi.identifiers import Offset
+
+
+@attrs.frozen
+class ClosedSegment:
+    """A segment that takes no more records."""
+
+    end: Offset
+    """Exclusive."""
+    size_bytes: int
+    newest_ms: int
+    """When its last record came, as well as that is known (ms since 1970-01-01 UTC)."""
+
+
+@attrs.frozen
+class Retained:
+    """What an application of retention did."""
+
+    segment_count: int
+    """Segments removed."""
+    size_bytes: int
+    """Bytes of records removed."""
+    start: Offset
+    """The log's start now."""
+
+
+def expired_count(
+    closed: Iterable[ClosedSegment],
+    *,
+    log_bytes: int,
+    now_ms: int,
+    below: Offset,
+    age_ms: int | None,
+    bytes_min: int | None,
+) -> int:
+    """How many of *closed*, oldest first, go.
+
+    A segment goes if its newest record is older than *age_ms*, or if the rest of the log,
+    the active segment included, still has *bytes_min* bytes without it; None keeps without
+    limit.  The first that stays keeps all behind it, and nothing at or beyond the offset
+    *below* goes.  *closed* is read no further than needed.
+    """
+    count = 0
+    for segment in closed:
+        rest_bytes = log_bytes - segment.size_bytes
+        too_old = age_ms is not None and now_ms - segment.newest_ms > age_ms
+        too_much = bytes_min is not None and rest_bytes >= bytes_min
+        if segment.end > below or not (too_old or too_much):
+            break
+        log_bytes = rest_bytes
+        count += 1
+    return count

@@ -1,0 +1,540 @@
+"""A log: segments in a directory, appended at the end, read anywhere.
+
+Appends go to the page cache and are synchronous; `SegmentedLog.flush` makes them durable.
+Nothing in memory grows with the log but a small object for each segment.
+
+**When the disk fails.**  A full disk undoes the append and the log goes on.  After any
+other failed write, and after any failed fsync, the log is read-only for the rest of its
+life in this process: the system may have dropped the very pages that it failed to write,
+and would call the next fsync a success.
+
+What is committed is the caller's knowledge: it comes as *until*, an offset where a record
+ends, and no read looks beyond it.
+"""
+
+from __future__ import annotations
+
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import takewhile
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.environment import Disk
+from octopi.errors import (
+    DiskFullError,
+    LogReadOnlyError,
+    OffsetInsideRecordError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
+from octopi.identifiers import Offset
+from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
+from octopi.record import Scan
+from octopi.storage.file_names import cut_names, index_path
+from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
+from octopi.storage.retention import ClosedSegment, Retained, expired_count
+from octopi.storage.segment import Segment
+
+_BOUNDARIES_COUNT_MAX: Final = 256
+"""Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
+
+_OPEN_SEGMENTS_COUNT_MAX: Final = 4
+"""Closed segments whose files stay open, so that many logs don't use up the descriptors."""
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+@attrs.frozen
+class LogOptions:
+    """What an operator may choose for a log."""
+
+    segment_bytes_max: int = SEGMENT_BYTES_MAX
+    """A segment takes no batch beyond this size (but at least one)."""
+    segment_age_s_max: float = SEGMENT_AGE_S_MAX
+    """A segment takes no batch when its first record came so long ago."""
+    retention_ms: int | None = None
+    """Records may go when they are so old; None: never."""
+    retention_bytes: int | None = None
+    """Records may go when so many bytes stay without them; None: never."""
+
+
+@attrs.frozen
+class LogStatistics:
+    """A log's state, for metrics and people."""
+
+    start: Offset
+    """Offset of the oldest record that is kept."""
+    end: Offset
+    """Offset that the next record gets."""
+    flushed_end: Offset
+    """Records before it are durable."""
+    size_bytes: int
+    """Bytes of records."""
+    segment_count: int
+    fault: str
+    """Why nothing can be appended; empty while it can."""
+
+
+class SegmentedLog:
+    """One log.  Open it with `SegmentedLog.open`; only one may be open on a directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        found: Recovered,
+        recovery_point: Offset,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._options = options
+        self._segments = found.segments
+        """In order, each beginning where the one before ends; the last one is active."""
+        self._damage = found.damage
+        """Where the sound part of the log ends, if it opened damaged."""
+        self._failure = found.failure
+        """What the disk failed to do, if it did."""
+        self._opened_ms = now_ms
+        self._empty_at = found.report.end
+        """Where the log is while it has no segment."""
+        self._flushed_end = max(self.start, min(recovery_point, self.end))
+        self._flushing = trio.Lock()
+        self._changes = 0
+        """Counts what a flush has to make durable: appends, truncations, names."""
+        self._flushed_changes = -1
+        self._truncations = 0
+        self._names_unsynced = True
+        self._boundaries: dict[Offset, None] = {}
+        self._recent: dict[Offset, Segment] = {}
+        """Closed segments that may have open files, the one used last at the end."""
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        *,
+        recovery_point: Offset,
+        now_ms: int,
+        on_records: Callable[[Offset, Scan], None] | None = None,
+    ) -> tuple[SegmentedLog, Recovery]:
+        """Open the log in *directory*, which need not exist yet, and recover it.
+
+        *recovery_point* is what `flush` returned once: what lies below it is trusted.
+        *on_records* is told the records behind it, a chunk at a time: the chunk's offset and
+        its scan, of which only the valid prefix counts.
+
+        A log whose files are damaged below the recovery point opens, too: see `fault`.
+
+        Raises:
+          StorageError: if the disk doesn't let us know what is there.
+        """
+        found = recover(disk, directory, recovery_point, on_records)
+        if found.segments:
+            # As its oldest record's producer saw it; if that can't be, its age begins now.
+            active = found.segments[-1]
+            oldest_ms = min(active.oldest_timestamp_ms(), now_ms)
+            active.first_append_ms = oldest_ms if oldest_ms > 0 else now_ms
+        return cls(disk, directory, options, found, recovery_point, now_ms), found.report
+
+    # --- where it stands -----------------------------------------------------------------
+
+    @property
+    def start(self) -> Offset:
+        """Offset of the oldest record that is kept."""
+        return self._segments[0].base if self._segments else self._empty_at
+
+    @property
+    def end(self) -> Offset:
+        """Offset that the next record gets."""
+        return self._segments[-1].end if self._segments else self._empty_at
+
+    @property
+    def flushed_end(self) -> Offset:
+        """Records before it are durable."""
+        return self._flushed_end
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records."""
+        return self.end - self.start
+
+    @property
+    def segment_count(self) -> int:
+        """Segments, the active one included."""
+        return len(self._segments)
+
+    @property
+    def fault(self) -> StorageError | None:
+        """Why nothing can be appended.
+
+        `CorruptLogError`: the files are damaged at `end`, and what is there and behind it is
+        not served.  `LogReadOnlyError`: the disk failed; what is there is served.
+        """
+        return self._damage or self._failure
+
+    def statistics(self) -> LogStatistics:
+        """All of this at once."""
+        fault = self.fault
+        return LogStatistics(
+            start=self.start,
+            end=self.end,
+            flushed_end=self.flushed_end,
+            size_bytes=self.size_bytes,
+            segment_count=self.segment_count,
+            fault="" if fault is None else str(fault),
+        )
+
+    # --- writing -------------------------------------------------------------------------
+
+    def append(self, records: bytes, scan: Scan, now_ms: int) -> Offset:
+        """Append whole *records*, of which *scan* is the faultless scan; return the first
+        one's offset.  They are in the page cache then, and visible to readers.
+
+        Raises:
+          DiskFullError: there was no space; nothing was appended, the log goes on.
+          LogReadOnlyError: a write failed, now or before; nothing was appended.
+          CorruptLogError: the log opened with damage.
+        """
+        assert scan.fault is None
+        assert 0 < scan.valid_bytes == len(records)
+        self._check_writable()
+        segment = self._segment_for(len(records), now_ms)
+        base = segment.end
+        try:
+            segment.append(records, scan, now_ms)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise self._fail(f"writing to {segment.path}", error) from error
+            try:
+                segment.undo()
+            except OSError as undoing:
+                raise self._fail(f"undoing a write to {segment.path}", undoing) from undoing
+            raise self._full(segment.path, len(records), error) from error
+        self._changes += 1
+        return base
+
+    def _segment_for(self, size_bytes: int, now_ms: int) -> Segment:
+        """The active segment, a new one if the old one is too large or too old."""
+        if self._segments:
+            active = self._segments[-1]
+            first_ms = now_ms if active.first_append_ms is None else active.first_append_ms
+            if not active.size_bytes or (
+                active.size_bytes + size_bytes <= self._options.segment_bytes_max
+                and now_ms - first_ms < self._options.segment_age_s_max * 1000
+            ):
+                return active
+        path = f"a segment in {self._directory}"
+        try:
+            self._disk.make_directory(self._directory)
+            segment = Segment.create(self._disk, self._directory, self.end)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise self._full(path, size_bytes, error) from error
+            raise self._fail(f"making {path}", error) from error
+        self._segments.append(segment)
+        for closed in self._segments[-2:-1]:
+            self._use(closed)
+        self._names_unsynced = True
+        return segment
+
+    def truncate(self, offset: Offset) -> None:
+        """Drop all records from *offset* on, which is where a record starts or the end.
+
+        Until the next flush a power failure may bring them back.
+        A caller that keeps a recovery point beyond *offset* moves it back first: otherwise
+        the next opening takes the missing records for damage.
+
+        Raises:
+          OffsetOutOfRangeError, OffsetInsideRecordError: there is no such boundary.
+          LogReadOnlyError: the disk failed, now or before.
+          CorruptLogError: damage makes the boundary unknowable, or the log opened with it.
+          StorageError: if the file can't be read; nothing was dropped.
+        """
+        self._check_writable()
+        self._check_range(offset, self.end)
+        if offset == self.end:
+            return
+        self._check_boundary(offset)
+        number = self._number_at(offset)
+        segment = self._segments[number]
+        self._boundaries = {one: None for one in self._boundaries if one <= offset}
+        self._truncations += 1
+        self._changes += 1
+        self._names_unsynced = True
+        try:
+            while len(self._segments) > number + 1:  # what is left joins after each step
+                self._remove(len(self._segments) - 1)
+            segment.truncate(offset - segment.base)
+        except OSError as error:
+            raise self._fail(f"truncating {segment.path}", error) from error
+        finally:
+            self._recent.pop(segment.base, None)
+            self._flushed_end = min(self._flushed_end, offset)
+
+    async def flush(self) -> Offset:
+        """Make everything appended so far durable; return up to where the log is.
+
+        Safe to call by several tasks and while others append: one flush runs at a time, and
+        who waited for it returns with it if it covered them.
+
+        Raises:
+          LogReadOnlyError: an fsync failed, now or before.  It is unknown what is durable
+              beyond `flushed_end`, and stays so.
+        """
+        wanted = self._changes
+        self._check_flushable()
+        async with self._flushing:
+            self._check_flushable()
+            if self._flushed_changes < wanted:
+                await self._flush()
+            return self._flushed_end
+
+    async def _flush(self) -> None:
+        # Only one at a time, because the system tells an error of the device to one fsync
+        # only: a second one at the same time could take it for success.
+        changes, truncations, end = self._changes, self._truncations, self.end
+        try:
+            unsynced = list(takewhile(lambda one: one.unsynced, reversed(self._segments)))
+            for segment in reversed(unsynced):
+                self._check_open()  # or its file would be opened again
+                self._use(segment)
+                await segment.sync()
+            if self._names_unsynced and self._segments:
+                self._names_unsynced = False
+                try:
+                    await self._disk.sync_directory(self._directory)
+                    await self._disk.sync_directory(_parent(self._directory))
+                except BaseException:
+                    self._names_unsynced = True
+                    raise
+        except OSError as error:
+            raise self._fail("fsync", error) from error
+        self._flushed_changes = changes
+        if truncations == self._truncations:
+            self._flushed_end = max(self._flushed_end, end)
+        self._close_unused()
+
+    # --- reading -------------------------------------------------------------------------
+
+    def read(self, offset: Offset, bytes_max: int, until: Offset) -> bytes:
+        """Whole records from *offset* on and before *until*: at most *bytes_max* bytes, but
+        at least one record; empty at *until*.
+
+        A read ends at a segment's end, or before a damaged record, at the latest: read on
+        from *offset* plus what came.
+
+        Raises:
+          OffsetOutOfRangeError: *offset* is before the log's start or beyond *until*.
+          OffsetInsideRecordError: no record starts at *offset*.
+          CorruptLogError: the record at *offset* is damaged.
+          StorageError: the disk can't be read.
+        """
+        self._check_open()
+        until = min(until, self.end)
+        self._check_range(offset, until)
+        if offset == until:
+            return b""
+        self._check_boundary(offset)
+        segment = self._segment_at(offset)
+        limit = min(until, segment.end) - segment.base
+        data = segment.read(offset - segment.base, bytes_max, limit)
+        self._boundaries.pop(offset, None)
+        for boundary in (offset, Offset(offset + len(data))):
+            self._boundaries[boundary] = None
+        while len(self._boundaries) > _BOUNDARIES_COUNT_MAX:
+            del self._boundaries[next(iter(self._boundaries))]
+        return data
+
+    def find_timestamp(self, timestamp_ms: int, until: Offset) -> Offset:
+        """Where the first record before *until* starts whose time stamp is *timestamp_ms* or
+        later; *until* if there is none.
+
+        Raises:
+          CorruptLogError: damage makes that unknowable.
+          StorageError: the disk can't be read.
+        """
+        self._check_open()
+        until = min(until, self.end)
+        for segment in takewhile(lambda one: one.base < until, self._segments):
+            self._use(segment)
+            position = segment.find_timestamp(timestamp_ms)
+            if position is not None:
+                return min(until, Offset(segment.base + position))
+        return until
+
+    def find_last(self, count: int, until: Offset) -> Offset:
+        """Where the *count*-th record before *until* starts, which is where one ends; the
+        log's start if there are fewer.
+
+        Raises:
+          CorruptLogError: damage makes that unknowable.
+          StorageError: the disk can't be read.
+        """
+        self._check_open()
+        until = min(until, self.end)
+        while count and until > self.start:
+            segment = self._segment_at(Offset(until - 1))
+            position, count = segment.count_back(count, until - segment.base)
+            until = Offset(segment.base + position)
+        return until
+
+    # --- retention -----------------------------------------------------------------------
+
+    def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
+        """Remove the oldest segments that the options don't keep, all durable and before *below*.
+
+        One that isn't durable could come back from a power failure incomplete.
+
+        Raises:
+          StorageError: if a file can't be removed; those before it are gone.
+        """
+        self._check_open()
+        count = expired_count(
+            self._closed_segments(),
+            log_bytes=self.size_bytes,
+            now_ms=now_ms,
+            below=min(below, self._flushed_end),
+            age_ms=self._options.retention_ms,
+            bytes_min=self._options.retention_bytes,
+        )
+        size_bytes = self.size_bytes
+        for _ in range(count):
+            path = self._segments[0].path
+            try:
+                self._remove(0)
+            except OSError as error:
+                raise StorageError(f"{path} can't be removed: {error.strerror}") from error
+            finally:
+                self._names_unsynced = True
+        if count:
+            self._remove_cuts()
+        return Retained(count, size_bytes - self.size_bytes, self.start)
+
+    def _closed_segments(self) -> Iterator[ClosedSegment]:
+        for segment in self._segments[:-1]:
+            newest_ms = segment.last_append_ms
+            if newest_ms is None:
+                # Written in an earlier life; a time stamp ahead of our clock proves nothing.
+                self._use(segment)
+                try:
+                    newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)
+                except StorageError:
+                    newest_ms = self._opened_ms
+                newest_ms = newest_ms if newest_ms > 0 else self._opened_ms
+            yield ClosedSegment(segment.end, segment.size_bytes, newest_ms)
+
+    def _remove_cuts(self) -> None:
+        try:
+            names = self._disk.list_directory(self._directory)
+        except OSError:
+            return
+        for name in cut_names(names, self.start):
+            remove_quietly(self._disk, f"{self._directory}/{name}")
+
+    def _remove(self, number: int) -> None:
+        """Remove a segment at an end of the log, its index last: that alone is an orphan."""
+        segment = self._segments[number]
+        with suppress(FileNotFoundError):
+            self._disk.remove(segment.path)
+        segment.close()
+        segment.unsynced = False
+        del self._segments[number]
+        self._recent.pop(segment.base, None)
+        remove_quietly(self._disk, index_path(self._directory, segment.base))
+        self._changes += 1
+
+    # --- closing -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the files, flushed or not; only `statistics` and the like work then."""
+        self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    # --- segments ------------------------------------------------------------------------
+
+    def _number_at(self, offset: Offset) -> int:
+        return bisect_right(self._segments, offset, key=lambda one: one.base) - 1
+
+    def _segment_at(self, offset: Offset) -> Segment:
+        """The segment that holds *offset*, which may be the log's end."""
+        active = self._segments[-1]
+        if offset >= active.base:
+            return active
+        segment = self._segments[self._number_at(offset)]
+        self._use(segment)
+        return segment
+
+    def _use(self, segment: Segment) -> None:
+        """Note that a segment's files may be open now; the active one's stay so anyway."""
+        if segment is self._segments[-1]:
+            return
+        self._recent.pop(segment.base, None)
+        self._recent[segment.base] = segment
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        """Close the files of closed segments that were not used lately and are durable."""
+        durable = [segment for segment in self._recent.values() if not segment.unsynced]
+        for segment in durable[:-_OPEN_SEGMENTS_COUNT_MAX]:
+            segment.close()
+            del self._recent[segment.base]
+
+    # --- checks --------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"the log in {self._directory} is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.fault is not None:
+            raise self.fault.with_traceback(None)
+
+    def _check_flushable(self) -> None:
+        self._check_open()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+    def _check_range(self, offset: Offset, until: Offset) -> None:
+        if self._damage is not None and offset >= self.end:
+            raise self._damage.with_traceback(None)
+        if not self.start <= offset <= until:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is out of range: the log goes from {self.start} to {until}"
+            )
+
+    def _check_boundary(self, offset: Offset) -> None:
+        if offset in self._boundaries:
+            return
+        segment = self._segment_at(offset)
+        if not segment.is_boundary(offset - segment.base):
+            raise OffsetInsideRecordError(f"offset {offset} is inside a record, not its start")
+
+    def _fail(self, doing: str, error: OSError) -> LogReadOnlyError:
+        """Be read-only from here on."""
+        self._failure = LogReadOnlyError(
+            f"the log in {self._directory} is read-only: {doing} failed: {error.strerror}; "
+            "look at the disk, then restart the broker"
+        )
+        return self._failure
+
+    def _full(self, path: str, size_bytes: int, error: OSError) -> DiskFullError:
+        return DiskFullError(
+            f"{error.strerror}: {size_bytes} bytes for {path} were not written; free some space"
+        )
+
+
+def _parent(directory: str) -> str:
+    head, slash, _ = directory.rpartition("/")
+    return head or slash or "."

@@ -1,0 +1,475 @@
+"""A connection: one link, one reader, one writer, numbered requests both ways.
+
+`Connection.run` is the reader; it has the writer as its only child task, and nothing else
+sends or receives on the link.  So a caller that is cancelled while it waits never tears a
+message, and whoever holds a connection may `post` from synchronous code.
+
+What stops an unwilling peer:
+
+- it doesn't take what we send: the outbox fills, the reader pauses, and after
+  `SEND_TIMEOUT_S` without a message leaving the connection is closed;
+- it sends without waiting for answers: the reader pauses at `REQUESTS_IN_FLIGHT_MAX`;
+- it says nothing: after the heartbeat time-out the connection is closed.  The time counts
+  only while the reader reads, since what a paused reader leaves unread is no silence;
+- it sends what the protocol doesn't allow: `Failure`, then the end.
+
+A connection knows no roles: what a message means is `on_message`'s business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+import trio
+
+from octopi.environment import Clock, Link
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
+from octopi.limits import (
+    CLOSE_TIMEOUT_S,
+    OUTBOX_BYTES_MAX,
+    REQUESTS_IN_FLIGHT_MAX,
+    SEND_TIMEOUT_S,
+)
+from octopi.logger import get_logger
+from octopi.transport.failures import failure, failure_of, refusal
+from octopi.wire.codec import decode, encode
+from octopi.wire.endpoints import NOTICES, REQUESTS
+from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
+
+_log = get_logger(__name__)
+
+GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
+MESSAGE_TOO_BIG: Final = 1009
+INTERNAL_ERROR: Final = 1011
+"""Close codes, RFC 6455 section 7.4.1."""
+
+_HEARTBEAT: Final = encode(Heartbeat())
+
+_T = TypeVar("_T")
+
+
+class Numbered(Protocol):
+    """A message with a request number."""
+
+    @property
+    def request(self) -> int:
+        """The number."""
+
+
+@attrs.frozen
+class ConnectionStatistics:
+    """How a connection is doing."""
+
+    sent_count: int
+    """Messages handed to the link, heartbeats included."""
+    sent_bytes: int
+    received_count: int
+    received_bytes: int
+    outbox_bytes: int
+    """Encoded messages that wait for the link."""
+    unanswered_count: int
+    """Requests of the peer without an answer yet."""
+    awaited_count: int
+    """Requests of ours that still listen for answers."""
+
+
+class Connection:
+    """Messages over a link whose handshake is done.
+
+    Invariant: once `end_reason` is set nothing is posted, and every callback of `ask`
+    has been, or is about to be, called with a `ConnectionLostError`, once.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        greeting: Hello | Welcome,
+        *,
+        receives: frozenset[type],
+        heartbeat_interval_s: float,
+        heartbeat_timeout_s: float,
+    ) -> None:
+        self.greeting: Final = greeting
+        """What the other side said about itself."""
+        self._link = link
+        self._clock = clock
+        self._receives = receives
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._work = trio.lowlevel.ParkingLot()
+        """Where the writer waits for messages."""
+        self._room = trio.lowlevel.ParkingLot()
+        """Where reader and callers wait for the outbox or for answers to go out."""
+
+        self._unanswered: set[int] = set()
+        self._refuses_requests = False
+        self._callbacks: dict[int, Callable[[object], None]] = {}
+        self._last_request = 0
+
+        self._scope = trio.CancelScope()
+        self._running = False
+        self._end: ConnectionLostError | None = None
+        self._close_code = GOING_AWAY
+        self._close_reason = ""
+        self._flushed = trio.Event()
+        self._ended = trio.Event()
+
+        self._sent_count = self._sent_bytes = 0
+        self._received_count = self._received_bytes = 0
+
+    # --- what callers use ------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, for people to read."""
+        return self._link.peer
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the connection ended; None while it hasn't."""
+        return None if self._end is None else str(self._end)
+
+    def statistics(self) -> ConnectionStatistics:
+        """Counters and queue lengths of this moment."""
+        return ConnectionStatistics(
+            sent_count=self._sent_count,
+            sent_bytes=self._sent_bytes,
+            received_count=self._received_count,
+            received_bytes=self._received_bytes,
+            outbox_bytes=self._outbox_bytes,
+            unanswered_count=len(self._unanswered),
+            awaited_count=len(self._callbacks),
+        )
+
+    def post(self, message: object) -> None:
+        """Hand *message* to the writer, whatever waits there already.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+          ValueError: if a field is out of its bounds.
+        """
+        if self._end is not None:
+            raise ConnectionLostError(str(self._end))
+        data = encode(message)
+        if self._unanswered and type(message) not in REQUESTS:
+            answered: Any = getattr(message, "request", None)
+            self._unanswered.discard(answered)
+            self._room.unpark_all()
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        self._work.unpark()
+
+    async def drained(self) -> None:
+        """Wait until the outbox holds no more than `OUTBOX_BYTES_MAX`.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+        """
+        await trio.lowlevel.checkpoint()
+        while self._outbox_bytes > OUTBOX_BYTES_MAX and self._end is None:
+            await self._room.park()
+        if self._end is not None:
+            raise ConnectionLostError(str(self._end))
+
+    async def send(self, message: object) -> None:
+        """`post`, once the outbox has room.  Cancelled: nothing was posted.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+          ValueError: if a field is out of its bounds.
+        """
+        await self.drained()
+        self.post(message)
+
+    def next_request(self) -> int:
+        """A request number that this connection hasn't given before."""
+        self._last_request += 1
+        return self._last_request
+
+    def ask(self, message: Numbered, on_answer: Callable[[object], None]) -> None:
+        """Post a request; *on_answer* gets each message that comes back with its number,
+        `Failure` included, until `forget`.
+
+        It is called in the reader, so it must not wait.  When the connection ends it gets
+        the `ConnectionLostError`, as its last call.
+
+        Raises:
+          ConnectionLostError: if the connection has ended; *on_answer* is not called.
+          ValueError: if a field is out of its bounds.
+        """
+        assert message.request not in self._callbacks, "the request number is in use"
+        self.post(message)
+        self._callbacks[message.request] = on_answer
+
+    def forget(self, request: int) -> None:
+        """Drop what else comes back for *request*; no matter if it was never asked."""
+        self._callbacks.pop(request, None)
+
+    async def request(self, message: Numbered, expected: type[_T], timeout_s: float) -> _T:
+        """Ask one question and wait for its one answer.
+
+        A time-out ends the connection: what was asked may be carried out later, and
+        nothing that is sent on this connection can tell.  Cancelled: the answer is dropped.
+
+        Raises:
+          RefusedError: if the peer answered with a `Failure`.
+          ConnectionLostError: if the connection ended or the time was over; the peer may
+              have carried the request out.
+          ProtocolError: if the answer is of another class; the connection is ended.
+          ValueError: if a field is out of its bounds.
+        """
+        answers: list[object] = []
+        arrived = trio.Event()
+
+        def take(answer: object) -> None:
+            answers.append(answer)
+            arrived.set()
+
+        with self._clock.timeout(timeout_s):
+            await self.drained()
+            self.ask(message, take)
+            try:
+                await arrived.wait()
+            finally:
+                self.forget(message.request)
+        name = TYPE_NAMES[type(message)]
+        if not answers:
+            text = f"{self.peer} gave no answer to {name} within {timeout_s:g} s"
+            self._lose(text)
+            raise ConnectionLostError(text)
+        answer = answers[0]
+        if isinstance(answer, expected):
+            return answer
+        if isinstance(answer, Failure):
+            raise refusal(answer)
+        if isinstance(answer, ConnectionLostError):
+            raise ConnectionLostError(str(answer))
+        text = f"{self.peer} answered {name} with {TYPE_NAMES[type(answer)]}"
+        self._lose(text)
+        raise ProtocolError(text)
+
+    async def close(self, code: int = 1000, reason: str = "", *, grace_s: float = 0.0) -> None:
+        """Close gracefully: what is posted goes out (within `CLOSE_TIMEOUT_S`), then the
+        link is closed with *code* and *reason*.
+
+        With *grace_s*, new requests of the peer are refused from now on and those it waits
+        for may be answered for so long.
+        """
+        try:
+            if grace_s:
+                self._refuses_requests = True
+                with self._clock.timeout(grace_s):
+                    while self._unanswered and self._end is None:
+                        await self._room.park()
+            self._begin_close(code, reason, f"closed by this side: {reason or code}")
+            if self._running:
+                await self._flush()
+        finally:
+            self._begin_close(code, reason, f"closed by this side: {reason or code}")
+            self._scope.cancel()
+        if self._running:
+            await self._ended.wait()
+        else:
+            await self._link.aclose(self._close_code, self._close_reason)
+
+    # --- the two tasks ---------------------------------------------------------------
+
+    async def run(
+        self,
+        on_message: Callable[[Any], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Read and write until either side closed; then the link is closed.
+
+        *on_message* gets what the peer asks or tells, one message after the other, and
+        must not wait.  An `OctopiError` that it raises for a request becomes the answer.
+        Any other exception is logged and ends this connection only.
+        """
+        self._running = True
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    task_status.started()
+                    await self._read(on_message)
+        finally:
+            self._finish()
+            try:
+                await self._link.aclose(self._close_code, self._close_reason)
+            finally:
+                self._ended.set()
+
+    async def _write(self) -> None:
+        while True:
+            while self._outbox:
+                if not await self._send_next():
+                    return
+            if self._end is not None:
+                self._flushed.set()
+                return
+            with self._clock.timeout(self._heartbeat_interval_s) as quiet:
+                await self._work.park()
+            if quiet.cancelled_caught and not self._outbox:
+                self._outbox.append(_HEARTBEAT)
+                self._outbox_bytes += len(_HEARTBEAT)
+
+    async def _send_next(self) -> bool:
+        data = self._outbox.popleft()
+        with self._clock.timeout(SEND_TIMEOUT_S) as stuck:
+            try:
+                await self._link.send(data)
+            except ConnectionLostError as error:
+                self._lose(str(error))
+                return False
+        if stuck.cancelled_caught:
+            self._lose(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
+            return False
+        self._outbox_bytes -= len(data)
+        self._sent_count += 1
+        self._sent_bytes += len(data)
+        self._room.unpark_all()
+        return True
+
+    async def _read(self, on_message: Callable[[Any], None]) -> None:
+        try:
+            while await self._read_next(on_message):
+                while self._is_full:
+                    await self._room.park()
+        except ProtocolError as error:
+            _log.info("peer_refused", peer=self.peer, error=str(error))
+            await self._refuse(error)
+        except Exception:
+            # A fault of ours in what handles messages: this peer learns that, all others
+            # go on.
+            _log.exception("message_handler_failed", peer=self.peer)
+            await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
+
+    async def _read_next(self, on_message: Callable[[Any], None]) -> bool:
+        # A function of its own so that an idle connection doesn't keep its last message.
+        data = await self._receive()
+        if data is None:
+            return False
+        if self._end is None:
+            self._take(decode(data, self._receives), on_message)
+        return True
+
+    @property
+    def _is_full(self) -> bool:
+        return self._end is None and (
+            self._outbox_bytes > OUTBOX_BYTES_MAX or len(self._unanswered) >= REQUESTS_IN_FLIGHT_MAX
+        )
+
+    async def _receive(self) -> bytes | None:
+        """The next message, or None at the end."""
+        data = None
+        with self._clock.timeout(self._heartbeat_timeout_s) as silence:
+            try:
+                data = await self._link.receive()
+            except ConnectionLostError as error:
+                self._lose(str(error))
+                return None
+        if data is None:
+            assert silence.cancelled_caught
+            self._lose(f"{self.peer} was silent for {self._heartbeat_timeout_s:g} s")
+            return None
+        self._received_count += 1
+        self._received_bytes += len(data)
+        return data
+
+    def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
+        """Give a message to whom it is for."""
+        cls = type(message)
+        number: int | None = getattr(message, "request", None)
+        if cls in REQUESTS and number is not None:
+            self._take_request(number, message, on_message)
+        elif cls in NOTICES:
+            self._hand_over(number, message, on_message)
+        elif number is not None:
+            on_answer = self._callbacks.get(number)
+            if on_answer is not None:
+                on_answer(message)
+        elif isinstance(message, Failure):
+            self._lose(f"{self.peer} ended the connection: {refusal(message)}")
+        else:
+            assert cls is Heartbeat
+
+    def _take_request(
+        self, number: int, message: object, on_message: Callable[[Any], None]
+    ) -> None:
+        if number in self._unanswered:
+            raise ProtocolError(
+                f"{TYPE_NAMES[type(message)]}.request: {number} has had no answer yet"
+            )
+        self._unanswered.add(number)
+        if self._refuses_requests:
+            self.post(failure(number, Status.SHUTTING_DOWN, "the node is shutting down"))
+        else:
+            self._hand_over(number, message, on_message)
+
+    def _hand_over(
+        self, number: int | None, message: object, on_message: Callable[[Any], None]
+    ) -> None:
+        try:
+            on_message(message)
+        except OctopiError as error:
+            answer = failure_of(number, error)
+            if answer is None:
+                raise
+            if number is None:
+                raise ProtocolError(answer.reason, Status(answer.status)) from error
+            self.post(answer)
+
+    async def _refuse(self, error: ProtocolError) -> None:
+        """Tell the peer what it did wrong, and end."""
+        if self._end is None:
+            self.post(failure(error.request, error.status, str(error)))
+            code = {
+                Status.MESSAGE_TOO_LARGE: MESSAGE_TOO_BIG,
+                Status.INTERNAL: INTERNAL_ERROR,
+            }.get(error.status, PROTOCOL_ERROR)
+            self._begin_close(code, str(error), f"closed by this side: {error}")
+        await self._flush()
+
+    # --- the end ---------------------------------------------------------------------
+
+    def _begin_close(self, code: int, reason: str, text: str) -> None:
+        """From here on nothing is posted; the writer finishes what it has."""
+        if self._end is None:
+            self._end = ConnectionLostError(text)
+            self._close_code = code
+            self._close_reason = reason
+        self._work.unpark_all()
+        self._room.unpark_all()
+
+    async def _flush(self) -> None:
+        with self._clock.timeout(CLOSE_TIMEOUT_S):
+            await self._flushed.wait()
+        self._scope.cancel()
+
+    def _lose(self, text: str) -> None:
+        """End without another word to the peer."""
+        self._begin_close(GOING_AWAY, text, text)
+        self._scope.cancel()
+
+    def _finish(self) -> None:
+        self._begin_close(GOING_AWAY, "", "closed by this side")
+        assert self._end is not None
+        self._flushed.set()
+        callbacks, self._callbacks = self._callbacks, {}
+        for on_answer in callbacks.values():
+            try:
+                on_answer(self._end)
+            except Exception:
+                _log.exception("answer_handler_failed", peer=self.peer)
+        self._unanswered.clear()
+        self._outbox.clear()
+        self._outbox_bytes = 0

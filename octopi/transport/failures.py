@@ -1,0 +1,66 @@
+"""From an exception to the `Failure` that tells the peer, and back.
+
+Which status an exception stands for is decided here, once, for every role.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.errors import (
+    ChecksumError,
+    CorruptLogError,
+    DiskFullError,
+    InvalidOptionError,
+    InvalidTopicError,
+    LogReadOnlyError,
+    OctopiError,
+    RecordError,
+    RefusedError,
+    Status,
+    refused,
+)
+from octopi.limits import ADDRESS_BYTES_MAX, TEXT_BYTES_MAX
+from octopi.wire.messages import Failure
+
+_STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
+    (InvalidTopicError, Status.INVALID_TOPIC),
+    (InvalidOptionError, Status.INVALID_OPTION),
+    (ChecksumError, Status.RECORD_CHECKSUM),
+    (RecordError, Status.MALFORMED_RECORD),
+    (CorruptLogError, Status.LOG_CORRUPT),
+    (DiskFullError, Status.DISK_FULL),
+    (LogReadOnlyError, Status.LOG_READ_ONLY),
+)
+"""The first class that fits."""
+
+
+def failure_of(request: int | None, error: OctopiError) -> Failure | None:
+    """The answer to *request* that *error* stands for; None if it stands for no answer."""
+    if isinstance(error, RefusedError):
+        return failure(request, error.status, str(error.args[0]), error.address)
+    for cls, status in _STATUSES:
+        if isinstance(error, cls):
+            return failure(request, status, str(error))
+    return None
+
+
+def failure(request: int | None, status: Status, reason: str, address: str = "") -> Failure:
+    """A `Failure` whose texts fit: a long *reason* is cut."""
+    if len(address.encode(errors="replace")) > ADDRESS_BYTES_MAX:
+        address = ""
+    return Failure(request, int(status), cut(reason, TEXT_BYTES_MAX), address)
+
+
+def refusal(answer: Failure) -> RefusedError:
+    """The exception for a `Failure` that a peer answered."""
+    try:
+        status = Status(answer.status)
+    except ValueError:
+        return RefusedError(f"{answer.reason} (status {answer.status})", Status.INTERNAL)
+    return refused(status, answer.reason, answer.address)
+
+
+def cut(text: str, bytes_max: int) -> str:
+    """The beginning of *text* that takes at most *bytes_max* bytes in UTF-8."""
+    return text.encode(errors="replace")[:bytes_max].decode(errors="ignore")

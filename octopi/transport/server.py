@@ -1,0 +1,128 @@
+"""Serving: many connections, each with its session, its tasks and its own faults.
+
+In charge of who owns what: a nursery for all connections, one inside it for each, where a
+session keeps its tasks.  Knows no message; sessions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Literal, Protocol
+
+import trio
+
+from octopi.environment import Environment, Link
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
+from octopi.limits import SHUTDOWN_GRACE_S
+from octopi.logger import get_logger
+from octopi.transport.connection import GOING_AWAY, Connection
+from octopi.transport.handshake import accept_connection
+from octopi.wire.endpoints import Endpoint
+
+_log = get_logger(__name__)
+
+Role = Literal["register", "broker"]
+
+_STOPPING: Final = "the node is shutting down"
+
+
+class Session(Protocol):
+    """What a role does on one connection."""
+
+    def handle(self, message: object) -> None:
+        """Take a message of the peer; see `Connection.run`."""
+
+    def closed(self) -> None:
+        """The connection has ended; the tasks of its nursery are cancelled next."""
+
+
+Sessions = Mapping[Endpoint, Callable[[Connection, trio.Nursery], Session]]
+"""For each endpoint served, what makes the session of a connection; the nursery is that
+connection's own."""
+
+
+async def serve(
+    environment: Environment,
+    address: str,
+    role: Role,
+    agent: str,
+    sessions: Sessions,
+    *,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.
+
+    Stopping is graceful: nobody new is accepted, new requests are refused, unanswered ones
+    may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
+    Cancelling closes them at once.
+
+    Raises:
+      UnreachableError: if the address can't be had.
+      InvalidOptionError: if *address* is none.
+    """
+    endpoints = {endpoint.path: endpoint for endpoint in sessions}
+    connections: dict[Connection, None] = {}
+
+    async def handle(link: Link) -> None:
+        endpoint = endpoints[link.path]
+        try:
+            connection = await accept_connection(
+                environment, link, endpoint, role=role, agent=agent
+            )
+        except (ConnectionLostError, ProtocolError) as error:
+            _log.info("handshake_failed", peer=link.peer, error=str(error))
+            return
+        if stop.is_set():
+            await connection.close(GOING_AWAY, _STOPPING)
+            return
+        connections[connection] = None
+        try:
+            await _run_session(connection, sessions[endpoint])
+        finally:
+            del connections[connection]
+
+    problem: OctopiError | None = None
+    async with trio.open_nursery() as links:
+        async with trio.open_nursery() as listening:
+            listen = partial(
+                environment.net.listen,
+                address,
+                handle,
+                paths=frozenset(endpoints),
+                handler_nursery=links,
+            )
+            try:
+                url: str = await listening.start(listen)
+            except OctopiError as error:
+                problem = error  # raised outside of the nurseries, so as it is
+            else:
+                task_status.started(url)
+                await stop.wait()
+            listening.cancel_scope.cancel()
+        async with trio.open_nursery() as closing:
+            for connection in list(connections):
+                closing.start_soon(
+                    partial(connection.close, GOING_AWAY, _STOPPING, grace_s=SHUTDOWN_GRACE_S)
+                )
+        # Whoever has not even shaken hands yet is not waited for.
+        links.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
+
+
+async def _run_session(
+    connection: Connection, make_session: Callable[[Connection, trio.Nursery], Session]
+) -> None:
+    try:
+        async with trio.open_nursery() as nursery:
+            session = make_session(connection, nursery)
+            try:
+                await connection.run(session.handle)
+            finally:
+                session.closed()
+            nursery.cancel_scope.cancel()
+    except* Exception:
+        # A fault in a session's tasks is ours; it ends this connection and no other.
+        _log.exception("session_failed", peer=connection.peer)

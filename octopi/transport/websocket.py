@@ -1,0 +1,361 @@
+"""`octopi.environment.Net` over trio-websocket: links of whole binary messages.
+
+In charge of the WebSocket handshake, its bounds, and of what trio-websocket leaves to its
+user: deadlines on every wait, a peer that disappears during a handshake, an orderly end
+after a refusal, and faults of one connection staying there.  Knows no message.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+import trio_websocket
+from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
+
+from octopi.environment import Clock, Link, StreamNet
+from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
+from octopi.limits import (
+    CLOSE_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    CONNECTIONS_MAX,
+    HANDSHAKE_TIMEOUT_S,
+    MESSAGE_BYTES_MAX,
+)
+from octopi.logger import get_logger
+from octopi.transport.addresses import (
+    host_and_port,
+    listen_address,
+    server_address,
+    server_url,
+)
+from octopi.transport.failures import cut
+from octopi.transport.watched_stream import WatchedStream, while_open
+from octopi.wire.messages import SUBPROTOCOL
+
+_log = get_logger(__name__)
+
+RECEIVE_BYTES: Final = 256 * 1024
+"""One read from the socket.  Nothing of that size is kept while a connection is idle."""
+
+MESSAGE_QUEUE_COUNT: Final = 1
+"""Messages that trio-websocket keeps for us beside the one that it assembles."""
+
+_LAST_WORD_S: Final = 0.05
+"""For sending a close frame when there is nobody left to wait for the answer."""
+
+_MESSAGE_TOO_BIG: Final = 1009
+_UNSUPPORTED_DATA: Final = 1003
+
+
+class WebSocketNet:
+    """Links over the streams of a `StreamNet`.
+
+    *nursery* owns the background task that trio-websocket needs for each link made by
+    `connect`; such a task ends with its link.
+    """
+
+    def __init__(
+        self,
+        streams: StreamNet,
+        clock: Clock,
+        nursery: trio.Nursery,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self._streams = streams
+        self._clock = clock
+        self._nursery = nursery
+        self._connections_max = connections_max
+        self._connection_count = 0
+
+    @property
+    def connection_count(self) -> int:
+        """Accepted connections of this moment, also those that still shake hands."""
+        return self._connection_count
+
+    async def connect(self, url: str, path: str) -> Link:
+        """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
+        host, port = server_address(url)
+        with self._clock.timeout(CONNECT_TIMEOUT_S):
+            try:
+                stream = await self._streams.connect(host, port)
+            except OSError as error:
+                raise UnreachableError(f"nobody answers at {url}: {_what(error)}") from error
+            hold = partial(self._hold_client, WatchedStream(stream), host, port, path)
+            link: Link = await self._nursery.start(hold)
+            return link
+        raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
+
+    async def listen(
+        self,
+        address: str,
+        handler: Callable[[Link], Awaitable[None]],
+        *,
+        paths: frozenset[str],
+        handler_nursery: trio.Nursery,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """See `octopi.environment.Net.listen`."""
+        host, port = listen_address(address)
+        try:
+            listening = await self._streams.listen(host, port)
+        except OSError as error:
+            raise UnreachableError(f"can't listen at {address}: {_what(error)}") from error
+        task_status.started(server_url(host, listening.port))
+        await trio.serve_listeners(
+            partial(self._accept, handler, paths),
+            listening.listeners,
+            handler_nursery=handler_nursery,
+        )
+
+    async def _hold_client(
+        self,
+        stream: WatchedStream,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        task_status: trio.TaskStatus[Link],
+    ) -> None:
+        """Shake hands as a client, then own the link's background task to its end."""
+        peer = host_and_port(host, port)
+        problem = "did not complete the WebSocket handshake: is it an Octopi node?"
+        is_open = False
+        try:
+            async with trio.open_nursery() as nursery:
+                websocket = await while_open(
+                    stream,
+                    partial(
+                        trio_websocket.wrap_client_stream,
+                        nursery,
+                        stream,  # type: ignore[arg-type]  # any stream does
+                        peer,
+                        path,
+                        subprotocols=[SUBPROTOCOL],
+                        message_queue_size=MESSAGE_QUEUE_COUNT,
+                        max_message_size=MESSAGE_BYTES_MAX,
+                        receive_buffer_size=RECEIVE_BYTES,
+                    ),
+                )
+                if websocket is not None and websocket.subprotocol == SUBPROTOCOL:
+                    is_open = True
+                    link = WebSocketLink(websocket, stream, self._clock, peer, path)
+                    task_status.started(link)
+                    await link.closed.wait()
+                elif websocket is not None:
+                    problem = f"does not speak {SUBPROTOCOL}"
+                nursery.cancel_scope.cancel()
+        except* ConnectionRejected as group:
+            problem = _rejection(group)
+        except* Exception as group:
+            _log_websocket_failure(peer, group)
+        finally:
+            await trio.aclose_forcefully(stream)
+        if not is_open:
+            raise UnreachableError(f"{peer} {problem}")
+
+    async def _accept(
+        self,
+        handler: Callable[[Link], Awaitable[None]],
+        paths: frozenset[str],
+        stream: trio.abc.HalfCloseableStream,
+    ) -> None:
+        """Everything about one accepted connection; its faults end here."""
+        watched = WatchedStream(stream)
+        peer = _peer(stream)
+        if self._connection_count >= self._connections_max:
+            _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
+            await trio.aclose_forcefully(watched)
+            return
+        self._connection_count += 1
+        try:
+            async with trio.open_nursery() as nursery:
+                link = await self._shake_hands(nursery, watched, paths, peer)
+                if link is not None:
+                    try:
+                        await handler(link)
+                    except Exception:
+                        _log.exception("link_handler_failed", peer=peer)
+                nursery.cancel_scope.cancel()
+        except* Exception as group:
+            _log_websocket_failure(peer, group)
+        finally:
+            self._connection_count -= 1
+            await trio.aclose_forcefully(watched)
+
+    async def _shake_hands(
+        self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
+    ) -> Link | None:
+        """The link of a peer that asks for what we serve, else None."""
+        with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
+            request = await while_open(
+                stream,
+                partial(
+                    trio_websocket.wrap_server_stream,
+                    nursery,
+                    stream,
+                    message_queue_size=MESSAGE_QUEUE_COUNT,
+                    max_message_size=MESSAGE_BYTES_MAX,
+                    receive_buffer_size=RECEIVE_BYTES,
+                ),
+            )
+            if request is None:
+                return None
+            path = request.path.partition("?")[0]
+            if path not in paths:
+                await self._reject(request, stream, 404, f"no such endpoint; use {_any_of(paths)}")
+            elif SUBPROTOCOL not in request.proposed_subprotocols:
+                await self._reject(request, stream, 400, f"offer the subprotocol {SUBPROTOCOL}")
+            else:
+                websocket = await request.accept(subprotocol=SUBPROTOCOL)
+                return WebSocketLink(websocket, stream, self._clock, peer, path)
+        if slow.cancelled_caught:
+            _log.info("handshake_too_slow", peer=peer)
+        return None
+
+    async def _reject(
+        self,
+        request: trio_websocket.WebSocketRequest,
+        stream: WatchedStream,
+        status: int,
+        text: str,
+    ) -> None:
+        body = f"{text}\n".encode()
+        await request.reject(
+            status, extra_headers=[(b"content-type", b"text/plain; charset=utf-8")], body=body
+        )
+        with self._clock.timeout(CLOSE_TIMEOUT_S):
+            await stream.finish()
+
+
+class WebSocketLink:
+    """`octopi.environment.Link` over one WebSocket connection."""
+
+    def __init__(
+        self,
+        websocket: WebSocketConnection,
+        stream: WatchedStream,
+        clock: Clock,
+        peer: str,
+        path: str,
+    ) -> None:
+        self._websocket = websocket
+        self._stream = stream
+        self._clock = clock
+        self._peer = peer
+        self._path = path
+        self._is_torn = False
+        self._is_closing = False
+        self.closed: Final = trio.Event()
+        self._refused_text = False
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    async def send(self, data: bytes) -> None:
+        if self._is_torn:
+            raise ConnectionLostError(f"the connection to {self._peer} is torn")
+        self._is_torn = True  # and stays so if this is cancelled
+        try:
+            await self._websocket.send_message(data)
+        except ConnectionClosed as error:
+            self._is_torn = False
+            raise self._lost(error) from None
+        self._is_torn = False
+
+    async def receive(self) -> bytes:
+        try:
+            message = await self._websocket.get_message()
+        except ConnectionClosed as error:
+            if error.reason is not None and error.reason.code == _MESSAGE_TOO_BIG:
+                raise ProtocolError(
+                    f"a message had more than {MESSAGE_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
+                ) from None
+            raise self._lost(error) from None
+        if isinstance(message, str):
+            self._refused_text = True
+            raise ProtocolError("a text frame came; every message is a binary frame")
+        return message
+
+    async def aclose(self, code: int = 1000, reason: str = "") -> None:
+        if self._is_closing:
+            await self.closed.wait()
+            return
+        self._is_closing = True
+        if self._refused_text:
+            code = _UNSUPPORTED_DATA
+        try:
+            # The peer shall learn why, also when whoever closes was cancelled; but then the
+            # task that would read its answer was probably cancelled, too.
+            cancelled = trio.current_effective_deadline() == -math.inf
+            with self._clock.timeout(_LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
+                scope.shield = True
+                if not self._is_torn:
+                    await self._websocket.aclose(code, reason)
+                    await self._stream.finish()
+        finally:
+            self.closed.set()
+            await trio.aclose_forcefully(self._stream)
+
+    def _lost(self, error: ConnectionClosed) -> ConnectionLostError:
+        reason = error.reason
+        if reason is None or reason.code == 1006:
+            return ConnectionLostError(f"the connection to {self._peer} broke")
+        said = f": {reason.reason}" if reason.reason else ""
+        return ConnectionLostError(f"{self._peer} closed the connection ({reason.code}){said}")
+
+
+def _log_websocket_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
+    """trio-websocket fails when a peer leaves or talks at a bad moment.
+
+    That ends the one connection and needs no trace: anybody could fill the log with them.
+    """
+    _, unusual = group.split(ConnectionClosed)
+    if unusual is not None:
+        _log.info("websocket_failed", peer=peer, error=repr(unusual))
+
+
+def _rejection(group: BaseExceptionGroup[ConnectionRejected]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ConnectionRejected)
+    body = cut((error.body or b"").decode(errors="replace").strip(), 200)
+    return f"refused the connection with HTTP status {error.status_code}: {body}"
+
+
+def _any_of(paths: frozenset[str]) -> str:
+    return " or ".join(sorted(paths))
+
+
+def _peer(stream: trio.abc.Stream) -> str:
+    if isinstance(stream, trio.SocketStream):
+        try:
+            name = stream.socket.getpeername()
+        except OSError:  # it is gone already
+            return "unknown"
+        return host_and_port(name[0], name[1])
+    return str(stream)
+
+
+def _what(error: OSError) -> str:
+    """What to do about *error*, or at least what the system calls it."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "another program listens there; stop it or choose another port"
+        case errno.EACCES:
+            return "this user may not; choose a port from 1024 on"
+        case errno.EADDRNOTAVAIL:
+            return "this machine has no such address"
+        case _:
+            return error.strerror or str(error)

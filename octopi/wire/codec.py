@@ -1,0 +1,443 @@
+"""Messages to CBOR and back: strict, bounded, the same for every message.
+
+What a field may hold is read off the message classes once, at import; decoding then
+follows that description through the bytes.  It never builds what the message has no place
+for, so the memory and time for hostile input are bounded by the message it claims to be:
+no tag, float, indefinite length or deeper nesting is ever interpreted, and no length is
+believed before it was compared with its bound and with what there is.  (A general decoder
+turns 16 MiB of empty maps into a gigabyte first, and copies a batch in small pieces.)
+
+The subset of CBOR (RFC 8949): integers of 64 bits with sign, byte and text strings, lists,
+maps with text keys, false, true, null; definite lengths.  The first key of a message is
+``type``; the other fields follow in any order, each exactly once.  We write the shortest
+form and the order of the class.
+
+This module knows no connection: who may send what is `allowed`.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+
+from octopi.errors import ProtocolError, Status
+from octopi.limits import CBOR_DEPTH_MAX
+from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost
+
+# Major types, RFC 8949 section 3.1.
+_UNSIGNED: Final = 0
+_NEGATIVE: Final = 1
+_BYTES: Final = 2
+_TEXT: Final = 3
+_LIST: Final = 4
+_MAP: Final = 5
+_SIMPLE: Final = 7
+
+_FALSE: Final = b"\xf4"
+_TRUE: Final = b"\xf5"
+_NULL: Final = b"\xf6"
+
+_INTEGER_BOUND: Final = 1 << 63
+_NAME_BYTES_MAX: Final = 40
+"""Names that a peer made up are repeated in an error up to this length."""
+
+_MAJOR_NAMES: Final = (
+    "an integer",
+    "a negative integer",
+    "a byte string",
+    "a text",
+    "a list",
+    "a map",
+    "a tag",
+    "a simple value",
+)
+
+_V = TypeVar("_V")
+
+
+def encode(message: object) -> bytes:
+    """The bytes of *message*, an instance of a class in `octopi.wire.messages`.
+
+    Raises:
+      ValueError: if a field is out of its bounds, so that no peer would take it.
+    """
+    structure = _STRUCTURES[type(message)]
+    parts = [structure.start]
+    try:
+        structure.encode(message, parts)
+    except _Problem as problem:
+        raise ValueError(f"{TYPE_NAMES[type(message)]}{problem}") from None
+    return b"".join(parts)
+
+
+def decode(data: bytes, allowed: frozenset[type]) -> object:
+    """The message in *data*: an instance of one of the *allowed* classes.
+
+    Raises:
+      ProtocolError: if *data* is anything else.  Its text names the field and the problem
+          and repeats nothing long or binary; its `request` is the message's request
+          number where that came right behind the type.
+    """
+    status = Status.MALFORMED_MESSAGE
+    name = "message"
+    request = None
+    try:
+        count, at = _container(data, 0, _MAP)
+        if not data.startswith(_TYPE_KEY, at):
+            raise _Problem("the first key has to be 'type'")
+        found, at = _TYPE_NAME.decode(data, at + len(_TYPE_KEY))
+        request = _request_at(data, at)
+        cls = MESSAGES.get(found)
+        if cls is None:
+            status = Status.UNKNOWN_MESSAGE
+            raise _Problem(f"there is no type {_quoted(found)}")
+        name = found
+        if cls not in allowed:
+            status = Status.WRONG_ENDPOINT
+            raise _Problem("it may not be sent here now")
+        message, at = _STRUCTURES[cls].decode_fields(data, at, count - 1)
+        if at != len(data):
+            raise _Problem(f"{len(data) - at} bytes follow it")
+    except _Problem as problem:
+        raise ProtocolError(f"{name}{problem}", status, request) from None
+    return message
+
+
+class _Problem(Exception):
+    """What is wrong, and, filled in on the way out, where."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.place = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+class _Kind(Protocol[_V]):
+    """What a field may hold."""
+
+    @property
+    def depth(self) -> int:
+        """Containers within each other, at most."""
+
+    def encode(self, value: _V, parts: list[bytes]) -> None:
+        """Append the encoding of *value* to *parts*."""
+
+    def decode(self, data: bytes, at: int) -> tuple[_V, int]:
+        """The value at position *at* of *data*, and the position behind it."""
+
+
+class _Integer:
+    depth = 0
+
+    def encode(self, value: int, parts: list[bytes]) -> None:
+        if not -_INTEGER_BOUND <= value < _INTEGER_BOUND:
+            raise _Problem("it does not fit into 64 bits with sign")
+        parts.append(_head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value))
+
+    def decode(self, data: bytes, at: int) -> tuple[int, int]:
+        major, value, behind = _read_head(data, at)
+        if major > _NEGATIVE:
+            raise _mismatch("an integer", data, at)
+        if value >= _INTEGER_BOUND:
+            raise _Problem("it does not fit into 64 bits with sign")
+        return (value if major == _UNSIGNED else -1 - value), behind
+
+
+class _Boolean:
+    depth = 0
+
+    def encode(self, value: bool, parts: list[bytes]) -> None:
+        parts.append(_TRUE if value else _FALSE)
+
+    def decode(self, data: bytes, at: int) -> tuple[bool, int]:
+        if data.startswith(_TRUE, at):
+            return True, at + 1
+        if data.startswith(_FALSE, at):
+            return False, at + 1
+        raise _mismatch("a boolean", data, at)
+
+
+@attrs.frozen
+class _Text:
+    size_max: int
+    depth = 0
+
+    def encode(self, value: str, parts: list[bytes]) -> None:
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError:
+            raise _Problem("it has no form in UTF-8") from None
+        _check_size(len(encoded), self.size_max, "bytes")
+        parts.append(_head(_TEXT, len(encoded)))
+        parts.append(encoded)
+
+    def decode(self, data: bytes, at: int) -> tuple[str, int]:
+        try:
+            value, at = _read_string(data, at, _TEXT, self.size_max)
+            return value.decode(), at
+        except UnicodeDecodeError:
+            raise _Problem("it is not UTF-8") from None
+
+
+@attrs.frozen
+class _Bytes:
+    size_max: int
+    depth = 0
+
+    def encode(self, value: bytes, parts: list[bytes]) -> None:
+        _check_size(len(value), self.size_max, "bytes")
+        parts.append(_head(_BYTES, len(value)))
+        parts.append(value)
+
+    def decode(self, data: bytes, at: int) -> tuple[bytes, int]:
+        return _read_string(data, at, _BYTES, self.size_max)
+
+
+@attrs.frozen
+class _Optional:
+    kind: _Kind[Any]
+
+    @property
+    def depth(self) -> int:
+        return self.kind.depth
+
+    def encode(self, value: object, parts: list[bytes]) -> None:
+        if value is None:
+            parts.append(_NULL)
+        else:
+            self.kind.encode(value, parts)
+
+    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+        if data.startswith(_NULL, at):
+            return None, at + 1
+        return self.kind.decode(data, at)
+
+
+@attrs.frozen
+class _List:
+    kind: _Kind[Any]
+    count_max: int
+
+    @property
+    def depth(self) -> int:
+        return 1 + self.kind.depth
+
+    def encode(self, value: list[object], parts: list[bytes]) -> None:
+        _check_size(len(value), self.count_max, "entries")
+        parts.append(_head(_LIST, len(value)))
+        for index, entry in enumerate(value):
+            try:
+                self.kind.encode(entry, parts)
+            except _Problem as problem:
+                problem.place = f"[{index}]{problem.place}"
+                raise
+
+    def decode(self, data: bytes, at: int) -> tuple[list[object], int]:
+        count, at = _container(data, at, _LIST)
+        _check_size(count, self.count_max, "entries")
+        decode_entry = self.kind.decode
+        entries: list[object] = []
+        for index in range(count):
+            try:
+                entry, at = decode_entry(data, at)
+            except _Problem as problem:
+                problem.place = f"[{index}]{problem.place}"
+                raise
+            entries.append(entry)
+        return entries, at
+
+
+class _Structure:
+    """A class of fields; as a message it has its type in front of them."""
+
+    def __init__(self, cls: type) -> None:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        self._cls = cls
+        self._fields = [
+            (name, _key(name), _kind(hints[name]))
+            for name in (field.name for field in attrs.fields(cls))
+        ]
+        self._places = {name.encode(): place for place, (name, _, _) in enumerate(self._fields)}
+        self.depth = 1 + max((kind.depth for _, _, kind in self._fields), default=0)
+        assert self.depth <= CBOR_DEPTH_MAX, f"{cls.__name__} nests too deep"
+        if cls in TYPE_NAMES:
+            name = TYPE_NAMES[cls].encode()
+            self.start = _head(_MAP, 1 + len(self._fields)) + _TYPE_KEY + _head(_TEXT, len(name))
+            self.start += name
+        else:
+            self.start = _head(_MAP, len(self._fields))
+
+    def encode(self, value: object, parts: list[bytes]) -> None:
+        """Append the fields only; `start` belongs in front."""
+        for name, key, kind in self._fields:
+            parts.append(key)
+            try:
+                kind.encode(getattr(value, name), parts)
+            except _Problem as problem:
+                problem.place = f".{name}{problem.place}"
+                raise
+
+    def decode_fields(self, data: bytes, at: int, count: int) -> tuple[object, int]:
+        """Decode *count* keys with their values, and make the object of them."""
+        fields = self._fields
+        values: list[Any] = [_MISSING] * len(fields)
+        for _ in range(count):
+            major, size, behind = _read_head(data, at)
+            if major != _TEXT:
+                raise _Problem("a key is no text")
+            at = behind + size
+            key = data[behind:at]
+            place = self._places.get(key)
+            if place is None:
+                raise _Problem(f"there is no field {_quoted(key.decode(errors='replace'))}")
+            name, _, kind = fields[place]
+            if values[place] is not _MISSING:
+                raise _Problem(f"field '{name}' comes twice")
+            try:
+                values[place], at = kind.decode(data, at)
+            except _Problem as problem:
+                problem.place = f".{name}{problem.place}"
+                raise
+        if count < len(fields):
+            raise _Problem(f"field '{fields[values.index(_MISSING)][0]}' is missing")
+        return self._cls(*values), at
+
+
+@attrs.frozen
+class _Part:
+    """A structure inside a message."""
+
+    structure: _Structure
+
+    @property
+    def depth(self) -> int:
+        return self.structure.depth
+
+    def encode(self, value: object, parts: list[bytes]) -> None:
+        parts.append(self.structure.start)
+        self.structure.encode(value, parts)
+
+    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+        count, at = _container(data, at, _MAP)
+        return self.structure.decode_fields(data, at, count)
+
+
+def _head(major: int, argument: int) -> bytes:
+    if argument < 24:
+        return bytes((major << 5 | argument,))
+    for extra, size in ((24, 1), (25, 2), (26, 4)):
+        if argument < 1 << 8 * size:
+            return bytes((major << 5 | extra,)) + argument.to_bytes(size, "big")
+    return bytes((major << 5 | 27,)) + argument.to_bytes(8, "big")
+
+
+def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
+    """Major type, argument, position behind them."""
+    if at >= len(data):
+        raise _Problem("it ends too early")
+    initial = data[at]
+    argument = initial & 31
+    if argument < 24:
+        return initial >> 5, argument, at + 1
+    if argument > 27:
+        raise _Problem("indefinite lengths and reserved values are not allowed")
+    behind = at + 1 + (1 << argument - 24)
+    if behind > len(data):
+        raise _Problem("it ends too early")
+    return initial >> 5, int.from_bytes(data[at + 1 : behind], "big"), behind
+
+
+def _read_string(data: bytes, at: int, expected: int, size_max: int) -> tuple[bytes, int]:
+    major, size, behind = _read_head(data, at)
+    if major != expected:
+        raise _mismatch(_MAJOR_NAMES[expected], data, at)
+    _check_size(size, size_max, "bytes")
+    if behind + size > len(data):
+        raise _Problem("it ends too early")
+    return data[behind : behind + size], behind + size
+
+
+def _container(data: bytes, at: int, expected: int) -> tuple[int, int]:
+    """The number of entries of the list or map at *at*, and where the first starts."""
+    major, count, behind = _read_head(data, at)
+    if major != expected:
+        raise _mismatch(_MAJOR_NAMES[expected], data, at)
+    return count, behind
+
+
+def _check_size(size: int, size_max: int, unit: str) -> None:
+    if size > size_max:
+        raise _Problem(f"it has {size} {unit}, at most {size_max} are allowed")
+
+
+def _mismatch(expected: str, data: bytes, at: int) -> _Problem:
+    found = data[at : at + 1]
+    if not found:
+        return _Problem("it ends too early")
+    if found in (_FALSE, _TRUE):
+        return _Problem(f"it has to be {expected}, not a boolean")
+    if found == _NULL:
+        return _Problem(f"it has to be {expected}, not null")
+    if found in (b"\xf9", b"\xfa", b"\xfb"):
+        return _Problem(f"it has to be {expected}, not a float")
+    return _Problem(f"it has to be {expected}, not {_MAJOR_NAMES[found[0] >> 5]}")
+
+
+def _quoted(name: str) -> str:
+    if len(name) <= _NAME_BYTES_MAX and name.isascii() and name.isprintable():
+        return f"'{name}'"
+    return "of that name"
+
+
+def _key(name: str) -> bytes:
+    return _head(_TEXT, len(name)) + name.encode()
+
+
+def _request_at(data: bytes, at: int) -> int | None:
+    if not data.startswith(_REQUEST_KEY, at):
+        return None
+    try:
+        return _INTEGER.decode(data, at + len(_REQUEST_KEY))[0]
+    except _Problem:
+        return None
+
+
+def _kind(hint: object) -> _Kind[Any]:
+    """What the type *hint* of a field allows."""
+    bound: int | None = None
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, at_most = typing.get_args(hint)
+        assert isinstance(at_most, AtMost)
+        bound = at_most.size
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner, nothing = typing.get_args(hint)
+        assert nothing is types.NoneType
+        return _Optional(_kind(inner))
+    if hint is int:
+        return _INTEGER
+    if hint is bool:
+        return _Boolean()
+    if isinstance(hint, type) and attrs.has(hint):
+        return _Part(_Structure(hint))
+    assert bound is not None, f"{hint} needs a bound"
+    if hint is str:
+        return _Text(bound)
+    if hint is bytes:
+        return _Bytes(bound)
+    assert origin is list, f"{hint} has no encoding"
+    return _List(_kind(typing.get_args(hint)[0]), bound)
+
+
+_MISSING: Final = object()
+_INTEGER: Final = _Integer()
+_TYPE_NAME: Final = _Text(1000)
+_TYPE_KEY: Final = _key("type")
+_REQUEST_KEY: Final = _key("request")
+_STRUCTURES: Final = {cls: _Structure(cls) for cls in TYPE_NAMES}

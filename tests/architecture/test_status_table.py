@@ -1,0 +1,133 @@
+"""The statuses of the wire: their numbers and names are for ever, each has its meaning."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from octopi.errors import STATUS_MEANINGS, Fault, RefusedError, Status, refused
+
+NUMBERS = {
+    "MALFORMED_MESSAGE": 1,
+    "UNKNOWN_MESSAGE": 2,
+    "UNSUPPORTED_VERSION": 3,
+    "WRONG_ENDPOINT": 4,
+    "MESSAGE_TOO_LARGE": 5,
+    "TOO_MANY": 6,
+    "TOO_SLOW": 7,
+    "UNKNOWN_TOPIC": 20,
+    "INVALID_TOPIC": 21,
+    "TOPIC_EXISTS": 22,
+    "UNKNOWN_PARTITION": 23,
+    "INVALID_OPTION": 24,
+    "MALFORMED_RECORD": 30,
+    "RECORD_CHECKSUM": 31,
+    "OFFSET_INSIDE_RECORD": 33,
+    "OFFSET_OUT_OF_RANGE": 34,
+    "SEQUENCE_GAP": 35,
+    "PRODUCER_FENCED": 36,
+    "UNKNOWN_PRODUCER": 37,
+    "RECEIPT_FORGOTTEN": 38,
+    "UNCOMMITTED": 39,
+    "NOT_LEADER": 40,
+    "NOT_READY": 41,
+    "NO_BROKER": 42,
+    "SHUTTING_DOWN": 43,
+    "DISK_FULL": 50,
+    "LOG_READ_ONLY": 51,
+    "LOG_CORRUPT": 52,
+    "INTERNAL": 53,
+    "DUPLICATE_BROKER": 60,
+    "WRONG_CLUSTER": 61,
+    "BROKER_FENCED": 62,
+}
+"""What clients in the field know.  A line may be added; none may change or go."""
+
+each_status = pytest.mark.parametrize("status", Status, ids=lambda status: status.name.lower())
+
+
+def refusals() -> list[type[RefusedError]]:
+    """The classes of refusals that callers react to, at any depth."""
+    found, waiting = [], RefusedError.__subclasses__()
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting += one.__subclasses__()
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def test_numbers_and_names_are_what_clients_in_the_field_know() -> None:
+    # __members__ has aliases too: two names for one number.
+    assert {name: int(status) for name, status in Status.__members__.items()} == NUMBERS
+    assert len(set(NUMBERS.values())) == len(NUMBERS)
+
+
+def test_zero_is_no_status() -> None:
+    """So that a field that was never set can't be taken for one."""
+    assert min(Status) > 0
+
+
+@each_status
+def test_a_status_says_what_to_do_next(status: Status) -> None:
+    assert STATUS_MEANINGS[status].next
+
+
+def test_the_table_has_rows_for_statuses_only_and_in_their_order() -> None:
+    assert list(STATUS_MEANINGS) == list(Status)
+
+
+def test_the_protocol_document_has_the_same_table() -> None:
+    document = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\w+) \| (\w+) \| (.+) \|$", document, re.MULTILINE)
+    assert rows == [
+        (
+            str(int(status)),
+            status.name.lower(),
+            "yes" if meaning.retryable else "no",
+            meaning.fault.value,
+            meaning.next,
+        )
+        for status, meaning in STATUS_MEANINGS.items()
+    ]
+
+
+def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:
+    final = {
+        status
+        for status, meaning in STATUS_MEANINGS.items()
+        if meaning.fault is Fault.NOBODY and not meaning.retryable
+    }
+    assert final == {Status.UNKNOWN_PRODUCER, Status.RECEIPT_FORGOTTEN}
+
+
+@each_status
+def test_an_answer_becomes_the_exception_that_carries_it(status: Status) -> None:
+    error = refused(status, "because", "ws://127.0.0.1:7001")
+    assert (error.status, error.address) == (status, "ws://127.0.0.1:7001")
+    assert error.retryable == STATUS_MEANINGS[status].retryable
+    assert str(error) == f"because [{status.name.lower()}]"
+
+
+@pytest.mark.parametrize("cls", refusals(), ids=lambda cls: cls.__name__)
+def test_a_refusal_with_a_class_of_its_own_comes_back_as_that_class(
+    cls: type[RefusedError],
+) -> None:
+    raised = cls("because")
+    assert type(refused(raised.status, "because")) is cls
+
+
+def test_no_two_classes_stand_for_one_status() -> None:
+    statuses = [cls.default_status for cls in refusals()]
+    assert None not in statuses
+    assert len(set(statuses)) == len(statuses)
+
+
+def test_a_status_without_a_class_of_its_own_is_a_plain_refusal() -> None:
+    with_class = {cls.default_status for cls in refusals()}
+    for status in set(Status) - with_class:
+        assert type(refused(status, "because")) is RefusedError
+
+
+def test_a_refusal_without_a_status_is_a_fault_of_ours() -> None:
+    with pytest.raises(AssertionError, match="a refusal needs a status"):
+        RefusedError("because")

@@ -1,0 +1,117 @@
+"""Looking at a cluster, and at its topics, by the program."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from tests.cli.conftest import Program, RunningCluster
+from tests.processes import NodeProcesses
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTOPI_TIMEOUT_S", "20")
+
+
+Topics = Callable[..., Result]
+
+
+@pytest.fixture
+def topics(program: Program, cluster: RunningCluster) -> Topics:
+    """`octopi-node topics` with these arguments."""
+
+    def run(*arguments: str) -> Result:
+        return program("topics", *arguments, "--server", cluster.url)
+
+    return run
+
+
+def test_a_topic_is_created_listed_described_and_deleted(topics: Topics) -> None:
+    created = topics("create", "orders", "--partitions", "2", "--retention-ms", "60000")
+    assert created.exit_code == 0
+    assert created.stdout.startswith("created orders on partitions ")
+    listed = topics("list").stdout.splitlines()
+    assert listed[0].split() == ["TOPIC", "PARTITIONS", "LEADERS"]
+    assert [line.split()[0] for line in listed[1:]] == ["orders"]
+    described = topics("describe", "orders").stdout.splitlines()
+    assert described[0].startswith("orders (id ")
+    assert described[0].endswith("): retention_ms 60000")
+    assert described[2].split()[:4] == ["PARTITION", "LEADER", "ADDRESS", "EPOCH"]
+    assert len(described) == 5
+    deleted = topics("delete", "orders", "--yes")
+    assert (deleted.exit_code, deleted.stdout, deleted.stderr) == (0, "", "deleted orders\n")
+    assert topics("list").stdout.splitlines()[1:] == []
+
+
+def test_the_json_has_everything(topics: Topics) -> None:
+    created = json.loads(topics("create", "wide", "--on", "1,6", "--json").stdout)
+    assert [one["partition"] for one in created["partitions"]] == [1, 6]
+    assert created in json.loads(topics("list", "--json").stdout)
+    described = json.loads(topics("describe", "wide", "--json").stdout)
+    assert [one["log"]["partition"] for one in described["logs"]] == [1, 6]
+    assert described["logs"][0]["log"]["highwater"] == 0
+    topics("delete", "wide", "--yes")
+
+
+def test_a_topic_that_exists_is_refused(topics: Topics) -> None:
+    assert topics("create", "twice").exit_code == 0
+    again = topics("create", "twice")
+    assert again.exit_code == 4
+    assert "topic_exists" in again.stderr
+    topics("delete", "twice", "--yes")
+
+
+def test_partitions_that_are_none_are_refused(topics: Topics) -> None:
+    assert topics("create", "x", "--on", "one").exit_code == 2
+    assert topics("create", "x", "--on", "7777").exit_code == 4
+    assert topics("create", "x", "--partitions", "0").exit_code == 2
+
+
+def test_nothing_is_deleted_without_a_yes(topics: Topics) -> None:
+    topics("create", "dear")
+    refused = topics("delete", "dear")
+    assert refused.exit_code == 2
+    assert "say --yes" in refused.stderr
+    assert "dear" in topics("list").stdout
+    topics("delete", "dear", "--yes")
+
+
+def test_the_status_of_a_healthy_cluster_is_0(program: Program, cluster: RunningCluster) -> None:
+    result = program("status", "--server", cluster.url)
+    assert result.exit_code == 0
+    assert ": 1 of 1 broker up, " in result.stdout
+    assert result.stdout.endswith("\nhealthy\n")
+    fields = json.loads(program("status", "--server", cluster.url, "--json").stdout)
+    assert fields["healthy"] is True
+    assert fields["brokers"][0]["address"] == cluster.broker.url
+
+
+def test_the_status_without_a_broker_is_1(program: Program, nodes: NodeProcesses) -> None:
+    register = nodes.register()
+    result = program("status", "--server", register.url)
+    assert result.exit_code == 1
+    assert result.stdout.endswith("not healthy: no broker has joined\n")
+
+
+def test_the_status_with_a_broker_away_is_1(program: Program, nodes: NodeProcesses) -> None:
+    register = nodes.register()
+    broker = nodes.broker(register)
+    server = ["--server", register.url]
+    assert program("topics", "create", "orders", "--on", "3", *server).exit_code == 0
+    assert program("status", *server).exit_code == 0
+    assert broker.terminate() == 0
+    result = program("status", *server)
+    assert result.exit_code == 1
+    assert "not healthy: broker 1 is away; partition 3 has no leader" in result.stdout
+    described = program("topics", "describe", "orders", *server, "--timeout", "1")
+    assert described.exit_code == 0
+    assert "the broker does not answer" in described.stdout
+    broker.restart()
+    deadline = time.monotonic() + 20  # it leads a moment after it has joined
+    while program("status", *server).exit_code:
+        assert time.monotonic() < deadline, "the cluster does not become healthy again"

@@ -1,0 +1,363 @@
+"""Lines through real nodes and back, by the program."""
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from octopi.limits import RECORD_BYTES_MAX
+from octopi.record import STRUCTURED_BYTES_MIN
+from tests.cli.conftest import Program, RunningCluster
+
+pytestmark = pytest.mark.process
+
+LINES = b"first\nsecond\n\nfo\xffur\r\n"
+
+Consume = Callable[..., bytes]
+"""What `consume` prints with these arguments."""
+
+
+@pytest.fixture
+def server(cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The cluster, which every command finds by itself."""
+    monkeypatch.setenv("OCTOPI_SERVER", cluster.url)
+    monkeypatch.setenv("OCTOPI_TIMEOUT_S", "20")
+    return cluster.url
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, server: str) -> str:
+    """A topic of this test alone."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:150]
+
+
+@pytest.fixture
+def consume(program: Program, capfdbinary: pytest.CaptureFixture[bytes]) -> Consume:
+    def run(*arguments: str) -> bytes:
+        capfdbinary.readouterr()
+        result = program("consume", *arguments)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return capfdbinary.readouterr().out
+
+    return run
+
+
+def produce(program: Program, tmp_path: Path, topic: str, data: bytes, *options: str) -> str:
+    """Produce the lines of *data*; return what is said about it."""
+    file = tmp_path / "lines"
+    file.write_bytes(data)
+    result = program("produce", topic, "-f", str(file), *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    return result.stderr
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "octopi_node", *arguments]
+
+
+# --- there and back ----------------------------------------------------------------------
+
+
+def test_what_goes_in_comes_out_the_same(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    summary = produce(program, tmp_path, topic, LINES)
+    assert summary.startswith("4 messages, 21 B, ")
+    assert consume(topic, "-e") == LINES
+
+
+def test_a_last_line_without_newline_is_kept(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    produce(program, tmp_path, topic, b"a\nb")
+    assert consume(topic, "-e") == b"a\nb\n"
+
+
+def test_an_empty_file_makes_no_messages(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    assert produce(program, tmp_path, topic, b"").startswith("0 messages, 0 B, ")
+    assert consume(topic, "-e") == b""
+
+
+def test_a_pipe_through_two_processes_is_identical(topic: str) -> None:
+    data = b"".join(b"line %d of a longer text\n" % number for number in range(50_000))
+    done = subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"50,000 messages, 1.4 MB, ")
+    assert subprocess.check_output(command("consume", topic, "-e")) == data
+
+
+# --- produce -----------------------------------------------------------------------------
+
+
+def test_a_key_goes_with_every_message(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    produce(program, tmp_path, topic, b"a\nb\n", "-k", "customer-7")
+    assert consume(topic, "-e", "-f", r"%k=%v\n") == b"customer-7=a\ncustomer-7=b\n"
+
+
+def test_a_line_may_bring_its_own_key(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    produce(program, tmp_path, topic, b"k::v::w\nno key\n::x\n", "--key-separator", "::")
+    keys = [
+        (m["key"], m["value"]) for m in map(json.loads, consume(topic, "-e", "--json").splitlines())
+    ]
+    assert keys == [("k", "v::w"), (None, "no key"), ("", "x")]
+
+
+def test_messages_go_to_the_partition_that_is_named(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    assert program("topics", "create", topic, "--on", "2,5").exit_code == 0
+    produce(program, tmp_path, topic, b"two\n", "-p", "2")
+    produce(program, tmp_path, topic, b"five\n", "-p", "5")
+    assert consume(topic, "-e", "-p", "5", "-f", "%p %v") == b"5 five"
+    assert sorted(consume(topic, "-e").splitlines()) == [b"five", b"two"]
+
+
+def test_a_line_beyond_the_limit_is_named_and_those_before_it_are_safe(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    file = tmp_path / "long"
+    longest = b"x" * (RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
+    file.write_bytes(b"a\n" + longest + b"\n" + longest + b"x\nb\n")
+    result = program("produce", topic, "-f", str(file))
+    assert result.exit_code == 1
+    assert "line 3 is longer than 8,388,551 bytes" in result.stderr
+    assert "the 2 messages before it were produced" in result.stderr
+    assert consume(topic, "-e") == b"a\n" + longest + b"\n"
+
+
+def test_the_rate_can_be_bounded(program: Program, tmp_path: Path, topic: str) -> None:
+    summary = produce(program, tmp_path, topic, b"x\n" * 21, "--rate", "100")
+    rate = float(summary.split(", ")[2].removesuffix(" msg/s"))
+    assert 20 < rate <= 105
+
+
+def test_ctrl_c_tells_how_many_are_acknowledged(
+    program: Program, consume: Consume, topic: str
+) -> None:
+    assert program("topics", "create", topic).exit_code == 0
+    with subprocess.Popen(
+        command("produce", topic, "--linger", "0"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"a\nb\nc\n")
+        process.stdin.flush()
+        assert consume(topic, "-n", "3") == b"a\nb\nc\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        stderr = process.stderr.read()
+        assert process.wait(20) == 130
+    assert stderr == b"octopi-node: interrupted; 3 messages acknowledged\n"
+
+
+def test_options_that_contradict_each_other_are_wrong_use(program: Program) -> None:
+    for arguments in (["-k", "a", "--key-separator", ":"], ["--key-separator", ""]):
+        assert program("produce", "orders", *arguments).exit_code == 2
+
+
+def test_a_file_that_is_not_there_is_named(program: Program, server: str) -> None:
+    result = program("produce", "orders", "-f", "nowhere.csv")
+    assert result.exit_code == 1
+    assert result.stderr == "octopi-node: nowhere.csv: No such file or directory\n"
+
+
+# --- consume -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbers(program: Program, tmp_path: Path, topic: str) -> str:
+    """A topic with the messages 1 to 5, alone."""
+    produce(program, tmp_path, topic, b"1\n2\n3\n4\n5\n")
+    return topic
+
+
+def test_the_start_can_be_chosen(consume: Consume, numbers: str) -> None:
+    offsets = consume(numbers, "-e", "-f", r"%o\n").split()
+    times = consume(numbers, "-e", "-f", r"%T\n").split()
+    assert consume(numbers, "-e", "-o", "earliest") == b"1\n2\n3\n4\n5\n"
+    assert consume(numbers, "-e", "-o", "latest") == b""
+    assert consume(numbers, "-e", "-o", "-2") == b"4\n5\n"
+    assert consume(numbers, "-e", "-o", "-99") == b"1\n2\n3\n4\n5\n"
+    assert consume(numbers, "-e", "-o", offsets[2].decode()) == b"3\n4\n5\n"
+    assert consume(numbers, "-e", "-o", f"@{times[0].decode()}") == b"1\n2\n3\n4\n5\n"
+    assert consume(numbers, "-e", "-o", f"@{int(times[-1]) + 1}") == b""
+
+
+def test_it_ends_after_so_many_messages(consume: Consume, numbers: str) -> None:
+    assert consume(numbers, "-n", "2") == b"1\n2\n"
+    assert consume(numbers, "-n", "99", "-e") == b"1\n2\n3\n4\n5\n"
+
+
+def test_json_is_an_object_a_line(
+    program: Program, consume: Consume, tmp_path: Path, topic: str
+) -> None:
+    produce(program, tmp_path, topic, b"text\n\xff\n", "-k", "k")
+    first, second = map(json.loads, consume(topic, "-e", "--json").splitlines())
+    assert (first["topic"], first["offset"], first["key"], first["value"]) == (
+        topic,
+        0,
+        "k",
+        "text",
+    )
+    assert second["offset"] == first["next_offset"]
+    assert base64.b64decode(second["value_base64"]) == b"\xff"
+
+
+def test_a_position_file_continues_exactly(
+    program: Program, consume: Consume, numbers: str, tmp_path: Path
+) -> None:
+    position = str(tmp_path / "position")
+    assert consume(numbers, "-n", "2", "--position-file", position) == b"1\n2\n"
+    assert consume(numbers, "-n", "1", "--position-file", position) == b"3\n"
+    assert consume(numbers, "-e", "--position-file", position) == b"4\n5\n"
+    assert consume(numbers, "-e", "--position-file", position) == b""
+    produce(program, tmp_path, numbers, b"6\n")
+    assert consume(numbers, "-e", "--position-file", position) == b"6\n"
+
+
+def test_a_position_is_kept_before_the_first_message(
+    program: Program, consume: Consume, numbers: str, tmp_path: Path
+) -> None:
+    position = str(tmp_path / "position")
+    assert consume(numbers, "-e", "-o", "latest", "--position-file", position) == b""
+    produce(program, tmp_path, numbers, b"6\n")
+    assert consume(numbers, "-e", "-o", "latest", "--position-file", position) == b"6\n"
+
+
+def test_a_position_file_of_something_else_is_refused(
+    program: Program, numbers: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "position"
+    for content in ("shopping list", "v1:other@0123456789abcdef:0=0"):
+        file.write_text(content)
+        result = program("consume", numbers, "-e", "--position-file", str(file))
+        assert result.exit_code == 2
+        assert str(file) in result.stderr
+        assert file.read_text() == content
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(topic: str) -> None:
+    data = b"a line of text\n" * 100_000
+    subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
+    with subprocess.Popen(
+        command("consume", topic), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert os.read(process.stdout.fileno(), 15) == b"a line of text\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_a_summary(
+    program: Program, tmp_path: Path, numbers: str, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        command("consume", numbers), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 100) == b"1\n2\n3\n4\n5\n"
+        produce(program, tmp_path, numbers, b"6\n")
+        assert os.read(process.stdout.fileno(), 100) == b"6\n"
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    # Whether the last one was counted when the signal came can't be known from here.
+    assert re.match(rb"octopi-node: interrupted; [56] messages, 1[02] B, ", stderr)
+    assert stderr.count(b"\n") == 1
+
+
+def test_a_reader_that_has_stopped_reading_can_be_interrupted(topic: str) -> None:
+    data = b"a line of text\n" * 100_000
+    subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)
+    with subprocess.Popen(
+        command("consume", topic), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 15) == b"a line of text\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+# --- what can be wrong -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "orders", "-e"],
+        ["topics", "list"],
+        ["topics", "create", "orders"],
+        ["topics", "delete", "orders", "--yes"],
+        ["topics", "describe", "orders"],
+        ["status"],
+        ["produce", "orders", "-f", "/dev/null"],
+    ],
+    ids=" ".join,
+)
+def test_a_server_that_is_not_there_is_reported_in_time(
+    program: Program, arguments: list[str]
+) -> None:
+    result = program(*arguments, "--server", "ws://127.0.0.1:9", "--timeout", "0.3")
+    assert result.exit_code == 3
+    assert "ws://127.0.0.1:9" in result.stderr
+    assert "--server names another" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_address_that_is_none_is_wrong_use(program: Program) -> None:
+    result = program("status", "--server", "http://127.0.0.1:7000")
+    assert result.exit_code == 2
+    assert "write ws://host:port" in result.stderr
+
+
+def test_a_topic_that_is_not_there_is_refused(program: Program, server: str) -> None:
+    for arguments in (["consume", "nowhere"], ["topics", "describe", "nowhere"]):
+        result = program(*arguments)
+        assert result.exit_code == 4
+        assert "unknown_topic" in result.stderr
+        assert "create the topic" in result.stderr
+
+
+def test_a_partition_that_is_not_there_is_refused(program: Program, numbers: str) -> None:
+    result = program("consume", numbers, "-e", "-p", "7777")
+    assert result.exit_code == 4
+    assert "unknown_partition" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["../etc", "a/b", "..", "", "nul\0", "é", "x" * 300])
+def test_an_illegal_name_is_wrong_use(program: Program, server: str, name: str) -> None:
+    for arguments in (["consume", name], ["topics", "create", name], ["produce", name]):
+        result = program(*arguments)
+        assert result.exit_code == 2, arguments
+        assert result.stderr.count("\n") == 1
+
+
+def test_an_offset_within_a_message_is_refused(program: Program, numbers: str) -> None:
+    result = program("consume", numbers, "-e", "-o", "1")
+    assert result.exit_code == 4
+    assert "offset_inside_record" in result.stderr
+
+
+def test_a_place_to_start_that_is_none_is_wrong_use(program: Program, server: str) -> None:
+    assert program("consume", "orders", "-o", "somewhere").exit_code == 2
+    assert program("consume", "orders", "-f", "%q").exit_code == 2
+    assert program("consume", "orders", "-f", "%v", "--json").exit_code == 2

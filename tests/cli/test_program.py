@@ -1,0 +1,163 @@
+"""The program as a whole: help, the flag form, usage errors, what importing costs."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from octopi.cli.failures import EXIT_CODES
+from octopi.cli.main import cli
+from tests.cli.conftest import Program
+
+COMMANDS = [
+    "serve",
+    "dev",
+    "demo",
+    "produce",
+    "consume",
+    "topics",
+    "status",
+    "verify",
+    "config",
+    "completion",
+]
+
+
+def test_help_names_every_command_and_every_exit_code(program: Program) -> None:
+    result = program("--help")
+    assert result.exit_code == 0
+    for command in COMMANDS:
+        assert f"\n  {command} " in result.stdout
+    for code, meaning in EXIT_CODES.items():
+        assert f"{int(code):>3}  {meaning}" in result.stdout
+
+
+def all_commands(group: click.Group, *names: str) -> list[tuple[str, ...]]:
+    context = click.Context(group)
+    found: list[tuple[str, ...]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            found += all_commands(command, *names, name)
+        else:
+            found.append((*names, name))
+    return found
+
+
+@pytest.mark.parametrize("names", all_commands(cli), ids=" ".join)
+def test_the_help_of_a_command_teaches_with_an_example(
+    program: Program, names: tuple[str, ...]
+) -> None:
+    result = program(*names, "--help")
+    assert result.exit_code == 0
+    text = result.stdout.split("Options:")[0].split("\n", 1)[1]
+    assert f" octopi-node {' '.join(names)}" in text.replace(
+        "octopi-node --role", "octopi-node serve"
+    )
+    assert "--debug" in result.stdout or names == ("completion",)
+
+
+def test_the_version_is_the_distributions(program: Program) -> None:
+    from importlib.metadata import version
+
+    assert program("--version").stdout == f"octopi-node {version('octopi-node')}\n"
+
+
+def test_without_arguments_the_help_is_shown_and_the_use_is_wrong(program: Program) -> None:
+    result = program()
+    assert result.exit_code == 2
+    assert "Usage: octopi-node" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--role", "nonsense"],
+        ["--role=nonsense"],
+        ["--config", "octopi.toml", "--role", "nonsense"],
+        ["--config=octopi.toml", "--role", "nonsense"],
+        ["--debug", "--role", "nonsense"],
+        ["--listen", "demo", "--role", "nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_flags_without_a_command_run_serve(program: Program, arguments: list[str]) -> None:
+    result = program(*arguments)
+    assert result.exit_code == 2
+    assert "octopi-node serve: Invalid value for '--role'" in result.stderr
+
+
+def test_common_options_may_stand_before_the_command(program: Program) -> None:
+    result = program("--config", "nowhere.toml", "config", "show")
+    assert result.exit_code == 2
+    assert "nowhere.toml" in result.stderr
+
+
+def test_a_usage_error_is_one_line_that_names_the_help(program: Program) -> None:
+    result = program("consume", "orders", "--offst", "x")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "Did you mean '--offset'?" in result.stderr
+    assert "octopi-node consume --help" in result.stderr
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(program: Program) -> None:
+    result = program("prodcue")
+    assert result.exit_code == 2
+    assert "There is no command prodcue; did you mean produce?" in result.stderr
+
+
+def test_help_imports_nothing_dear() -> None:
+    dear = ["trio", "trio_websocket", "rich.progress", "structlog", "cbor2"]
+    code = (
+        "import sys; from octopi.cli.main import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {dear} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(program: Program, shell: str) -> None:
+    result = program("completion", shell)
+    assert result.exit_code == 0
+    assert "_OCTOPI_NODE_COMPLETE" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("octopi-node pro", "produce"),
+        ("octopi-node serve --role reg", "register"),
+        ("octopi-node --role reg", "register"),
+        ("octopi-node topics cr", "create"),
+    ],
+)
+def test_completion_completes(line: str, wanted: str) -> None:
+    words = line.split()
+    done = subprocess.run(
+        [sys.executable, "-m", "octopi_node"],
+        env={
+            "_OCTOPI_NODE_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+            "PATH": "/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"plain,{wanted}" in done.stdout.splitlines()
+
+
+def test_reading_only_the_beginning_of_the_output_is_no_error() -> None:
+    command = [sys.executable, "-m", "octopi_node", "config", "show"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

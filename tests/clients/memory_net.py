@@ -1,0 +1,200 @@
+"""A network in memory, and what can go wrong on it.
+
+Links carry whole messages, in order.  A fault looks at the messages that pass and breaks
+the link around the one it waits for, once; `MemoryNet.cut` breaks all links of a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import attrs
+import trio
+
+from octopi.environment import Link
+from octopi.errors import ConnectionLostError, UnreachableError
+from octopi.wire import messages as m
+from octopi.wire.codec import decode, encode
+
+EVERYTHING = frozenset(m.MESSAGES.values())
+
+Action = Literal["lose", "break before", "break after", "change"]
+
+
+@attrs.define(eq=False)
+class Fault:
+    """Strikes messages of one class."""
+
+    message: type
+    action: Action
+    skip: int = 0
+    """So many of them pass first."""
+    times: int = 1
+    change: Callable[[object], object] | None = None
+    struck: int = 0
+
+    def meets(self, message: object) -> bool:
+        if type(message) is not self.message or self.struck >= self.times:
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        self.struck += 1
+        return True
+
+
+class MemoryLink:
+    """One end of a link."""
+
+    def __init__(self, net: MemoryNet, peer: str, path: str) -> None:
+        self._net = net
+        self._peer = peer
+        self._path = path
+        self._inbox: list[bytes] = []
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
+        self._is_over = False
+        self._is_broken = False
+        self.other: MemoryLink = self
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    async def send(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        while len(self.other._inbox) >= 8 and not self._is_over:
+            await self._taken.park()
+        if self._is_over:
+            raise ConnectionLostError(f"the connection to {self._peer} broke")
+        await self._net.pass_on(self, data)
+
+    def deliver(self, data: bytes) -> None:
+        self.other._inbox.append(data)
+        self.other._arrived.unpark_all()
+
+    async def receive(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        while not self._inbox or self._is_broken:
+            if self._is_over:
+                raise ConnectionLostError(f"the connection to {self._peer} broke")
+            await self._arrived.park()
+        self.other._taken.unpark_all()
+        return self._inbox.pop(0)
+
+    async def aclose(self, code: int = 1000, reason: str = "") -> None:
+        """What was sent still arrives."""
+        self.end(broken=False)
+
+    def end(self, *, broken: bool) -> None:
+        """*broken*: what is on its way is lost."""
+        for side in (self, self.other):
+            side._is_over = True
+            side._is_broken = side._is_broken or broken
+            side._arrived.unpark_all()
+            side._taken.unpark_all()
+
+
+class MemoryNet:
+    """`octopi.environment.Net` for all nodes and clients of a test."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, tuple[Callable[[Link], Awaitable[None]], trio.Nursery]] = {}
+        self._links: dict[str, list[MemoryLink]] = {}
+        self._next_port = 7000
+        self.faults: list[Fault] = []
+        self.passed: list[object] = []
+        """Every message so far that wasn't lost, but for heartbeats."""
+        self.connect_count = 0
+        self.unreachable: set[str] = set()
+
+    def fault(
+        self,
+        message: type,
+        action: Action,
+        *,
+        skip: int = 0,
+        times: int = 1,
+        change: Callable[[object], object] | None = None,
+    ) -> Fault:
+        """Something goes wrong with the next (or a later) message of that class."""
+        fault = Fault(message, action, skip, times, change)
+        self.faults.append(fault)
+        return fault
+
+    def cut(self, url: str) -> None:
+        """Break every link of a node."""
+        for link in self._links.get(url, []):
+            link.end(broken=True)
+
+    @contextmanager
+    def away(self, url: str) -> Iterator[None]:
+        """Within the block the node can't be reached."""
+        self.unreachable.add(url)
+        self.cut(url)
+        yield
+        self.unreachable.discard(url)
+
+    def count(self, message: type) -> int:
+        """How many messages of that class have passed."""
+        return sum(type(one) is message for one in self.passed)
+
+    async def pass_on(self, link: MemoryLink, data: bytes) -> None:
+        message: object = decode(data, EVERYTHING)
+        fault = next((one for one in self.faults if one.meets(message)), None)
+        if fault is not None and fault.action == "lose":
+            return
+        if fault is not None and fault.action == "break before":
+            link.end(broken=True)
+            raise ConnectionLostError("broken")
+        if fault is not None and fault.change is not None:
+            message = fault.change(message)
+            data = encode(message)
+        if type(message) is not m.Heartbeat:
+            self.passed.append(message)
+        link.deliver(data)
+        if fault is not None and fault.action == "break after":
+            while link.other._inbox:
+                await link._taken.park()
+            link.end(broken=True)
+
+    async def connect(self, url: str, path: str) -> Link:
+        await trio.lowlevel.checkpoint()
+        self.connect_count += 1
+        if url not in self._handlers or url in self.unreachable:
+            raise UnreachableError(f"nobody answers at {url}")
+        handler, nursery = self._handlers[url]
+        here, there = MemoryLink(self, url, path), MemoryLink(self, "client", path)
+        here.other, there.other = there, here
+        self._links.setdefault(url, []).append(here)
+        nursery.start_soon(handler, there)
+        return here
+
+    async def listen(
+        self,
+        address: str,
+        handler: Callable[[Link], Awaitable[None]],
+        *,
+        paths: frozenset[str],
+        handler_nursery: trio.Nursery,
+        task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        host, _, port = address.partition(":")
+        if port == "0":
+            self._next_port += 1
+            port = str(self._next_port)
+        url = f"ws://{host}:{port}"
+        if url in self._handlers:
+            raise UnreachableError(f"{address} is taken")
+        self._handlers[url] = (handler, handler_nursery)
+        task_status.started(url)
+        try:
+            await trio.sleep_forever()
+        finally:
+            del self._handlers[url]

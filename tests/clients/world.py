@@ -1,0 +1,154 @@
+"""A cluster on virtual time: real register and brokers, a network and disks in memory.
+
+Nothing waits for the wall clock (use it with the fixture ``autojump_clock``), and nothing
+is left to chance but what the seed says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import attrs
+import trio
+
+import octopi
+from octopi.clients.background import background_tasks
+from octopi.environment import Environment
+from octopi.limits import REQUEST_TIMEOUT_S
+from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.register.node import RegisterOptions, run_register
+from tests.clients.memory_net import MemoryNet
+from tests.fakes.disk import MemoryDisk
+
+REGISTER = "ws://register:7000"
+BROKER = "ws://broker-1:7100"
+
+WALL_MS_AT_ZERO = 1_700_000_000_000
+
+
+class VirtualClock:
+    """`octopi.environment.Clock` on Trio's clock, which tests replace."""
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def wall_ms(self) -> int:
+        return WALL_MS_AT_ZERO + round(trio.current_time() * 1000)
+
+    async def sleep_until(self, deadline: float) -> None:
+        await trio.sleep_until(deadline)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)
+
+
+class SeededChance:
+    """`octopi.environment.Chance`, the same every time."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def token_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+@attrs.define
+class Node:
+    """A node that runs, or ran."""
+
+    url: str
+    disk: MemoryDisk
+    scope: trio.CancelScope
+    ended: trio.Event
+
+
+@attrs.define
+class World:
+    """A register, brokers, and the network between everybody."""
+
+    nursery: trio.Nursery
+    net: MemoryNet
+    clock: VirtualClock = attrs.field(factory=VirtualClock)
+    nodes: dict[str, Node] = attrs.field(factory=dict)
+    _seed: int = 0
+
+    def environment(self, disk: MemoryDisk | None = None) -> Environment:
+        """What one node or client may touch."""
+        self._seed += 1
+        return Environment(self.clock, self.net, disk or MemoryDisk(), SeededChance(self._seed))
+
+    @asynccontextmanager
+    async def client(
+        self, *, request_timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> AsyncIterator[octopi.Client]:
+        """A client of its own."""
+        async with octopi.connect(
+            REGISTER, request_timeout_s=request_timeout_s, environment=self.environment()
+        ) as client:
+            yield client
+
+    async def start_register(self) -> None:
+        """Start it, or start it again with the disk that it had."""
+        disk = self.nodes[REGISTER].disk if REGISTER in self.nodes else MemoryDisk()
+        options = RegisterOptions("register:7000", "data", gather_s=0.05)
+        run = partial(run_register, self.environment(disk), options)
+        await self._start(REGISTER, disk, run)
+
+    async def start_broker(self, url: str = BROKER) -> None:
+        """Start it, or start it again with the disk that it had."""
+        disk = self.nodes[url].disk if url in self.nodes else MemoryDisk()
+        options = BrokerOptions(url.removeprefix("ws://"), "data", [REGISTER])
+        await self._start(url, disk, partial(run_broker, self.environment(disk), options))
+
+    async def _start(self, url: str, disk: MemoryDisk, run: Callable[..., Awaitable[None]]) -> None:
+        node = Node(url, disk, trio.CancelScope(), trio.Event())
+
+        async def live(*, task_status: trio.TaskStatus[str]) -> None:
+            try:
+                with node.scope:
+                    await run(stop=trio.Event(), task_status=task_status)
+            finally:
+                node.ended.set()
+
+        await self.nursery.start(live)
+        self.nodes[url] = node
+
+    async def kill(self, url: str = BROKER) -> None:
+        """End a node at once; its disk stays."""
+        node = self.nodes[url]
+        self.net.cut(url)
+        node.scope.cancel()
+        await node.ended.wait()
+        node.disk.crash(keep_page_cache=True)
+
+    async def restart(self, url: str = BROKER) -> None:
+        """`kill` and start again."""
+        await self.kill(url)
+        await (self.start_register() if url == REGISTER else self.start_broker(url))
+
+
+@asynccontextmanager
+async def running_world() -> AsyncIterator[World]:
+    """A register and one broker, ended with the block."""
+    async with background_tasks() as nursery:
+        world = World(nursery, MemoryNet())
+        await world.start_register()
+        await world.start_broker()
+        yield world
+
+
+async def read_all(client: octopi.Client, topic: str) -> list[octopi.Message]:
+    """What the topic holds now."""
+    async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+        return [message async for message in consumer]
+
+
+async def values(client: octopi.Client, topic: str) -> list[bytes]:
+    """The values of what the topic holds now."""
+    return [message.value for message in await read_all(client, topic)]

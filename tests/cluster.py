@@ -1,0 +1,151 @@
+"""A real cluster in the test's own process: real sockets, real files, real clock.
+
+Nodes are started and stopped one by one; `Cluster.kill` ends one without any grace, as far
+as that can be done inside a process (its files are closed, nothing is flushed or said).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+import trio
+
+from octopi.environment import Disk, Environment
+from octopi.errors import RefusedError
+from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.transport.websocket import WebSocketNet
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT, Endpoint
+
+
+def system_environment(nursery: trio.Nursery) -> Environment:
+    """The production environment; *nursery* owns its connections' tasks."""
+    clock = SystemClock()
+    net = WebSocketNet(SystemStreams(), clock, nursery)
+    return Environment(clock, net, SystemDisk(), SystemChance())
+
+
+@attrs.define
+class Node:
+    """A running node."""
+
+    url: str
+    stop: trio.Event
+    scope: trio.CancelScope
+    ended: trio.Event
+
+
+class Cluster:
+    """Nodes in *nursery*, data under *directory*."""
+
+    def __init__(self, nursery: trio.Nursery, directory: Path) -> None:
+        self.environment = system_environment(nursery)
+        self.directory = directory
+        self._nursery = nursery
+        self._nodes: list[Node] = []
+        self.register = Node("", trio.Event(), trio.CancelScope(), trio.Event())
+
+    async def start_register(
+        self, *, gather_s: float = 0.05, listen: str = "127.0.0.1:0", name: str = "register"
+    ) -> Node:
+        options = RegisterOptions(
+            listen=listen, data_directory=str(self.directory / name), gather_s=gather_s
+        )
+        self.register = await self._start(partial(run_register, self.environment, options))
+        return self.register
+
+    async def start_broker(
+        self, name: str = "broker-1", *, disk: Disk | None = None, **options: object
+    ) -> Node:
+        """Start a broker, on *disk* if that is given."""
+        environment = (
+            self.environment if disk is None else attrs.evolve(self.environment, disk=disk)
+        )
+        filled = BrokerOptions(
+            listen=str(options.pop("listen", "127.0.0.1:0")),
+            data_directory=str(self.directory / name),
+            registers=[self.register.url],
+            **options,  # type: ignore[arg-type]
+        )
+        return await self._start(partial(run_broker, environment, filled))
+
+    async def _start(self, run: Callable[..., Awaitable[None]]) -> Node:
+        node = Node("", trio.Event(), trio.CancelScope(), trio.Event())
+
+        async def live(*, task_status: trio.TaskStatus[str]) -> None:
+            try:
+                with node.scope:
+                    await run(stop=node.stop, task_status=task_status)
+            finally:
+                node.ended.set()
+
+        with trio.fail_after(20):
+            node.url = await self._nursery.start(live)
+        self._nodes.append(node)
+        return node
+
+    async def stop(self, node: Node) -> None:
+        """End *node* gracefully."""
+        node.stop.set()
+        with trio.fail_after(20):
+            await node.ended.wait()
+
+    async def kill(self, node: Node) -> None:
+        """End *node* at once."""
+        node.scope.cancel()
+        with trio.fail_after(20):
+            await node.ended.wait()
+
+    @asynccontextmanager
+    async def connection(self, url: str, endpoint: Endpoint = CLIENT) -> AsyncIterator[Connection]:
+        """A connection of its own to a node."""
+        connection = await open_connection(self.environment, url, endpoint, "test")
+        await self._nursery.start(connection.run, lambda message: None)
+        try:
+            yield connection
+        finally:
+            with trio.CancelScope(shield=True):
+                await connection.close()
+
+
+@asynccontextmanager
+async def running_cluster(directory: Path, brokers: int = 1) -> AsyncIterator[Cluster]:
+    """A register and *brokers* brokers, ended with the block."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, directory)
+        await cluster.start_register()
+        for number in range(1, brokers + 1):
+            await cluster.start_broker(f"broker-{number}")
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+async def describe(cluster: Cluster, topic: str, *, create: bool = True) -> m.TopicInfo:
+    """Ask until the register has heard enough to answer."""
+    async with cluster.connection(cluster.register.url) as register:
+        with trio.fail_after(10):
+            while True:
+                try:
+                    question = m.DescribeTopic(register.next_request(), topic, create)
+                    info = (await register.request(question, m.TopicDescription, 5)).topic
+                    if all(one.leader is not None for one in info.partitions):
+                        return info
+                except RefusedError as error:
+                    if not error.retryable:
+                        raise
+                await trio.sleep(0.01)  # nothing announces it to clients
+
+
+async def eventually(holds: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait until *holds*: for what other processes or tasks do and nothing announces."""
+    with trio.fail_after(within_s):
+        while not holds():  # noqa: ASYNC110
+            await trio.sleep(0.01)

@@ -1,0 +1,208 @@
+"""Real node processes for tests: started, asked, killed and started again.
+
+Each node has a folder for its data and a file for its log.  Readiness is the node's own
+word on standard output.  A node ends with the test even if the test process is killed,
+because its standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from octopi.cli.node_processes import node_command, node_environment, ready_url
+
+READY_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 20.0
+
+
+class NodeProcess:
+    """One node; a restart keeps its data directory, its address and its options."""
+
+    def __init__(self, directory: Path, name: str, role: str, *options: str) -> None:
+        """Describe the node; `start` runs it.  *options* may hold ``--listen``."""
+        self.name = name
+        self.role = role
+        self.data_dir = directory / name
+        self.log_file = directory / f"{name}.log"
+        self.url = ""
+        """Where it serves, once it does."""
+        self._options = list(options)
+        self._listen = "127.0.0.1:0"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        """Start the process without waiting for anything."""
+        assert self._process is None or self._process.poll() is not None, "it is running"
+        listen = [] if "--listen" in self._options else ["--listen", self._listen]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                node_command(
+                    "--role",
+                    self.role,
+                    "--data-dir",
+                    str(self.data_dir),
+                    "--stop-at-eof",
+                    *listen,
+                    *self._options,
+                ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.log_file.parent,
+                env=node_environment(),
+                start_new_session=True,
+            )
+
+    def start(self) -> NodeProcess:
+        """Start the process and wait until it serves."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until the node says that it serves."""
+        deadline = time.monotonic() + timeout_s
+        stdout = self._running().stdout
+        assert stdout is not None
+        line = b""
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            assert left > 0, f"{self.name} did not serve within {timeout_s:g} s:\n{self.log()}"
+            if select.select([stdout], [], [], left)[0]:
+                byte = os.read(stdout.fileno(), 1)
+                assert byte, f"{self.name} ended instead of serving:\n{self.log()}"
+                line += byte
+        url = ready_url(line.decode())
+        assert url is not None, f"{self.name} printed {line!r}"
+        self.url = url
+        self._listen = url.removeprefix("ws://")
+
+    def restart(self) -> None:
+        """Start it again, at its old address, and wait until it serves."""
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def rss_bytes(self) -> int:
+        """Memory that it has in RAM now."""
+        return self._status_bytes("VmRSS")
+
+    def rss_bytes_max(self) -> int:
+        """The most memory that it ever had in RAM."""
+        return self._status_bytes("VmHWM")
+
+    def log(self) -> str:
+        """All that it has logged, over all its lives."""
+        return self.log_file.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._running().send_signal(number)
+
+    def kill9(self) -> None:
+        """End it without any grace; return when it is gone."""
+        process = self._running()
+        process.kill()
+        self._gone(process)
+
+    def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:
+        """Ask it to stop; return its exit code when it has."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float = END_TIMEOUT_S) -> int:
+        """Wait for its end; return its exit code."""
+        process = self._running()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.name} did not end within {timeout_s:g} s:\n{self.log()}"
+            ) from None
+        self._gone(process)
+        return process.returncode
+
+    def close(self) -> None:
+        """End it if it lives."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._gone(self._process)
+
+    def __enter__(self) -> NodeProcess:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process
+
+    def _gone(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def _status_bytes(self, field: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == field:
+                return int(value.split()[0]) * 1024
+        raise AssertionError(f"{self.name} is gone")
+
+
+class NodeProcesses:
+    """The nodes of one test; see `node_processes`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._nodes: list[NodeProcess] = []
+
+    def node(self, name: str, role: str, *options: str) -> NodeProcess:
+        """A node that isn't started yet, but is ended with the test."""
+        node = NodeProcess(self.directory, name, role, *options)
+        self._nodes.append(node)
+        return node
+
+    def register(self, name: str = "register", *options: str) -> NodeProcess:
+        """A register that serves; it decides at once, unless *options* say otherwise."""
+        gather = [] if "--gather" in options else ["--gather", "0"]
+        return self.node(name, "register", *gather, *options).start()
+
+    def broker(self, register: NodeProcess, name: str = "broker-1", *options: str) -> NodeProcess:
+        """A broker that has joined *register*."""
+        return self.node(name, "broker", "--register", register.url, *options).start()
+
+
+@contextmanager
+def node_processes(directory: Path) -> Iterator[NodeProcesses]:
+    """Node processes with their data in *directory*, all gone after the block."""
+    nodes = NodeProcesses(directory)
+    try:
+        yield nodes
+    finally:
+        for node in reversed(nodes._nodes):
+            node.close()

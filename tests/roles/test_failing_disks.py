@@ -1,0 +1,181 @@
+"""A broker whose disk is full, read-only or broken says so, loses nothing and goes on
+as far as it can."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from octopi.errors import Status
+from octopi.roles.broker.broker_log import FlushOptions
+from octopi.wire import messages as m
+from tests.asking import batch, fetch, produce, refusal_of, values
+from tests.cluster import Cluster, describe, eventually, running_cluster
+from tests.fakes.disk import MemoryDisk
+
+
+def segment_path(topic: m.TopicInfo, base: int = 0) -> str:
+    partition = topic.partitions[0].partition
+    return f"logs/{partition}/{topic.topic}/{base:020d}.log"
+
+
+async def start(
+    cluster: Cluster, disk: MemoryDisk, flush: FlushOptions | None = None
+) -> m.TopicInfo:
+    await cluster.start_broker(disk=disk, flush=flush or FlushOptions())
+    return await describe(cluster, "orders")
+
+
+async def test_a_full_disk_refuses_what_does_not_fit_and_takes_it_when_there_is_space(
+    tmp_path: Path,
+) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        topic = await start(cluster, disk)
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            await produce(broker, topic, batch(0, b"fits"))
+            disk.capacity_bytes = 0
+            refused = await refusal_of(produce(broker, topic, batch(1, b"x" * 1000)))
+            assert refused.status == Status.DISK_FULL
+            assert refused.retryable
+            assert values((await fetch(broker, topic, 0)).records) == [b"fits"]
+            disk.capacity_bytes = None
+            await produce(broker, topic, batch(1, b"now"))
+            assert values((await fetch(broker, topic, 0)).records) == [b"fits", b"now"]
+
+
+async def test_after_a_failed_write_the_log_is_read_only_and_other_logs_go_on(
+    tmp_path: Path,
+) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        topic = await start(cluster, disk)
+        other = await describe(cluster, "other")
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            await produce(broker, topic, batch(0, b"kept"))
+            disk.fail(errno.EIO, "append", path_end=segment_path(topic), written_bytes=10)
+            for _ in range(2):
+                refused = await refusal_of(produce(broker, topic, batch(1, b"lost")))
+                assert refused.status == Status.LOG_READ_ONLY
+            assert values((await fetch(broker, topic, 0)).records) == [b"kept"]
+            await produce(broker, other, batch(0, b"fine"))
+            described = await broker.request(
+                m.DescribeLogs(broker.next_request(), "orders", "", -1), m.LogList, 5
+            )
+            assert "read-only" in described.logs[0].fault
+
+
+async def test_a_failed_fsync_is_never_taken_for_success(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        await cluster.start_broker(disk=disk)
+        async with cluster.connection(cluster.register.url) as register:
+            create = m.CreateTopic(
+                register.next_request(), "safe", 1, None, m.TopicOptions(flush_before_ack=True)
+            )
+            topic = (await register.request(create, m.TopicDescription, 5)).topic
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            await produce(broker, topic, batch(0, b"durable"))
+            disk.fail(errno.EIO, "sync", path_end=segment_path(topic))
+            for sequence, status in ((1, Status.UNCOMMITTED), (2, Status.LOG_READ_ONLY)):
+                refused = await refusal_of(produce(broker, topic, batch(sequence, b"maybe")))
+                assert refused.status == status
+            assert values((await fetch(broker, topic, 0)).records) == [b"durable"]
+
+
+async def test_acknowledged_after_a_flush_means_kept_over_a_power_failure(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker_node = await cluster.start_broker(disk=disk)
+        async with cluster.connection(cluster.register.url) as register:
+            create = m.CreateTopic(
+                register.next_request(), "safe", 1, None, m.TopicOptions(flush_before_ack=True)
+            )
+            topic = (await register.request(create, m.TopicDescription, 5)).topic
+        async with cluster.connection(broker_node.url) as broker:
+            for number in range(5):
+                await produce(broker, topic, batch(number, b"%d" % number))
+        await cluster.kill(broker_node)
+        disk.crash(keep_page_cache=False)
+        broker_node = await cluster.start_broker(disk=disk)
+        topic = await describe(cluster, "safe")
+        async with cluster.connection(broker_node.url) as broker:
+            fetched = await fetch(broker, topic, 0)
+            assert values(fetched.records) == [b"0", b"1", b"2", b"3", b"4"]
+            again = await produce(broker, topic, batch(4, b"4"))
+            assert again.duplicate
+
+
+async def test_a_torn_tail_is_cut_and_the_producer_goes_on_behind_what_is_left(
+    tmp_path: Path,
+) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker_node = await cluster.start_broker(disk=disk, flush=FlushOptions(interval_s=1000))
+        topic = await describe(cluster, "orders")
+        one = len(batch(0, b"value"))
+        async with cluster.connection(broker_node.url) as broker:
+            for number in range(3):
+                await produce(broker, topic, batch(number, b"value"))
+        await cluster.kill(broker_node)
+        disk.crash(keep_page_cache=True)
+        path = "".join(path for path in disk.files() if path.endswith(".log"))
+        disk.plant(path, disk.content(path)[:-1])
+        broker_node = await cluster.start_broker(disk=disk)
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(broker_node.url) as broker:
+            assert (await fetch(broker, topic, 0)).highwater == 2 * one
+            receipt = await produce(broker, topic, batch(2, b"value"))
+            assert (receipt.offset, receipt.duplicate) == (2 * one, False)
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["while it runs", "before it starts"])
+async def test_damage_in_the_middle_of_a_log_is_never_served(tmp_path: Path, restart: bool) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker_node = await cluster.start_broker(disk=disk)
+        async with cluster.connection(cluster.register.url) as register:
+            create = m.CreateTopic(
+                register.next_request(), "orders", 1, None, m.TopicOptions(segment_bytes=4096)
+            )
+            topic = (await register.request(create, m.TopicDescription, 5)).topic
+        one = len(batch(0, b"v" * 1000))
+        async with cluster.connection(broker_node.url) as broker:
+            for number in range(12):
+                await produce(broker, topic, batch(number, b"v" * 1000))
+        await cluster.stop(broker_node)
+        paths = sorted(path for path in disk.files() if path.endswith(".log"))
+        assert len(paths) > 2
+        damaged = 3 * one + one * 1  # the second record of the second segment
+        disk.flip(paths[1], (one + one // 2) * 8)
+        broker_node = await cluster.start_broker(disk=disk)
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(broker_node.url) as broker:
+            below = await fetch(broker, topic, 3 * one, bytes_max=100_000)
+            assert len(below.records) == one
+            refused = await refusal_of(fetch(broker, topic, damaged))
+            assert refused.status == Status.LOG_CORRUPT
+            assert paths[1] in str(refused)
+            behind = await fetch(broker, topic, 6 * one, bytes_max=100_000)
+            assert behind.records
+            await produce(broker, topic, batch(12, b"more"))
+
+
+async def test_a_read_only_data_directory_is_said_at_the_start(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    disk.read_only = True
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(Exception, match="(?i)read-only"), flatten_subgroups=True
+    ):
+        async with running_cluster(tmp_path, brokers=0) as cluster:
+            await cluster.start_broker(disk=disk)
+
+
+async def test_flushes_come_by_themselves(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        topic = await start(cluster, disk, flush=FlushOptions(interval_s=0.01))
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            await produce(broker, topic, batch(0, b"value"))
+            before = disk.calls.count("sync")
+            await eventually(lambda: disk.calls.count("sync") > before)

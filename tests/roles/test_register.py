@@ -1,0 +1,192 @@
+"""A register and brokers: membership, topics, and a memory that outlives processes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import trio
+
+from octopi.errors import DirectoryInUseError, RefusedError, Status
+from octopi.wire import messages as m
+from tests.cluster import Cluster, describe, eventually, running_cluster
+
+
+async def cluster_description(cluster: Cluster) -> m.ClusterDescription:
+    async with cluster.connection(cluster.register.url) as register:
+        return await register.request(
+            m.DescribeCluster(register.next_request()), m.ClusterDescription, 5
+        )
+
+
+async def create(cluster: Cluster, name: str, partition_count: int) -> m.TopicInfo:
+    async with cluster.connection(cluster.register.url) as register:
+        message = m.CreateTopic(
+            register.next_request(), name, partition_count, None, m.TopicOptions()
+        )
+        return (await register.request(message, m.TopicDescription, 5)).topic
+
+
+@pytest.mark.parametrize(("brokers", "partitions"), [(1, 1), (3, 1), (3, 6)])
+async def test_brokers_register_and_partitions_spread_over_them(
+    tmp_path: Path, brokers: int, partitions: int
+) -> None:
+    async with running_cluster(tmp_path, brokers) as cluster:
+        topic = await create(cluster, "wide", partitions)
+        described = await cluster_description(cluster)
+        assert [one.broker for one in described.brokers] == list(range(1, brokers + 1))
+        assert all(one.live for one in described.brokers)
+        led = [one.partitions_led for one in described.brokers]
+        assert sum(led) == partitions
+        assert max(led) - min(led) <= 1
+        addresses = {one.broker: one.address for one in described.brokers}
+        for partition in topic.partitions:
+            assert partition.leader is not None
+            assert partition.leader_address == addresses[partition.leader]
+            assert partition.readers == [addresses[partition.leader]]
+
+
+async def test_ten_who_create_the_same_topic_at_once_get_the_same_one(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        found: list[str] = []
+
+        async def one() -> None:
+            found.append((await describe(cluster, "orders", create=True)).topic_id)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(one)
+        assert len(set(found)) == 1
+
+
+async def test_topics_are_listed_in_order_and_in_pages(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        for name in ("b", "a", "c"):
+            await create(cluster, name, 1)
+        async with cluster.connection(cluster.register.url) as register:
+
+            async def page(after: str) -> m.TopicList:
+                return await register.request(
+                    m.ListTopics(register.next_request(), after, 2), m.TopicList, 5
+                )
+
+            first, second = await page(""), await page("b")
+        assert [one.topic for one in first.topics] == ["a", "b"]
+        assert first.more
+        assert [one.topic for one in second.topics] == ["c"]
+        assert not second.more
+
+
+async def test_a_second_live_broker_of_the_same_id_is_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        with pytest.RaisesGroup(RefusedError, flatten_subgroups=True) as caught:
+            await cluster_second_broker(cluster)
+        (refusal,) = flat(caught.value)
+        assert isinstance(refusal, RefusedError)
+        assert refusal.status == Status.DUPLICATE_BROKER
+        assert (await cluster_description(cluster)).brokers[0].live
+
+
+async def cluster_second_broker(cluster: Cluster) -> None:
+    """A broker with a data directory of its own that claims to be broker 1."""
+    async with trio.open_nursery() as nursery:
+        other = Cluster(nursery, cluster.directory)
+        other.register = cluster.register
+        await other.start_broker("copy", broker=1)
+
+
+def flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += flat(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+async def test_two_processes_can_not_share_a_data_directory(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        with pytest.RaisesGroup(DirectoryInUseError, flatten_subgroups=True):
+            async with trio.open_nursery() as nursery:
+                other = Cluster(nursery, cluster.directory)
+                other.register = cluster.register
+                await other.start_broker("broker-1")
+
+
+async def test_a_broker_keeps_its_id_over_restarts(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=2) as cluster:
+        extra = await cluster.start_broker("broker-3")
+        await cluster.stop(extra)
+        await cluster.start_broker("broker-3")
+        described = await cluster_description(cluster)
+        assert [(one.broker, one.incarnation) for one in described.brokers] == [
+            (1, 1),
+            (2, 1),
+            (3, 2),
+        ]
+
+
+async def test_a_restarted_register_has_forgotten_nothing(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=2) as cluster:
+        before = [await create(cluster, name, count) for name, count in (("a", 1), ("b", 4))]
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.kill(cluster.register)
+        await cluster.start_register(listen=address)
+        for topic in before:
+            again = await describe(cluster, topic.topic, create=False)
+            assert again == topic
+
+
+async def test_a_register_whose_disk_was_erased_learns_everything_from_the_brokers(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path, brokers=2) as cluster:
+        before = [await create(cluster, name, count) for name, count in (("a", 1), ("b", 4))]
+        identity = (await cluster_description(cluster)).cluster
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.kill(cluster.register)
+        shutil.rmtree(tmp_path / "register")
+        # Wider than a broker's longest pause between two attempts to join.
+        await cluster.start_register(listen=address, gather_s=2.0)
+        for topic in before:
+            again = await describe(cluster, topic.topic, create=True)
+            assert again == topic
+        assert (await cluster_description(cluster)).cluster == identity
+
+
+async def test_a_deleted_topic_is_removed_from_a_broker_that_was_away(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker = await cluster.start_broker()
+        topic = await create(cluster, "orders", 1)
+        directory = tmp_path / f"broker-1/logs/{topic.partitions[0].partition}"
+        assert [path.name for path in directory.iterdir()] == ["orders"]
+        await cluster.stop(broker)
+        async with cluster.connection(cluster.register.url) as register:
+            await register.request(m.DeleteTopic(register.next_request(), "orders"), m.Done, 5)
+        assert [path.name for path in directory.iterdir()] == ["orders"]
+        await cluster.start_broker()
+        await eventually(lambda: not list(directory.iterdir()))
+
+
+async def test_without_any_broker_the_answer_is_clear_and_can_be_retried(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        await trio.sleep(0.1)  # gathering is over: the refusal is about brokers
+        with pytest.raises(RefusedError) as caught:
+            await create(cluster, "orders", 1)
+        assert caught.value.status == Status.NO_BROKER
+        assert caught.value.retryable
+        await cluster.start_broker()
+        assert (await create(cluster, "orders", 1)).partitions[0].leader == 1
+
+
+async def test_illegal_topic_names_reach_no_disk(tmp_path: Path) -> None:
+    names = ["", ".", "..", "../../etc/passwd", "a/b", "a\0b", "x" * 300, "käse", "a b", "a\n"]
+    async with running_cluster(tmp_path) as cluster:
+        before = everything_below(tmp_path)
+        for name in names:
+            for ask in (describe(cluster, name, create=True), create(cluster, name, 1)):
+                with pytest.raises(RefusedError) as caught:
+                    await ask
+                assert caught.value.status == Status.INVALID_TOPIC
+        assert everything_below(tmp_path) == before
+
+
+def everything_below(path: Path) -> list[str]:
+    return sorted(str(found) for found in path.rglob("*"))

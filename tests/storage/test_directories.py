@@ -1,0 +1,77 @@
+"""Directories whose names last."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from octopi.errors import DirectoryInUseError, DiskFullError, StorageError
+from octopi.operating_system import SystemDisk
+from octopi.storage.directories import lock_directory, make_durable_directory
+from tests.fakes.disk import MemoryDisk
+
+
+@pytest.mark.parametrize("path", ["/a/b/c", "/a", "a/b", "a", "/a/b/"])
+async def test_a_directory_and_what_is_above_it_survive_a_power_failure(path: str) -> None:
+    disk = MemoryDisk()
+    await make_durable_directory(disk, path)
+    disk.crash(keep_page_cache=False)
+    disk.open(f"{path.rstrip('/')}/file", create=True)
+
+
+async def test_only_what_names_something_new_is_synced() -> None:
+    disk = MemoryDisk()
+    await make_durable_directory(disk, "/a/b")
+    assert disk.calls.count("sync_directory") == 2
+    await make_durable_directory(disk, "/a/b")
+    assert disk.calls.count("sync_directory") == 2
+    await make_durable_directory(disk, "/a/b/c")
+    assert disk.calls.count("sync_directory") == 3
+
+
+async def test_a_directory_above_that_may_not_be_looked_into_is_taken_as_it_is() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/a")
+    disk.fail(errno.EACCES, "list_directory")
+    await make_durable_directory(disk, "/a/b")
+    assert disk.list_directory("/a") == ["b"]
+
+
+@pytest.mark.parametrize("operation", ["make_directory", "sync_directory"])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EIO, StorageError)],
+)
+async def test_a_directory_that_cannot_be_made_is_reported(
+    operation: str, number: int, kind: type[StorageError]
+) -> None:
+    disk = MemoryDisk()
+    disk.fail(number, operation)
+    with pytest.raises(kind, match=f"/a/b can't be made.*{os.strerror(number)}"):
+        await make_durable_directory(disk, "/a/b")
+
+
+async def test_a_real_directory_is_made(tmp_path: Path) -> None:
+    await make_durable_directory(SystemDisk(), f"{tmp_path}/a/b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_directory_is_held_once() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/a")
+    lock = lock_directory(disk, "/a")
+    with pytest.raises(DirectoryInUseError):
+        lock_directory(disk, "/a")
+    lock.release()
+    lock_directory(disk, "/a").release()
+
+
+def test_a_directory_that_cannot_be_locked_is_reported() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/a")
+    disk.fail(errno.EACCES, "lock_directory")
+    with pytest.raises(StorageError, match="/a can't be used: Permission denied"):
+        lock_directory(disk, "/a")

@@ -1,0 +1,119 @@
+"""An index that is wrong in ways that its order doesn't show."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from octopi.errors import OffsetInsideRecordError
+from octopi.identifiers import Offset
+from octopi.limits import MIB
+from octopi.record import HEADER_BYTES
+from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from tests.fakes.disk import MemoryDisk
+from tests.storage.building import (
+    NOW_MS,
+    append,
+    batch,
+    empty_disk,
+    opaque,
+    open_log,
+    path,
+    read_all,
+    starts,
+)
+
+INDEX = path(0, "index")
+LURE = struct.pack(">IBI", 60_000, 2, 0)
+"""In a payload, it looks like the start of a record that reaches into the next ones."""
+BATCHES = [
+    batch(b"a" * 1000, b"b" * 70_000, timestamp_ms=10),
+    opaque(bytes(20_000) + LURE + bytes(20_000)),
+    *[batch(b"c" * 8_000, timestamp_ms=n) for n in range(20, 40)],
+]
+DATA = b"".join(BATCHES)
+LAST = batch(b"in a segment of its own", timestamp_ms=50)
+WHOLE = DATA + LAST
+OPTIONS = LogOptions(segment_bytes_max=len(DATA))
+LURE_AT = DATA.index(LURE)
+
+
+def entries(*pairs: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack(">QQ", *pair) for pair in pairs)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    disk = empty_disk()
+    log = open_log(disk, OPTIONS)
+    append(log, *BATCHES, LAST)
+    assert log.segment_count == 2
+    log.close()
+    disk.settle()
+    return disk
+
+
+def reopen(disk: MemoryDisk, index: bytes) -> SegmentedLog:
+    disk.plant(INDEX, index)
+    return open_log(disk, OPTIONS, recovery_point=len(WHOLE))
+
+
+def test_an_entry_that_looks_like_a_record_is_found_out_by_every_look_up(disk: MemoryDisk) -> None:
+    whole = disk.content(INDEX)
+    wrong = entries((0, 0), (LURE_AT, 12))
+    behind = [one for one in starts(DATA) if one > LURE_AT][:-1]
+    for offset in behind:
+        log = reopen(disk, wrong)
+        assert log.read(Offset(offset), MIB, log.end) == DATA[offset:]
+        log.close()
+    assert disk.content(INDEX) == whole
+    log = reopen(disk, wrong)
+    with pytest.raises(OffsetInsideRecordError):
+        log.read(Offset(LURE_AT + 60_000), MIB, log.end)
+    log = reopen(disk, wrong)
+    assert log.find_last(20, Offset(behind[3])) == 0
+    log = reopen(disk, wrong)
+    assert log.find_last(21, log.end) == behind[0]
+    log = reopen(disk, wrong)
+    assert log.find_timestamp(20, log.end) == behind[0]
+    for bytes_max in (75_000, 100_000, 120_000):
+        log = reopen(disk, wrong)
+        assert read_all(log, bytes_max=bytes_max) == WHOLE  # checks all records
+        assert read_all(log, bytes_max=bytes_max) == WHOLE  # goes by lengths
+
+
+def test_an_index_that_promises_later_times_is_found_out(disk: MemoryDisk) -> None:
+    log = reopen(disk, entries((0, 0), (len(BATCHES[0]), 1000)))
+    assert log.find_timestamp(45, log.end) == len(DATA)
+    assert log.find_timestamp(39, log.end) == len(DATA) - len(BATCHES[-1])
+    assert log.find_timestamp(500, log.end) == log.end
+
+
+def test_an_index_that_shrinks_while_it_is_open_is_made_anew(disk: MemoryDisk) -> None:
+    log = reopen(disk, disk.content(INDEX))
+    whole = disk.content(INDEX)
+    assert log.find_timestamp(30, log.end) == len(DATA) - 10 * len(BATCHES[-1])
+    disk.plant(INDEX, whole[:20])
+    for offset in reversed(starts(DATA)[:-1]):
+        assert log.read(Offset(offset), 1, log.end)
+    assert disk.content(INDEX) == whole
+
+
+def test_an_age_that_cannot_be_read_counts_from_the_restart() -> None:
+    disk = empty_disk()
+    options = LogOptions(segment_bytes_max=1000, retention_ms=1000)
+    old = batch(b"v" * 900, timestamp_ms=NOW_MS - 10**9)
+    log = open_log(disk, options)
+    append(log, old, old)
+    log = open_log(disk, options, recovery_point=log.end)
+    disk.fail(errno.EIO, "pread", path_end=path(0))
+    assert log.apply_retention(NOW_MS, below=log.end).segment_count == 0
+    assert log.apply_retention(NOW_MS, below=log.end).segment_count == 1
+
+
+def test_a_header_alone_is_no_record(disk: MemoryDisk) -> None:
+    disk.plant(path(0), DATA[: HEADER_BYTES - 1])
+    log = open_log(disk)
+    assert log.end == 0

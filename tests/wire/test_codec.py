@@ -1,0 +1,325 @@
+"""The encoding of messages: what goes in comes out, and nothing else comes in."""
+
+from __future__ import annotations
+
+import tracemalloc
+from random import Random
+
+import attrs
+import cbor2
+import pytest
+from hypothesis import example, given, strategies as st
+
+from octopi.errors import ProtocolError, Status
+from octopi.limits import BATCH_BYTES_MAX, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
+from octopi.wire import messages as m
+from octopi.wire.codec import decode, encode
+from tests import strategies
+
+EVERY_CLASS = frozenset(m.TYPE_NAMES)
+INTEGERS = [0, 23, 24, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32, 2**63 - 1, -1, -24, -25]
+
+FIND = {
+    "type": "find_offset",
+    "request": 7,
+    "topic": "orders",
+    "partition": 0,
+    "at": "earliest",
+    "value": 0,
+}
+
+
+def refused(data: bytes, allowed: frozenset[type] = EVERY_CLASS) -> ProtocolError:
+    """The error that *data* has to end in."""
+    with pytest.raises(ProtocolError) as caught:
+        decode(data, allowed)
+    return caught.value
+
+
+def find_with(**changes: object) -> bytes:
+    """`FIND` with other fields, as another CBOR encoder writes it."""
+    return cbor2.dumps(FIND | changes)
+
+
+def as_map(message: object) -> dict[str, object]:
+    assert attrs.has(type(message))
+    return {"type": m.TYPE_NAMES[type(message)], **attrs.asdict(message)}  # type: ignore[arg-type]
+
+
+# --- what goes in comes out ----------------------------------------------------------
+
+
+@given(strategies.messages())
+def test_every_message_comes_back_as_it_was(message: object) -> None:
+    assert decode(encode(message), EVERY_CLASS) == message
+
+
+@given(strategies.messages())
+def test_another_cbor_library_reads_and_writes_the_same(message: object) -> None:
+    assert cbor2.loads(encode(message)) == as_map(message)
+    assert cbor2.dumps(as_map(message)) == encode(message)
+
+
+@given(strategies.messages(), st.randoms(use_true_random=False))
+def test_fields_come_in_any_order_behind_the_type(message: object, random: Random) -> None:
+    kind, *fields = as_map(message).items()
+    random.shuffle(fields)
+    assert decode(cbor2.dumps(dict([kind, *fields])), EVERY_CLASS) == message
+
+
+@pytest.mark.parametrize("value", [*INTEGERS, -(2**63)])
+def test_integers_have_64_bits_and_a_sign(value: int) -> None:
+    message = m.Credit(request=1, until=value)
+    assert decode(encode(message), EVERY_CLASS) == message
+
+
+def test_lengths_may_be_written_longer_than_needed() -> None:
+    assert decode(b"\xb9\x00\x02\x64type\x78\x04done\x67request\x19\x00\x05", EVERY_CLASS) == (
+        m.Done(5)
+    )
+
+
+def test_a_field_may_be_as_large_as_its_bound_and_no_larger() -> None:
+    batch = m.Produce(1, "t" * TEXT_BYTES_MAX, 0, bytes(BATCH_BYTES_MAX))
+    assert decode(encode(batch), EVERY_CLASS) == batch
+    for change, where in (
+        ({"topic": "t" * (TEXT_BYTES_MAX + 1)}, "produce.topic"),
+        ({"topic": "é" * (TEXT_BYTES_MAX // 2 + 1)}, "produce.topic"),
+        ({"records": bytes(BATCH_BYTES_MAX + 1)}, "produce.records"),
+    ):
+        with pytest.raises(ValueError, match=f"^{where}: it has .* at most"):
+            encode(attrs.evolve(batch, **change))
+        error = refused(cbor2.dumps(as_map(batch) | change))
+        assert str(error).startswith(f"{where}: it has ")
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 2**64])
+def test_an_integer_that_does_not_fit_is_not_sent(value: int) -> None:
+    with pytest.raises(ValueError, match=r"^credit\.until: it does not fit into 64 bits"):
+        encode(m.Credit(1, value))
+
+
+def test_a_text_that_utf8_cannot_hold_is_not_sent() -> None:
+    with pytest.raises(ValueError, match=r"^delete_topic\.topic: it has no form in UTF-8"):
+        encode(m.DeleteTopic(1, "\ud800"))
+
+
+def test_what_does_not_fit_is_named_down_to_the_entry() -> None:
+    partition = m.PartitionInfo(0, 1, 1, "", [1, 2**70], [], [])
+    topic = m.TopicInfo("t", "0", [partition], m.TopicOptions())
+    with pytest.raises(
+        ValueError, match=r"^topic_description\.topic\.partitions\[0\]\.replicas\[1\]: it does not"
+    ):
+        encode(m.TopicDescription(1, topic))
+
+
+# --- nothing else comes in -----------------------------------------------------------
+
+
+@given(st.binary(max_size=200))
+@example(b"\xa2\x64type\x64done\x67request")
+@example(b"\xa1\x64type\x7f")
+def test_arbitrary_bytes_are_refused_or_a_message(data: bytes) -> None:
+    refused_or_a_message(data)
+
+
+@given(strategies.messages(), st.data())
+def test_damaged_messages_are_refused_or_another_message(
+    message: object, choice: st.DataObject
+) -> None:
+    data = bytearray(encode(message))
+    start = choice.draw(st.integers(0, len(data) - 1))
+    end = choice.draw(st.integers(start, min(len(data), start + 9)))
+    data[start:end] = choice.draw(st.binary(max_size=9))
+    refused_or_a_message(bytes(data))
+
+
+def refused_or_a_message(data: bytes) -> None:
+    message: object = None
+    error: ProtocolError | None = None
+    try:
+        message = decode(data, EVERY_CLASS)
+    except ProtocolError as caught:
+        error = caught
+    if error is None:
+        assert decode(encode(message), EVERY_CLASS) == message
+    else:
+        assert error.status in {Status.MALFORMED_MESSAGE, Status.UNKNOWN_MESSAGE}
+        assert str(error).isprintable()
+        assert len(str(error)) < 200
+
+
+@given(strategies.messages(), st.data())
+def test_a_message_cut_short_or_followed_by_more_is_refused(
+    message: object, choice: st.DataObject
+) -> None:
+    data = encode(message)
+    cut = choice.draw(st.integers(0, len(data) - 1))
+    assert refused(data[:cut]).status is Status.MALFORMED_MESSAGE
+    assert str(refused(data + b"\x00")).endswith(": 1 bytes follow it")
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from([name for name in FIND if name != "type"]))
+@example(2, "request")  # a bignum would be an integer
+@example(55799, "topic")  # "this is CBOR" would vanish
+@example(28, "topic")  # a shared value, too
+def test_no_tag_is_ever_read(tag: int, name: str) -> None:
+    content = b"\x01" if tag in (2, 3) else FIND[name]
+    error = refused(find_with(**{name: cbor2.CBORTag(tag, content)}))
+    assert str(error).startswith(f"find_offset.{name}: it has to be ")
+    assert str(error).endswith(", not a tag")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"request": 7.0}, "find_offset.request: it has to be an integer, not a float"),
+        ({"request": True}, "find_offset.request: it has to be an integer, not a boolean"),
+        ({"request": None}, "find_offset.request: it has to be an integer, not null"),
+        ({"request": "7"}, "find_offset.request: it has to be an integer, not a text"),
+        ({"request": [7]}, "find_offset.request: it has to be an integer, not a list"),
+        ({"request": {}}, "find_offset.request: it has to be an integer, not a map"),
+        (
+            {"request": cbor2.undefined},
+            "find_offset.request: it has to be an integer, not a simple value",
+        ),
+        ({"request": 2**63}, "find_offset.request: it does not fit into 64 bits with sign"),
+        ({"request": -(2**63) - 1}, "find_offset.request: it does not fit into 64 bits with sign"),
+        ({"topic": b"orders"}, "find_offset.topic: it has to be a text, not a byte string"),
+        ({"topic": 5}, "find_offset.topic: it has to be a text, not an integer"),
+        ({"topic": -5}, "find_offset.topic: it has to be a text, not a negative integer"),
+        ({"extra": 1}, "find_offset: there is no field 'extra'"),
+        ({"e" * 41: 1}, "find_offset: there is no field of that name"),
+        ({"\n": 1}, "find_offset: there is no field of that name"),
+        ({"é": 1}, "find_offset: there is no field of that name"),
+    ],
+)
+def test_a_field_of_another_kind_is_refused_by_name(
+    changes: dict[str, object], problem: str
+) -> None:
+    error = refused(find_with(**changes))
+    assert (str(error), error.status) == (problem, Status.MALFORMED_MESSAGE)
+
+
+@pytest.mark.parametrize("name", [name for name in FIND if name != "type"])
+def test_a_missing_field_is_refused_by_name(name: str) -> None:
+    error = refused(cbor2.dumps({key: FIND[key] for key in FIND if key != name}))
+    assert str(error) == f"find_offset: field '{name}' is missing"
+
+
+def test_a_boolean_is_no_number() -> None:
+    fields = {"type": "describe_topic", "request": 1, "topic": "t", "create": 1}
+    error = refused(cbor2.dumps(fields))
+    assert str(error) == "describe_topic.create: it has to be a boolean, not an integer"
+
+
+def test_a_list_longer_than_its_bound_is_refused_before_it_is_read() -> None:
+    fields = {"type": "create_topic", "request": 1, "partitions": "*"}
+    count = PARTITIONS_PER_TOPIC_MAX + 1
+    for entries in (b"\x00" * count, b""):
+        data = cbor2.dumps(fields).replace(b"\x61*", b"\x99" + count.to_bytes(2, "big") + entries)
+        assert str(refused(data)) == (
+            "create_topic.partitions: it has 1001 entries, at most 1000 are allowed"
+        )
+
+
+def test_an_entry_is_named_by_its_place() -> None:
+    fields = {"type": "create_topic", "request": 1, "partitions": [0, 1, "2"]}
+    assert str(refused(cbor2.dumps(fields))) == (
+        "create_topic.partitions[2]: it has to be an integer, not a text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "message: it ends too early"),
+        (b"\xa1", "message: the first key has to be 'type'"),
+        (b"\xa0", "message: the first key has to be 'type'"),
+        (cbor2.dumps({"request": 1, "type": "done"}), "message: the first key has to be 'type'"),
+        (cbor2.dumps([FIND]), "message: it has to be a map, not a list"),
+        (cbor2.dumps("text"), "message: it has to be a map, not a text"),
+        (cbor2.dumps({"type": 5}), "message: it has to be a text, not an integer"),
+        (b"\xa2\x64type\x64done\x67request", "done.request: it ends too early"),
+        (b"\xa2\x64type\x64done\x67request\x1b\x00", "done.request: it ends too early"),
+        (b"\xa2\x64type\x64done\x05\x05", "done: a key is no text"),
+        (b"\xa2\x64type\x64done\x67reque", "done: there is no field 'reque'"),
+        (
+            b"\xa3\x64type\x64done\x67request\x05\x67request\x05",
+            "done: field 'request' comes twice",
+        ),
+        (
+            b"\xa2\x64type\x6cdelete_topic\x65topic\x62\xff\xfe",
+            "delete_topic.topic: it is not UTF-8",
+        ),
+        (
+            b"\xa2\x64type\x6cdelete_topic\x65topic\x7f\x61a\xff",
+            "delete_topic.topic: indefinite lengths and reserved values are not allowed",
+        ),
+        (
+            b"\xbf\x64type\x64done\x67request\x05\xff",
+            "message: indefinite lengths and reserved values are not allowed",
+        ),
+        (
+            b"\xa2\x64type\x64done\x67request\x1c",
+            "done.request: indefinite lengths and reserved values are not allowed",
+        ),
+        (
+            cbor2.dumps({"type": "describe_topic", "create": ""})[:-1],
+            "describe_topic.create: it ends too early",
+        ),
+    ],
+)
+def test_what_is_no_message_is_refused_with_the_reason(data: bytes, problem: str) -> None:
+    error = refused(data)
+    assert (str(error), error.status) == (problem, Status.MALFORMED_MESSAGE)
+
+
+def test_an_unknown_type_is_refused_as_such() -> None:
+    error = refused(cbor2.dumps({"type": "steal", "request": 9}))
+    assert (str(error), error.status) == ("message: there is no type 'steal'", 2)
+    assert error.status is Status.UNKNOWN_MESSAGE
+    assert error.request == 9
+    assert "of that name" in str(refused(cbor2.dumps({"type": "x" * 41})))
+
+
+def test_a_message_that_belongs_elsewhere_is_refused_unread() -> None:
+    data = cbor2.dumps({"type": "produce", "request": 9, "records": None})
+    error = refused(data, frozenset({m.Fetch}))
+    assert str(error) == "produce: it may not be sent here now"
+    assert error.status is Status.WRONG_ENDPOINT
+    assert error.request == 9
+
+
+def test_a_refusal_names_the_request_if_that_could_be_read() -> None:
+    assert refused(find_with(value=None)).request == 7
+    assert refused(cbor2.dumps({"type": "done", "request": "x"})).request is None
+    assert refused(cbor2.dumps({"type": "done", "x": 1})).request is None
+
+
+# --- what hostile input costs --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"\x5b" + b"\x7f" * 8, id="bytes of 9 exabytes"),
+        pytest.param(b"\x9b" + b"\x7f" * 8, id="list of 9 quintillion"),
+        pytest.param(b"\xbb" + b"\x7f" * 8, id="map of 9 quintillion"),
+        pytest.param(b"\x9a\x01\x00\x00\x00" + b"\xa0" * 16 * MIB, id="16 Mi empty maps"),
+        pytest.param(b"\x81" * 16 * MIB, id="16 Mi lists within each other"),
+        pytest.param(b"\xc2\x5a\x01\x00\x00\x00" + b"\xff" * 16 * MIB, id="bignum of 16 MiB"),
+    ],
+)
+@pytest.mark.parametrize("field", ["topic", "records", "nonsense", "partitions"])
+def test_hostile_input_costs_nothing(value: bytes, field: str) -> None:
+    kind = "create_topic" if field == "partitions" else "produce"
+    start = cbor2.dumps({"type": kind, "request": 1, field: 0})[:-1]
+    data = start + value
+    tracemalloc.start()
+    try:
+        refused(data)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 64 * 1024

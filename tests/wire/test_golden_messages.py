@@ -1,0 +1,82 @@
+"""The bytes of some messages, fixed: clients in any language may rely on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from octopi.wire import messages as m
+from octopi.wire.codec import decode, encode
+
+VECTORS = [
+    (
+        m.Hello(version=1, agent="octopi/0.1", token=None),
+        "a4 6474797065 6568656c6c6f"  # type: hello
+        "6776657273696f6e 01"
+        "656167656e74 6a6f63746f70692f302e31"
+        "65746f6b656e f6",
+    ),
+    (
+        m.Heartbeat(),
+        "a1 6474797065 69686561727462656174",
+    ),
+    (
+        m.Failure(request=5, status=40, reason="ask", address="ws://a:1"),
+        "a5 6474797065 676661696c757265"
+        "6772657175657374 05"
+        "66737461747573 1828"
+        "66726561736f6e 6361736b"
+        "6761646472657373 6877733a2f2f613a31",
+    ),
+    (
+        m.Produce(request=1000, topic="orders", partition=3, records=b"\x00\xff"),
+        "a5 6474797065 6770726f64756365"
+        "6772657175657374 1903e8"
+        "65746f706963 666f7264657273"
+        "69706172746974696f6e 03"
+        "677265636f726473 4200ff",
+    ),
+    (
+        m.Delivery(request=2, offset=2**33, records=b"", highwater=2**16),
+        "a5 6474797065 6864656c6976657279"
+        "6772657175657374 02"
+        "666f6666736574 1b0000000200000000"
+        "677265636f726473 40"
+        "69686967687761746572 1a00010000",
+    ),
+    (
+        m.CreateTopic(
+            request=1,
+            topic="t",
+            partition_count=2,
+            partitions=[0, 300],
+            options=m.TopicOptions(retention_ms=60_000, flush_before_ack=True),
+        ),
+        "a6 6474797065 6c6372656174655f746f706963"
+        "6772657175657374 01"
+        "65746f706963 6174"
+        "6f706172746974696f6e5f636f756e74 02"
+        "6a706172746974696f6e73 82 00 19012c"
+        "676f7074696f6e73 a4"
+        "6c726574656e74696f6e5f6d73 19ea60"
+        "6f726574656e74696f6e5f6279746573 f6"
+        "6d7365676d656e745f6279746573 f6"
+        "70666c7573685f6265666f72655f61636b f5",
+    ),
+    (
+        m.DescribeLogs(request=1, topic="", after_topic="", after_partition=-1),
+        "a5 6474797065 6d64657363726962655f6c6f6773"
+        "6772657175657374 01"
+        "65746f706963 60"
+        "6b61667465725f746f706963 60"
+        "6f61667465725f706172746974696f6e 20",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "vector"), VECTORS, ids=lambda value: getattr(type(value), "__name__", "")
+)
+def test_the_bytes_of_a_message_stay_what_they_are(message: object, vector: str) -> None:
+    data = bytes.fromhex(vector.replace(" ", ""))
+    assert encode(message).hex() == data.hex()
+    assert decode(data, frozenset({type(message)})) == message
