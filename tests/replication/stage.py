@@ -16,7 +16,8 @@ message of producer 1; nothing travels unless a step says so.
 ``follow B``             B opens a stream to its leader, asks, and is answered
 ``ask B``, ``agree B``   ... in two steps
 ``propose A AB``         A proposes that in-sync set
-``decide A``             the proposal reaches the register
+``decide A``             A's newest proposal reaches the register
+``late A``               A's oldest proposal on its way reaches the register
 ``answer A``             the register's answer reaches A
 ``resend A``             A sends its proposal again
 ``lose A``               the first of the register's answers to A is lost
@@ -36,7 +37,7 @@ from __future__ import annotations
 from octopi.errors import NotLeaderError
 from octopi.replication.effects import Receipt
 from octopi.replication.replica import Role
-from octopi.wire import messages as m
+from octopi.wire import replication_messages as r
 from tests.replication.cluster import RECORD_BYTES, Cluster, Message, Node, Row
 
 
@@ -155,18 +156,18 @@ class Stage:
     def do_replicate(self, leader: str, follower: str) -> list[str]:
         if not self.node(leader).stream(self.node(follower).broker, self.topic, 1):
             return ["there is no stream"]
-        self.deliver(m.Replicate, self.node(leader), self.node(follower))
+        self.deliver(r.Replicate, self.node(leader), self.node(follower))
         return []
 
     def do_ack(self, follower: str, leader: str) -> None:
-        self.deliver(m.Acknowledge, self.node(follower), self.node(leader))
+        self.deliver(r.Acknowledge, self.node(follower), self.node(leader))
 
     def do_announce(self) -> None:
         self.cluster.announce()
 
     def do_accept(self, broker: str) -> None:
         self.cluster.announced_to(self.node(broker))
-        self.deliver(m.AcceptEpoch, self.node(broker), None)
+        self.deliver(r.AcceptEpoch, self.node(broker), None)
 
     def do_conclude(self) -> list[str]:
         return [] if self.cluster.conclude() else ["nothing is decided"]
@@ -181,11 +182,11 @@ class Stage:
         assert node.replica is not None
         assert node.replica.follower is not None
         leader = self.cluster.nodes[node.replica.follower.leader]
-        self.deliver(m.Follow, node, leader)
+        self.deliver(r.Follow, node, leader)
 
     def do_agree(self, follower: str) -> None:
         for leader in self.cluster.nodes.values():
-            self.deliver(m.Followed, leader, self.node(follower))
+            self.deliver(r.Followed, leader, self.node(follower))
 
     def do_follow(self, follower: str) -> None:
         self.do_ask(follower)
@@ -206,10 +207,21 @@ class Stage:
         return []
 
     def do_decide(self, leader: str) -> None:
-        self.deliver(m.AlterInSync, self.node(leader), None)
+        self.cluster.deliver(self.proposals(leader)[-1])
+
+    def do_late(self, leader: str) -> None:
+        self.cluster.deliver(self.proposals(leader)[0])
+
+    def proposals(self, leader: str) -> list[int]:
+        sender = self.node(leader).broker
+        return [
+            at
+            for at, one in enumerate(self.cluster.network)
+            if one.sender == sender and isinstance(one.message, r.AlterInSync)
+        ]
 
     def do_answer(self, leader: str) -> None:
-        self.deliver(m.InSyncAltered, None, self.node(leader))
+        self.deliver(r.InSyncAltered, None, self.node(leader))
 
     def do_resend(self, leader: str) -> None:
         node = self.node(leader)

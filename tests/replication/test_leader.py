@@ -137,9 +137,7 @@ def test_version_1_records_are_taken_as_they_come() -> None:
 def test_who_waits_when_leading_ends_is_refused_once() -> None:
     machine, answer = leader(flush_before_ack=True), Answers()("waiting")
     produce(machine, batch(0), answer)
-    assert machine.stop("deposed") == [
-        Reply(answer, Refusal(Status.UNCOMMITTED, "deposed"))
-    ]
+    assert machine.stop("deposed") == [Reply(answer, Refusal(Status.UNCOMMITTED, "deposed"))]
     assert machine.stop("deposed") == []
 
 

@@ -15,13 +15,7 @@ from octopi.replication.effects import (
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.replica import Replica, Role
-from octopi.wire.messages import (
-    AcceptEpoch,
-    AnnounceEpoch,
-    Follow,
-    Followed,
-    PartitionRecord,
-)
+from octopi.wire.messages import AcceptEpoch, AnnounceEpoch, Follow, Followed, PartitionRecord
 
 TOPIC = TopicId("orders")
 RECORD = PartitionRecord(

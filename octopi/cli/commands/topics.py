@@ -165,6 +165,7 @@ def describe(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi import TopicOptions
     from octopi.cli.asking import ask
 
     async def question(client: Client) -> tuple[TopicInfo, list[BrokerLog]]:

@@ -1,0 +1,152 @@
+"""Leaders and in-sync sets of partitions, decided by a register over its journal."""
+
+from octopi.membership.entries import Entry
+from octopi.membership.registrar import Registrar
+from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Standing, TopicOptions
+
+
+class Register:
+    """A register of a cluster with three brokers, which journals what it decides."""
+
+    def __init__(self, *, recover_when_all_reported: bool = False) -> None:
+        self.registrar = Registrar(3, 3, recover_when_all_reported=recover_when_all_reported)
+        self.journal: list[Entry] = []
+        self.record(self.registrar.form("00c1a5735eed0001"))
+        for broker in (1, 2, 3):
+            self.join(broker, 1)
+        options = TopicOptions(min_insync=2)
+        _, entries = self.registrar.create_topic("a", "1" * 16, partition_count=3, options=options)
+        self.record(entries)
+
+    def record(self, entries: list[Entry]) -> None:
+        self.journal += entries
+        for entry in entries:
+            self.registrar.apply(entry)
+        self.registrar.check_invariants()
+
+    def join(self, broker: int, incarnation: int, *, intact: bool = True) -> None:
+        self.registrar.left(broker, incarnation - 1)
+        admission = self.registrar.admit(
+            cluster="",
+            broker=broker,
+            incarnation=incarnation,
+            address=f"ws://broker-{broker}",
+            inventory=[],
+            standings=[Standing(partition, 1, intact) for partition in range(3)],
+        )
+        self.record(admission.entries)
+        self.registrar.joined(broker, incarnation)
+
+    def accept(self, broker: int, incarnation: int = 1, epoch: int = 2, log_end: int = 0) -> bool:
+        message = AcceptEpoch(0, epoch, broker, incarnation, 1, 1, log_end)
+        return self.registrar.leaderships.accept(message)
+
+    @property
+    def first(self) -> PartitionRecord:
+        return self.registrar.state.partitions[0]
+
+
+def test_partitions_get_replicas_on_all_brokers_and_leaders_evenly() -> None:
+    records = Register().registrar.state.partitions.values()
+    assert sorted(record.leader for record in records) == [1, 2, 3]
+    for record in records:
+        assert sorted(record.replicas) == record.in_sync == [1, 2, 3]
+        assert record.replicas[0] == record.leader
+
+
+def test_partitions_of_a_lost_leader_need_another_one_each_until_a_change_begins() -> None:
+    register = Register()
+    assert register.registrar.leaderships.leaderless() == []
+    lost = register.first.leader
+    register.registrar.left(lost, 1)
+    assert register.registrar.leaderships.leaderless() == [0]
+    register.record(register.registrar.leaderships.announce(0))
+    assert register.registrar.leaderships.leaderless() == []
+
+
+def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    lost = register.first.leader
+    register.registrar.left(lost, 1)
+    assert not leaderships.is_complete(0)
+    register.record(leaderships.announce(0))
+    others = [one for one in (1, 2, 3) if one != lost]
+    assert register.accept(others[0])
+    assert not leaderships.is_complete(0)
+    assert register.accept(others[1], log_end=5)
+    assert leaderships.is_complete(0)
+    register.record(leaderships.conclude(0))
+    assert (register.first.epoch, register.first.leader) == (2, others[1])
+    assert register.first.in_sync == others
+    assert not register.accept(lost), "the change is over"
+
+
+def test_a_topics_min_insync_holds_through_a_change() -> None:
+    register = Register()
+    register.record(register.registrar.leaderships.announce(0))
+    assert register.accept(2)
+    register.record(register.registrar.leaderships.conclude(0))
+    assert register.first.in_sync == [1, 2, 3]
+
+
+def test_a_restarted_broker_has_to_accept_again() -> None:
+    register = Register()
+    register.record(register.registrar.leaderships.announce(0))
+    assert register.accept(2)
+    register.join(2, 2)
+    assert register.registrar.leaderships.conclude(0) == []
+    assert not register.accept(2, incarnation=1)
+    assert register.accept(2, incarnation=2)
+    register.record(register.registrar.leaderships.conclude(0))
+    assert register.first.leader_incarnation == 2
+
+
+def test_a_restarted_register_goes_on_with_the_change_from_journal_or_snapshot() -> None:
+    register = Register()
+    register.record(register.registrar.leaderships.announce(0))
+    register.record(register.registrar.leaderships.announce(0))
+    for entries in (register.journal, register.registrar.state.entries()):
+        fresh = Registrar(9)
+        for entry in entries:
+            fresh.apply(entry)
+        fresh.check_invariants()
+        announcement = fresh.leaderships.announcement(0)
+        assert announcement is not None
+        assert announcement.epoch == 3
+        assert fresh.leaderships.announcement(1) is None
+
+
+def test_a_leaders_request_is_journaled_and_answered() -> None:
+    register = Register()
+    leader = register.first.leader
+    others = [one for one in (1, 2, 3) if one != leader]
+    request = AlterInSync(0, 1, leader, 1, 0, sorted([leader, others[0]]), None)
+    judged = register.registrar.leaderships.alter(request)
+    assert judged is not None
+    entries, answer = judged
+    register.record(entries)
+    assert answer.accepted
+    assert answer.record == register.first
+    again = register.registrar.leaderships.alter(request)
+    assert again is not None
+    assert again[0] == []
+    assert not again[1].accepted
+
+
+def test_when_all_lost_power_an_operator_or_an_option_decides_what_is_lost() -> None:
+    for by_option in (False, True):
+        register = Register(recover_when_all_reported=by_option)
+        leaderships = register.registrar.leaderships
+        for broker in (1, 2, 3):
+            register.join(broker, 2, intact=False)
+        assert register.first.in_sync == []
+        register.record(leaderships.announce(0))
+        for broker in (1, 2):
+            assert register.accept(broker, 2, log_end=broker)
+        assert leaderships.conclude(0) == []
+        assert register.accept(3, 2)
+        if not by_option:
+            assert leaderships.conclude(0) == []
+        register.record(leaderships.conclude(0, ordered=not by_option))
+        assert (register.first.leader, register.first.in_sync) == (2, [2])
