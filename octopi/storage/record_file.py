@@ -206,7 +206,7 @@ class RecordFile:
         length is right, else at one of *hints*; None if that is not known."""
         for candidate in chain(self._end_by_length(position), hints):
             try:
-                if position < candidate < self.size_bytes:
+                if candidate < self.size_bytes:
                     self.checked_record(candidate, self.size_bytes)
                     return candidate
             except CorruptLogError:

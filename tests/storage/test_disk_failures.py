@@ -19,6 +19,7 @@ from tests.storage.building import (
     append,
     batch,
     empty_disk,
+    findings,
     open_log,
     path,
     read_all,
@@ -189,6 +190,8 @@ def test_a_failed_write_to_an_index_is_forgotten(
     disk.fail(number, operation, path_end=".index", times=3)
     append(log, *batches[3:])
     assert log.fault is None
+    disk.heal()
+    assert findings(disk) == []
     boundaries = starts(data)
     for opened in (log, open_log(disk, recovery_point=log.end), open_log(disk)):
         for n, offset in enumerate(boundaries[:-1]):
