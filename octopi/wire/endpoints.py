@@ -46,6 +46,9 @@ REQUESTS: Final = frozenset(
         m.DeleteTopic,
         m.ListTopics,
         m.DescribeCluster,
+        m.DrainBroker,
+        m.AddPartitions,
+        m.MoveReplica,
         m.Produce,
         m.FindOffset,
         m.Fetch,
@@ -81,7 +84,16 @@ answer, or belongs to the connection itself."""
 CLIENT: Final = Endpoint(
     path="/v1/client",
     to_register=frozenset(
-        {m.DescribeTopic, m.CreateTopic, m.DeleteTopic, m.ListTopics, m.DescribeCluster}
+        {
+            m.DescribeTopic,
+            m.CreateTopic,
+            m.DeleteTopic,
+            m.ListTopics,
+            m.DescribeCluster,
+            m.DrainBroker,
+            m.AddPartitions,
+            m.MoveReplica,
+        }
     ),
     to_broker=frozenset(
         {

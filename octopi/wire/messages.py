@@ -314,6 +314,37 @@ class ClusterDescription:
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
 
 
+@message("drain_broker")
+@attrs.frozen
+class DrainBroker:
+    """Have other in-sync replicas lead what *broker* leads, and give it no leadership before
+    it joins anew.  Answer: `Done`, when it leads nothing."""
+
+    request: int
+    broker: int
+
+
+@message("add_partitions")
+@attrs.frozen
+class AddPartitions:
+    """Have more partitions, for topics that are created from now on.  Answer: `Done`."""
+
+    request: int
+    count: int
+
+
+@message("move_replica")
+@attrs.frozen
+class MoveReplica:
+    """Have *joining* hold a replica in the place of *leaving*.  Answer: `Done`, when it is in
+    sync and the other one is out."""
+
+    request: int
+    partition: int
+    leaving: int
+    joining: int
+
+
 # --- clients and brokers -------------------------------------------------------------
 
 
