@@ -132,13 +132,12 @@ class RecordFile:
         Raises:
           OSError: if that failed.
         """
-        if self.unsynced:
-            self.unsynced = False
-            try:
-                await self._open().sync()
-            except BaseException:
-                self.unsynced = True
-                raise
+        self.unsynced = False
+        try:
+            await self._open().sync()
+        except BaseException:
+            self.unsynced = True
+            raise
 
     def close(self) -> None:
         """Let go of the file; it is opened again when needed."""

@@ -174,6 +174,20 @@ def test_a_truncation_that_cannot_read_does_nothing(disk: MemoryDisk) -> None:
     assert read_all(log) == data
 
 
+async def test_a_restart_that_fails_is_done_or_makes_the_log_read_only(disk: MemoryDisk) -> None:
+    data = batch(b"v" * 900)
+    log = open_log(disk, SMALL)
+    append(log, *[data] * 3)
+    disk.fail(errno.ENOSPC, "open", path_end=".log")
+    with pytest.raises(DiskFullError):
+        log.restart(Offset(10_000))
+    assert append(log, data) == [10_000]
+    disk.fail(errno.EIO, "remove", path_end=".log")
+    with pytest.raises(LogReadOnlyError, match="emptying"):
+        log.restart(Offset(20_000))
+    assert read_all(log) == data
+
+
 # --- the index is never worth a record ---------------------------------------------------
 
 

@@ -414,6 +414,56 @@ async def test_truncation_takes_back_what_was_flushed(disk: MemoryDisk) -> None:
     assert end == len(read_all(open_log(disk)))
 
 
+# --- restarting --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", [0, 10_000])
+async def test_a_restarted_log_is_empty_and_goes_on_where_it_is_told(
+    disk: MemoryDisk, behind: int
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, *[batch(b"v" * 900)] * 3)
+    await log.flush()
+    offset = Offset(log.end + behind)
+    log.restart(offset)
+    assert (log.start, log.end, log.flushed_end, log.segment_count) == (offset, offset, offset, 1)
+    assert log.read(offset, MIB, offset) == b""
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(Offset(0), MIB, log.end)
+    await log.flush()
+    disk.crash(keep_page_cache=False)
+    log = open_log(disk, SMALL, recovery_point=offset)
+    assert (log.start, log.end, log.fault) == (offset, offset, None)
+    assert append(log, batch(b"1")) == [offset]
+    assert read_all(log) == batch(b"1")
+    assert findings(disk) == []
+
+
+def test_an_empty_log_may_begin_anywhere(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    log.restart(Offset(77))
+    assert append(log, batch(b"1")) == [77]
+    assert open_log(disk).start == 77
+
+
+async def test_a_log_may_be_restarted_during_a_flush(
+    disk: MemoryDisk, nursery: trio.Nursery
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, *[batch(b"v" * 900)] * 3)
+    offset = Offset(10_000)
+    with disk.syncs_held():
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        log.restart(offset)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (log.flushed_end, log.fault) == (offset, None)
+    append(log, batch(b"1"))
+    assert await log.flush() == log.end
+    log.close()
+    assert disk.open_files == set()
+
+
 # --- flushing ----------------------------------------------------------------------------
 
 
