@@ -25,6 +25,7 @@ from octopi.limits import (
     FLUSH_MESSAGES,
     GATHER_S,
     PARTITION_COUNT_DEFAULT,
+    REPLICA_COUNT_DEFAULT,
 )
 
 DEFAULT_FILE: Final = Path("octopi.toml")
@@ -65,6 +66,12 @@ class RegisterSettings:
     )
     partitions: int = _setting(
         PARTITION_COUNT_DEFAULT, "OCTOPI_PARTITIONS", "partitions of a new cluster", least=1
+    )
+    replicas: int = _setting(
+        REPLICA_COUNT_DEFAULT,
+        "OCTOPI_REPLICAS",
+        "replicas of a new partition, fewer while there are fewer brokers",
+        least=1,
     )
     gather_s: float = _setting(
         GATHER_S,

@@ -46,6 +46,7 @@ async def run_register_node(
         listen=settings.listen,
         data_directory=settings.data_dir,
         partition_count=settings.partitions,
+        replica_count=settings.replicas,
         gather_s=settings.gather_s,
         agent=AGENT,
     )

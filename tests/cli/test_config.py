@@ -60,6 +60,17 @@ def test_an_optional_number_is_read_from_the_environment() -> None:
     assert Configuration(None, {"OCTOPI_ID": "7"}).section(BrokerSettings).id == 7
 
 
+def test_replicas_come_from_the_file_the_environment_and_the_flag(tmp_path: Path) -> None:
+    file = written(tmp_path, "[register]\nreplicas = 2\n")
+    assert Configuration(None, {}).section(RegisterSettings).replicas == 3
+    assert Configuration(file, {}).section(RegisterSettings).replicas == 2
+    configuration = Configuration(file, {"OCTOPI_REPLICAS": "4"})
+    assert configuration.section(RegisterSettings).replicas == 4
+    assert configuration.section(RegisterSettings, replicas=5).replicas == 5
+    with pytest.raises(SettingsError, match="--replicas has to be at least 1, not 0"):
+        configuration.section(RegisterSettings, replicas=0)
+
+
 def test_one_variable_serves_both_roles() -> None:
     configuration = Configuration(None, {"OCTOPI_DATA_DIR": "/data"})
     assert configuration.section(BrokerSettings).data_dir == "/data"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from octopi.cli.config import BrokerSettings, LogSettings, RegisterSettings
+from octopi.cli.config import BrokerSettings, LogSettings, RegisterSettings, help_text
 from octopi.cli.invocation import Invocation, common_options, pass_invocation
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option("--replicas", type=int, help=help_text(RegisterSettings, "replicas"))
 @click.option(
     "--listen", metavar="HOST:PORT", help="The register's address.  [default 127.0.0.1:7000]"
 )
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
 )
 @common_options
 @pass_invocation
-def dev(invocation: Invocation, /, brokers: int, listen: str | None, data_dir: str | None) -> None:
+def dev(
+    invocation: Invocation,
+    /,
+    brokers: int,
+    replicas: int | None,
+    listen: str | None,
+    data_dir: str | None,
+) -> None:
     """Run a register and brokers in one process, until Ctrl-C.
 
     \b
@@ -38,11 +46,13 @@ def dev(invocation: Invocation, /, brokers: int, listen: str | None, data_dir: s
     In another:
       seq 1000 | octopi-node produce numbers
       octopi-node consume numbers -e
+    With replicas of everything on three brokers:
+      octopi-node dev --brokers 3
 
     When all of it can be used, it prints `ready register URL` on standard output.
     """
     configuration = invocation.configuration()
-    register = configuration.section(RegisterSettings, listen=listen)
+    register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
     broker = attrs.evolve(
         configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="", id=None
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import trio
 
     _Node = Callable[[trio.Event], Awaitable[None]]
+
+_REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
 
 
 @click.command()
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--partitions", type=int, help="Register: " + help_text(RegisterSettings, "partitions")
 )
+@click.option("--replicas", type=int, help="Register: " + help_text(RegisterSettings, "replicas"))
 @click.option(
     "--gather",
     "gather_s",
@@ -102,7 +105,7 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
 
 
 def _register(configuration: Configuration, flags: dict[str, object]) -> _Node:
-    own = {key: flags.pop(key) for key in ("listen", "data_dir", "partitions", "gather_s")}
+    own = {key: flags.pop(key) for key in ("listen", "data_dir", *_REGISTER_ONLY)}
     _refuse("register", flags)
     settings = configuration.section(RegisterSettings, **own)
 
@@ -115,7 +118,7 @@ def _register(configuration: Configuration, flags: dict[str, object]) -> _Node:
 
 
 def _broker(configuration: Configuration, flags: dict[str, object]) -> _Node:
-    _refuse("broker", {key: flags.pop(key) for key in ("partitions", "gather_s")})
+    _refuse("broker", {key: flags.pop(key) for key in _REGISTER_ONLY})
     settings = configuration.section(BrokerSettings, **flags)
 
     async def node(stop: trio.Event) -> None:

@@ -83,6 +83,13 @@ def list_topics(
 @click.option(
     "--flush-before-ack", is_flag=True, help="Acknowledge what is on the device, no earlier."
 )
+@click.option(
+    "--min-insync",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Acknowledge nothing while fewer replicas than this are in sync, the leader counted in.",
+)
 @json_option
 @client_options
 @pass_invocation
@@ -96,6 +103,7 @@ def create(
     retention_bytes: int | None,
     segment_bytes: int | None,
     flush_before_ack: bool,
+    min_insync: int,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -105,6 +113,11 @@ def create(
     \b
     For instance:
       octopi-node topics create orders --partitions 4 --retention-ms 86400000
+      octopi-node topics create payments --min-insync 2
+
+    What is acknowledged is on every replica that is in sync.  With --min-insync 2 those are
+    at least two, so that it survives the loss of a broker with its disk even when others
+    are away already; the price is that producing waits while only one is left.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -123,6 +136,7 @@ def create(
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
             flush_before_ack=flush_before_ack,
+            min_insync=min_insync,
         ),
     )
     if as_json:
