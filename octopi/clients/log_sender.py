@@ -2,7 +2,8 @@
 
 Sending is synchronous (`Connection.ask`), so whoever submits a message sends the batch
 that it completes, and the reader that brings an answer sends the next one.  Tasks are
-needed only for time (one a log) and for finding the leader (while the link is down).
+needed only for time (one a log that has something to wait for) and for finding the leader
+(while the link is down).
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class LogSender:
         self._is_finding = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._sooner = trio.Event()
-        self._wakes_at = -math.inf
+        self._wakes_at: float | None = None
+        """When the task that keeps the time will look again; None: there is no such task."""
 
     def take(
         self,
@@ -116,17 +118,15 @@ class LogSender:
 
     # --- time and events ---------------------------------------------------------------
 
-    async def keep_time(self) -> None:
-        """Wake the session when it asks for it, until cancelled."""
-        while True:
+    async def _keep_time(self) -> None:
+        """Wake the session when it asks for it, as long as it does."""
+        while (wakes_at := self.session.wake_at()) < math.inf:
             self._sooner = trio.Event()
-            self._wakes_at = self.session.wake_at()
-            if self._wakes_at == math.inf:
+            self._wakes_at = wakes_at
+            with self._clock.timeout(max(_TICK_S, wakes_at - self._clock.now())):
                 await self._sooner.wait()
-            else:
-                with self._clock.timeout(max(_TICK_S, self._wakes_at - self._clock.now())):
-                    await self._sooner.wait()
             self.pump()
+        self._wakes_at = None
 
     def pump(self) -> None:
         """Have the session do what it can do now."""
@@ -149,8 +149,13 @@ class LogSender:
                     self._on_fenced(why)
         if self._connection is None and not self._is_finding and not session.is_empty:
             self._start_finding("", None)
-        if session.wake_at() < self._wakes_at:
-            self._sooner.set()
+        wake_at = session.wake_at()
+        if self._wakes_at is not None:
+            if wake_at < self._wakes_at:
+                self._sooner.set()
+        elif wake_at < math.inf:
+            self._wakes_at = wake_at
+            self._nursery.start_soon(self._keep_time)
 
     def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
         connection = self._connection

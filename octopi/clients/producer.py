@@ -269,7 +269,9 @@ class Producer:
     async def _wait_for_room(self, topic: str) -> None:
         timeout_s = self._options.delivery_timeout_s
         with self._environment.clock.timeout(timeout_s) as slow:
-            await self._room.park()
+            while self._is_full:
+                await self._room.park()
+                self._check_open()
         if slow.cancelled_caught:
             raise NotDeliveredError(
                 f"{topic}: the producer's buffer of {self._options.buffer_bytes} bytes was full "
@@ -316,7 +318,6 @@ class Producer:
             saw_failure=self._unseen.saw,
         )
         self._senders[name, partition] = sender
-        self._nursery.start_soon(sender.keep_time)
         return sender
 
     @property

@@ -558,3 +558,24 @@ async def test_the_logs_of_a_topic_ask_the_register_together(autojump_clock: Moc
         world.net.cut(BROKER)
         await send_everywhere()
         assert world.net.count(m.DescribeTopic) - before <= 2
+
+
+async def test_a_log_without_messages_under_way_costs_no_task(autojump_clock: MockClock) -> None:
+    async with (
+        running_world() as world,
+        world.client() as client,
+        client.producer() as producer,
+    ):
+        await client.create_topic("orders")
+        await trio.sleep(60)
+        before = trio.lowlevel.current_statistics().tasks_living
+        await producer.send("orders", b"value")
+        await trio.sleep(60)
+        # The connection to the broker stays: its two tasks here, and three over there.
+        assert trio.lowlevel.current_statistics().tasks_living <= before + 5
+        idle = trio.lowlevel.current_statistics().tasks_living
+        for number in range(10):
+            await client.create_topic(f"topic-{number}")
+            await producer.send(f"topic-{number}", b"value")
+        await trio.sleep(60)
+        assert trio.lowlevel.current_statistics().tasks_living == idle
