@@ -8,6 +8,8 @@ observed on the membership connections (`joined`, `left`).
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 
 from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
@@ -75,7 +77,7 @@ class Registrar:
         self._serving: set[int] = set()
         self.draining: set[int] = set()
         """Brokers that get no leadership while others can have it."""
-        self._turn = 0
+        self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(
             self.state, self._live, recover_when_all_reported=recover_when_all_reported
@@ -370,8 +372,10 @@ class Registrar:
             if broker in self._serving
         ]
         if len(readers) > 1:
-            self._turn += 1
-            turn = self._turn % len(readers)
+            # Each partition has turns of its own: with one for all, a topic of as many
+            # partitions as there are readers would send everybody to the same ones.
+            self._turns[record.partition] += 1
+            turn = (record.partition + self._turns[record.partition]) % len(readers)
             readers = readers[turn:] + readers[:turn]
         return PartitionInfo(
             partition=record.partition,
