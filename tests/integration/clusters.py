@@ -1,0 +1,201 @@
+"""Clusters whose brokers are called by name: of real processes, or in the test's process.
+
+Both answer the same questions and end brokers the same ways, so that a scenario chooses
+only by what it is about: processes where something dies for real, else the faster one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+import octopi
+from octopi.environment import Disk
+from tests.cluster import Cluster, Node, running_cluster
+from tests.processes import NodeProcess, NodeProcesses, node_processes
+
+LEADER_S = 20.0
+"""A partition has a leader sooner than this, if it can have one."""
+
+
+class NamedBrokers(ABC):
+    """A cluster, its brokers called ``broker-1``, ``broker-2`` and so on."""
+
+    names: list[str]
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The register's address."""
+
+    @abstractmethod
+    def data_dir(self, name: str) -> Path:
+        """Where that broker keeps its data."""
+
+    @abstractmethod
+    def address(self, name: str) -> str:
+        """Where that broker serves."""
+
+    @abstractmethod
+    async def kill(self, name: str) -> None:
+        """End it without warning."""
+
+    @abstractmethod
+    async def restart(self, name: str) -> None:
+        """Start it again with the data and the address that it had; wait until it joined."""
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        """All brokers' data directories."""
+        return [self.data_dir(name) for name in self.names]
+
+    async def create(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic."""
+        async with octopi.connect(self.url) as client:
+            await client.create_topic(topic, partitions)
+
+    async def place(self, topic: str) -> octopi.PartitionInfo:
+        """Wait until the topic's first partition has a leader; say where it is."""
+        with trio.fail_after(LEADER_S):
+            async with octopi.connect(self.url) as client:
+                while True:
+                    place = (await client.describe_topic(topic)).partitions[0]
+                    if place.leader is not None:
+                        return place
+                    await trio.sleep(0.01)  # nothing announces it to clients
+
+    async def in_sync(self, topic: str, count: int) -> octopi.PartitionInfo:
+        """Wait until so many are in sync."""
+        with trio.fail_after(LEADER_S):
+            while True:
+                place = await self.place(topic)
+                if len(place.in_sync) == count:
+                    return place
+                await trio.sleep(0.01)  # nothing announces it to clients
+
+    async def leader(self, topic: str) -> str:
+        """The name of the broker that leads it, as soon as one does."""
+        return self.named((await self.place(topic)).leader_address)
+
+    async def followers(self, topic: str) -> list[str]:
+        """The names of the other brokers."""
+        leader = await self.leader(topic)
+        return [name for name in self.names if name != leader]
+
+    def named(self, address: str) -> str:
+        """Whose address that is."""
+        (name,) = [name for name in self.names if self.address(name) == address]
+        return name
+
+
+class ProcessCluster(NamedBrokers):
+    """Real processes."""
+
+    def __init__(self, nodes: NodeProcesses, register: NodeProcess) -> None:
+        self.register = register
+        self.brokers: dict[str, NodeProcess] = {}
+        self.names = []
+        self._nodes = nodes
+
+    @property
+    def url(self) -> str:
+        return self.register.url
+
+    def data_dir(self, name: str) -> Path:
+        return self.brokers[name].data_dir
+
+    def address(self, name: str) -> str:
+        return self.brokers[name].url
+
+    def add(self, count: int) -> list[NodeProcess]:
+        """Describe further brokers, not started yet."""
+        added = []
+        for _ in range(count):
+            name = f"broker-{len(self.names) + 1}"
+            self.names.append(name)
+            self.brokers[name] = self._nodes.node(name, "broker", "--register", self.url)
+            added.append(self.brokers[name])
+        return added
+
+    async def kill(self, name: str) -> None:
+        self.brokers[name].kill9()
+
+    async def restart(self, name: str) -> None:
+        await trio.to_thread.run_sync(self.brokers[name].restart)
+
+
+@asynccontextmanager
+async def process_cluster(directory: Path, brokers: int = 3) -> AsyncIterator[ProcessCluster]:
+    """A register and *brokers* brokers that have joined it, as processes."""
+    with node_processes(directory) as nodes:
+        register = await trio.to_thread.run_sync(nodes.register)
+        cluster = ProcessCluster(nodes, register)
+        await start_together(cluster.add(brokers))
+        yield cluster
+
+
+async def start_together(nodes: list[NodeProcess]) -> None:
+    """Start processes at the same time; wait until all serve."""
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        await trio.to_thread.run_sync(node.wait_ready)
+
+
+class LocalCluster(NamedBrokers):
+    """Everything in the test's process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.names = []
+        self._nodes: dict[str, Node] = {}
+        self._disks: dict[str, Disk | None] = {}
+
+    @property
+    def url(self) -> str:
+        return self.cluster.register.url
+
+    def data_dir(self, name: str) -> Path:
+        return self.cluster.directory / name
+
+    def address(self, name: str) -> str:
+        return self._nodes[name].url
+
+    def node(self, name: str) -> Node:
+        """The running broker of that name."""
+        return self._nodes[name]
+
+    async def add(self, disk: Disk | None = None) -> str:
+        """Start one more broker; return its name."""
+        name = f"broker-{len(self.names) + 1}"
+        self._disks[name] = disk
+        self._nodes[name] = await self.cluster.start_broker(name, disk=disk)
+        self.names.append(name)
+        return name
+
+    async def kill(self, name: str) -> None:
+        await self.cluster.kill(self._nodes[name])
+
+    async def stop(self, name: str) -> None:
+        """End it gracefully."""
+        await self.cluster.stop(self._nodes[name])
+
+    async def restart(self, name: str) -> None:
+        listen = self._nodes[name].url.removeprefix("ws://")
+        self._nodes[name] = await self.cluster.start_broker(
+            name, listen=listen, disk=self._disks[name]
+        )
+
+
+@asynccontextmanager
+async def local_cluster(directory: Path, brokers: int = 3) -> AsyncIterator[LocalCluster]:
+    """A register and *brokers* brokers in this process."""
+    async with running_cluster(directory, brokers=0) as cluster:
+        local = LocalCluster(cluster)
+        for _ in range(brokers):
+            await local.add()
+        yield local
