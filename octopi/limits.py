@@ -197,6 +197,9 @@ CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 RECONNECT_TIMEOUT_S: Final = 60.0
 """How long a consumer looks for a broker before it reports that there is none."""
 
+DRAIN_TIMEOUT_S: Final = 60.0
+"""How long a client asks for a broker to be drained: a hand-over of each of its partitions."""
+
 BACKOFF_S_FIRST: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 """Retries wait a random time below a bound that doubles from first to max."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar
@@ -39,10 +39,12 @@ from octopi.limits import (
     CLIENT_BATCH_BYTES,
     CONSUMER_WINDOW_BYTES,
     DELIVERY_TIMEOUT_S,
+    DRAIN_TIMEOUT_S,
     FETCH_BYTES_DEFAULT,
     FETCH_WAIT_S_MAX,
     LINGER_S,
     LIST_COUNT_MAX,
+    MOVE_TIMEOUT_S,
     PRODUCER_BUFFER_BYTES,
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
@@ -52,6 +54,7 @@ from octopi.record import Message, decode
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire.messages import (
+    AddPartitions,
     BrokerInfo,
     ClusterDescription,
     CreateTopic,
@@ -60,6 +63,7 @@ from octopi.wire.messages import (
     DescribeLogs,
     DescribeTopic,
     Done,
+    DrainBroker,
     Fetch,
     Fetched,
     FindOffset,
@@ -67,6 +71,7 @@ from octopi.wire.messages import (
     ListTopics,
     LogInfo,
     LogList,
+    MoveReplica,
     PartitionInfo,
     TopicDescription,
     TopicInfo,
@@ -90,14 +95,18 @@ class ClusterInfo:
     cluster: str
     """Its id; empty before the register has decided anything."""
     topic_count: int
+    partition_count: int
+    """All of them."""
     brokers: list[BrokerInfo]
     partitions: list[PartitionInfo]
+    """Those that lie on brokers: that a topic was created on."""
 
 
 @attrs.frozen
 class BrokerLog:
-    """A log, and the broker that said so."""
+    """A replica of a log, as the broker describes it that holds it."""
 
+    broker: int
     address: str
     log: LogInfo
 
@@ -258,40 +267,127 @@ class Client:
         found = await self._ask_register(
             "describe the cluster", DescribeCluster, ClusterDescription
         )
-        return ClusterInfo(found.cluster, found.topic_count, found.brokers, found.partitions)
+        return ClusterInfo(
+            found.cluster,
+            found.topic_count,
+            found.partition_count,
+            found.brokers,
+            found.partitions,
+        )
 
-    async def describe_logs(self, topic: str | None = None) -> list[BrokerLog]:
-        """The logs of *topic*, each as its leader has it; or all logs of all live brokers.
+    async def describe_logs(
+        self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None
+    ) -> list[BrokerLog]:
+        """The logs of *topic* (None: of all topics), once for each broker that holds one.
+
+        *brokers*: ask these, which `describe_cluster` gave; None: all that are live.  The
+        answers are taken one after another, not at one moment.
 
         Raises:
           UnknownTopicError: if there is no such topic.
         """
-        if topic is None:
-            cluster = await self.describe_cluster()
-            addresses = {one.address for one in cluster.brokers if one.live}
-        else:
-            addresses = await self._retry(
-                f"find the leaders of {topic}", lambda: self._leaders_once(topic_name(topic))
-            )
-        logs: list[BrokerLog] = []
-        for address in sorted(addresses):
-            logs += await self._logs_at(address, topic or "")
-        return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.address))
+        name = "" if topic is None else (await self.describe_topic(topic)).topic
+        if brokers is None:
+            brokers = [one for one in (await self.describe_cluster()).brokers if one.live]
+        logs = [log for broker in brokers for log in await self._logs_at(broker, name)]
+        return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.broker))
 
-    async def _logs_at(self, address: str, topic: str) -> list[BrokerLog]:
+    async def _logs_at(self, broker: BrokerInfo, topic: str) -> list[BrokerLog]:
         logs: list[BrokerLog] = []
         while True:
             after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
 
             async def attempt(after: tuple[str, int] = after) -> LogList:
-                connection = await self._connections.get(address)
+                connection = await self._connections.get(broker.address)
                 question = DescribeLogs(connection.next_request(), topic, *after)
                 return await connection.request(question, LogList, self._attempt_timeout_s)
 
-            page = await self._retry(f"describe the logs at {address}", attempt)
-            logs += [BrokerLog(address, log) for log in page.logs]
+            page = await self._retry(f"describe the logs of broker {broker.broker}", attempt)
+            logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
+
+    # --- operating -----------------------------------------------------------------------
+
+    async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
+        joins anew.  Return when it leads nothing.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
+              else could lead for *timeout_s*: it keeps only those leaderships then.
+        """
+        await retry(
+            self._environment,
+            timeout_s,
+            f"drain broker {broker}",
+            lambda: self._ask_register_once(
+                lambda request: DrainBroker(request, broker), Done, timeout_s
+            ),
+        )
+
+    async def add_partitions(self, count: int) -> int:
+        """Have *count* more partitions, for topics that are created from now on; return how
+        many there are then.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there would be too many.
+        """
+        wanted = (await self.describe_cluster()).partition_count + count
+        is_lost = False
+
+        async def attempt() -> None:
+            nonlocal is_lost
+            # An attempt whose answer was lost may have added them.
+            if is_lost and (await self.describe_cluster()).partition_count >= wanted:
+                return
+            try:
+                await self._ask_register_once(lambda request: AddPartitions(request, count), Done)
+            except ConnectionLostError:
+                is_lost = True
+                raise
+
+        await self._retry(f"add {count} partitions", attempt)
+        return (await self.describe_cluster()).partition_count
+
+    async def move_replica(
+        self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
+    ) -> None:
+        """Have the broker *joining* hold a replica in the place of the broker *leaving*.
+        Return when it is in sync and the other one's replica is gone.
+
+        Cancelled or timed out, both may hold one; asked again, the register takes it up
+        where it is.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
+              if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
+              is away, or NOT_READY, if it isn't in sync in time.
+        """
+
+        def question(request: int) -> MoveReplica:
+            return MoveReplica(request, partition, leaving, joining)
+
+        is_lost = False
+
+        async def attempt() -> None:
+            nonlocal is_lost
+            try:
+                await self._ask_register_once(question, Done, timeout_s)
+            except ConnectionLostError:
+                is_lost = True
+                raise
+            except RefusedError as error:
+                if is_lost and error.status == Status.INVALID_OPTION:
+                    # An attempt whose answer was lost may have moved it.
+                    cluster = await self.describe_cluster()
+                    record = next(one for one in cluster.partitions if one.partition == partition)
+                    if joining in record.in_sync and leaving not in record.replicas:
+                        return
+                raise
+
+        what = f"move partition {partition} from broker {leaving} to {joining}"
+        await retry(self._environment, timeout_s, what, attempt)
 
     # --- reading without a consumer ----------------------------------------------------
 
@@ -487,12 +583,14 @@ class Client:
     ) -> _T:
         return await self._retry(what, lambda: self._ask_register_once(question, expected))
 
-    async def _ask_register_once(self, question: Callable[[int], Any], expected: type[_T]) -> _T:
+    async def _ask_register_once(
+        self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
+    ) -> _T:
         server = self._servers[0]
         try:
             connection = await self._connections.get(server)
             return await connection.request(
-                question(connection.next_request()), expected, self._attempt_timeout_s
+                question(connection.next_request()), expected, timeout_s or self._attempt_timeout_s
             )
         except (UnreachableError, ConnectionLostError):
             if self._servers[0] == server:
@@ -504,10 +602,6 @@ class Client:
             lambda request: DescribeTopic(request, name, create), TopicDescription
         )
         return answer.topic
-
-    async def _leaders_once(self, topic: TopicName) -> set[str]:
-        info = await self._describe_once(topic, False)
-        return {leader_address(info, one.partition) for one in info.partitions}
 
     async def _find_offset(
         self, topic: TopicName, partition: PartitionId, at: str, value: int

@@ -310,6 +310,8 @@ class ClusterDescription:
     cluster: Text
     """The cluster's id; empty before the register has decided anything."""
     topic_count: int
+    partition_count: int
+    """All of them; `partitions` has those that lie on brokers already."""
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
 

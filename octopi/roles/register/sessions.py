@@ -62,6 +62,7 @@ class ClientSession:
                         message.request,
                         state.cluster,
                         state.topic_count,
+                        state.partition_count,
                         registrar.describe_brokers()[:LIST_COUNT_MAX],
                         [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
                     )

@@ -1,0 +1,107 @@
+"""A client as an operator's tool: looking at replicas, draining, adding, moving."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import octopi
+from octopi.wire import messages as m
+from tests.clients.world import BROKER, REGISTER, World, running_world
+
+SECOND, THIRD = "ws://broker-2:7100", "ws://broker-3:7100"
+
+
+async def replicated_topic(world: World, client: octopi.Client) -> octopi.PartitionInfo:
+    """A topic with three replicas and a message; where it is."""
+    await world.start_broker(SECOND)
+    await world.start_broker(THIRD)
+    info = await client.create_topic("orders")
+    async with client.producer() as producer:
+        await producer.send("orders", b"value")
+    return info.partitions[0]
+
+
+async def test_every_replica_of_a_log_is_described_with_its_broker(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        place = await replicated_topic(world, client)
+        logs = await client.describe_logs("orders")
+        assert [one.broker for one in logs] == sorted(place.replicas) == [1, 2, 3]
+        assert [one.address for one in logs] == [BROKER, SECOND, THIRD]
+        assert len({one.log.log_end for one in logs}) == 1
+        assert await client.describe_logs() == logs
+        brokers = (await client.describe_cluster()).brokers
+        assert await client.describe_logs("orders", brokers=brokers[:1]) == logs[:1]
+        with pytest.raises(octopi.UnknownTopicError):
+            await client.describe_logs("nothing")
+
+
+async def test_a_drained_broker_leads_nothing(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client:
+        leader = (await replicated_topic(world, client)).leader
+        assert leader is not None
+        await client.drain_broker(leader)
+        cluster = await client.describe_cluster()
+        assert {one.broker: one.partitions_led for one in cluster.brokers}[leader] == 0
+        assert cluster.partitions[0].leader not in {None, leader}
+        assert leader in cluster.partitions[0].replicas
+        with pytest.raises(octopi.RefusedError) as caught:
+            await client.drain_broker(77)
+        assert caught.value.status is octopi.Status.INVALID_OPTION
+
+
+async def test_partitions_are_added_once_even_if_the_answer_is_lost(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        before = (await client.describe_cluster()).partition_count
+        assert await client.add_partitions(3) == before + 3
+        fault = world.net.fault(m.Done, "break before")
+        assert await client.add_partitions(2) == before + 5
+        assert fault.struck
+        await client.create_topic("orders", at=[before + 4])
+
+
+async def test_a_replica_moves_to_another_broker(autojump_clock: MockClock) -> None:
+    async with running_world() as world, world.client() as client:
+        place = await replicated_topic(world, client)
+        await world.start_broker("ws://broker-4:7100")
+        leaving = next(one for one in place.replicas if one != place.leader)
+        await client.move_replica(place.partition, leaving, 4)
+        (moved,) = (await client.describe_topic("orders")).partitions
+        assert sorted(moved.in_sync) == sorted({*place.replicas, 4} - {leaving})
+        with pytest.raises(octopi.RefusedError) as caught:
+            await client.move_replica(place.partition, leaving, 4)
+        assert caught.value.status is octopi.Status.INVALID_OPTION
+        with pytest.raises(octopi.RefusedError) as caught:
+            await client.move_replica(7777, leaving, 4)
+        assert caught.value.status is octopi.Status.UNKNOWN_PARTITION
+
+
+async def test_a_move_goes_on_when_the_register_is_lost_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        place = await replicated_topic(world, client)
+        await world.start_broker("ws://broker-4:7100")
+        leaving = next(one for one in place.replicas if one != place.leader)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.move_replica, place.partition, leaving, 4)
+            await trio.testing.wait_all_tasks_blocked()
+            world.net.cut(REGISTER)
+        (moved,) = (await client.describe_topic("orders")).partitions
+        assert sorted(moved.in_sync) == sorted({*place.replicas, 4} - {leaving})
+
+
+async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        place = await replicated_topic(world, client)
+        await world.start_broker("ws://broker-4:7100")
+        leaving = next(one for one in place.replicas if one != place.leader)
+        await client.move_replica(place.partition, leaving, 4)
+        fault = world.net.fault(m.MoveReplica, "break before")
+        await client.move_replica(place.partition, leaving, 4)
+        assert fault.struck
