@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from octopi.environment import Disk, Environment
+from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -72,11 +72,16 @@ class Cluster:
         return self.register
 
     async def start_broker(
-        self, name: str = "broker-1", *, disk: Disk | None = None, **options: object
+        self,
+        name: str = "broker-1",
+        *,
+        disk: Disk | None = None,
+        trace: Trace | None = None,
+        **options: object,
     ) -> Node:
-        """Start a broker, on *disk* if that is given."""
-        environment = (
-            self.environment if disk is None else attrs.evolve(self.environment, disk=disk)
+        """Start a broker, on *disk* if that is given, its steps observed by *trace*."""
+        environment = attrs.evolve(
+            self.environment, disk=disk or self.environment.disk, trace=trace
         )
         filled = BrokerOptions(
             listen=str(options.pop("listen", "127.0.0.1:0")),

@@ -291,6 +291,9 @@ class PartitionReplica:
                 self._peers.to_register(message)
             case ToBroker(broker, to_broker):
                 self._peers.to_broker(self.partition, broker, to_broker)
+                if isinstance(to_broker, Acknowledge):
+                    log = self.logs[TopicId(to_broker.topic_id)]
+                    self._trace(steps.P4_ACKNOWLEDGING, log, end=to_broker.end)
             case FollowLeader(leader):
                 self._peers.follow(self.partition, leader)
         return []
@@ -314,8 +317,12 @@ class PartitionReplica:
             case Forward():
                 log.wake()
             case PublishHighwater(offset):
+                leads = self.machine.leader is not None
+                if leads:
+                    self._trace(steps.P5_IN_SYNC, log, end=offset)
                 log.wake()
-                self._trace(steps.P6_COMMITTED, log, highwater=offset)
+                step = steps.P6_COMMITTED if leads else steps.P8_FOLLOWED
+                self._trace(step, log, highwater=offset)
             case Reply(answer, content):
                 answer(content)
                 self._trace(steps.P7_ACKNOWLEDGED, log, receipt=content)
@@ -338,7 +345,7 @@ class PartitionReplica:
         self, log: BrokerLog, records: bytes, found: Scan
     ) -> list[PartitionEffect]:
         try:
-            log.append(records, found)
+            base = log.append(records, found)
         except StorageError as error:
             # A full disk may have space again: a new session begins where the log ends.
             _log.error("following stopped", partition=self.partition, why=str(error))
@@ -346,6 +353,7 @@ class PartitionReplica:
                 self._fail(error)
             self._peers.stop_following(self.partition)
             return []
+        self._trace(steps.P3_REPLICATED, log, offset=base, end=log.end)
         return self.machine.replicated(log.topic_id, found)
 
     async def _store(self, state: ReplicaState) -> None:
