@@ -76,6 +76,7 @@ class LogSender:
         self._info: TopicInfo | None = None
         """Where the leader was found last."""
         self._is_finding = False
+        self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._sooner = trio.Event()
         self._wakes_at: float | None = None
@@ -112,9 +113,10 @@ class LogSender:
             await settled.wait()
 
     def close(self, why: OctopiError) -> None:
-        """Settle everything now."""
+        """Settle everything now; answers that come later mean nothing any more."""
         self.session.fail(why)
         self.pump()
+        self._is_closed = True
 
     # --- time and events ---------------------------------------------------------------
 
@@ -170,6 +172,8 @@ class LogSender:
         self, connection: Connection, request: int, batch: Batch, attempt: int, answer: object
     ) -> None:
         connection.forget(request)
+        if self._is_closed:
+            return
         if isinstance(answer, Produced):
             self._backoff.reset()
             stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)

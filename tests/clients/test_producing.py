@@ -411,6 +411,26 @@ async def test_leaving_by_an_exception_settles_everything_without_waiting(
             producer.submit_nowait("orders", b"too late")
 
 
+async def test_what_becomes_of_a_connection_is_nothing_to_a_closed_producer(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_world() as world, world.client() as client:
+
+        async def fail_while_a_message_is_underway() -> None:
+            async with client.producer() as producer:
+                await producer.send("orders", b"0")
+                world.net.fault(m.Produced, "lose")
+                await producer.submit("orders", b"1")
+                await trio.sleep(1)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail_while_a_message_is_underway()
+        await world.kill()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [one.name for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 async def test_a_topic_that_was_deleted_is_made_again_for_what_comes(
     autojump_clock: MockClock,
 ) -> None:
