@@ -18,6 +18,7 @@ from octopi.errors import (
     RecordError,
     RefusedError,
     Status,
+    StorageError,
     refused,
 )
 from octopi.limits import ADDRESS_BYTES_MAX, TEXT_BYTES_MAX
@@ -31,6 +32,7 @@ _STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
     (CorruptLogError, Status.LOG_CORRUPT),
     (DiskFullError, Status.DISK_FULL),
     (LogReadOnlyError, Status.LOG_READ_ONLY),
+    (StorageError, Status.INTERNAL),
 )
 """The first class that fits."""
 

@@ -75,6 +75,7 @@ NOTICES: Final = frozenset(
         m.AnnounceEpoch,
         m.AcceptEpoch,
         m.AlterInSync,
+        m.Resign,
         m.InSyncAltered,
     }
 )
@@ -127,7 +128,7 @@ CLIENT: Final = Endpoint(
 
 MEMBERSHIP: Final = Endpoint(
     path="/v1/membership",
-    to_register=frozenset({m.Inventory, m.Join, m.Done, m.AcceptEpoch, m.AlterInSync}),
+    to_register=frozenset({m.Inventory, m.Join, m.Done, m.AcceptEpoch, m.AlterInSync, m.Resign}),
     to_broker=frozenset(),
     back=frozenset(
         {

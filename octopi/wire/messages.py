@@ -721,6 +721,18 @@ class InSyncAltered:
     """What is in force now."""
 
 
+@message("resign")
+@attrs.frozen
+class Resign:
+    """Leader to register: I can't go on, have another replica lead if there is one."""
+
+    partition: int
+    epoch: int
+    leader: int
+    leader_incarnation: int
+    reason: Text
+
+
 @message("announce_epoch")
 @attrs.frozen
 class AnnounceEpoch:

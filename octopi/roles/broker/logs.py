@@ -182,7 +182,7 @@ class Logs(Peers):
 
     # --- Peers -----------------------------------------------------------------------------
 
-    def to_register(self, message: m.AlterInSync | m.AcceptEpoch) -> None:
+    def to_register(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         if self.membership is not None:
             self.membership.post(message)
 

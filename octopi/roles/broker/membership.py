@@ -81,7 +81,7 @@ class Membership:
         self._remember = remember
         self._connection: Connection | None = None
 
-    def post(self, message: m.AlterInSync | m.AcceptEpoch) -> None:
+    def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         """Send it to the register, if that is there; whoever sends it repeats it."""
         connection = self._connection
         if connection is not None and connection.end_reason is None:

@@ -31,6 +31,7 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import TopicId
+from octopi.limits import TEXT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.record import Scan, scan
 from octopi.replication.effects import (
@@ -59,6 +60,7 @@ from octopi.replication.effects import (
 from octopi.replication.replica import Replica, Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.storage import checkpoint
+from octopi.transport.failures import cut
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
@@ -68,6 +70,7 @@ from octopi.wire.messages import (
     FollowRefused,
     PartitionRecord,
     Replicate,
+    Resign,
 )
 
 _log = get_logger(__name__)
@@ -81,7 +84,7 @@ Event = Callable[[], list[PartitionEffect]]
 class Peers:
     """What a replica needs of the broker around it; filled in by `octopi.roles.broker.logs`."""
 
-    def to_register(self, message: AlterInSync | AcceptEpoch) -> None:
+    def to_register(self, message: AlterInSync | AcceptEpoch | Resign) -> None:
         """Send it, if the register is there; it is asked again otherwise."""
 
     def to_broker(
@@ -132,6 +135,7 @@ class PartitionReplica:
         self._idle = trio.Event()
         self._role = Role.IDLE
         self._served_epoch = 0
+        self._resigned = 0
         self.machine = Replica(
             partition,
             broker,
@@ -244,11 +248,19 @@ class PartitionReplica:
         try:
             follow_up = await self._wait_for(effect)
         except StorageError as error:
-            self._fail(error)
             follow_up = []
+            self._drop_effects(error)
+            self._fail(error)
         self._effects.extendleft(reversed(follow_up))
         self._busy = False
         self._drain()
+
+    def _drop_effects(self, error: StorageError) -> None:
+        """What stood behind an effect that failed must not happen; who waits is refused."""
+        dropped, self._effects = self._effects, deque()
+        for effect in dropped:
+            if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
+                effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:
@@ -335,9 +347,16 @@ class PartitionReplica:
                 raise self.failure
             base = log.append(effect.records, effect.scan)
         except OctopiError as error:
-            if isinstance(error, StorageError) and not isinstance(error, DiskFullError):
+            if isinstance(error, DiskFullError):
+                self._resign(error)
+            elif isinstance(error, StorageError):
                 self._fail(error)
-            return [Reply(effect.answer, _refusal(error))]
+            refusal = _refusal(error)
+            leader_now = self.machine.leader
+            if leader_now is not None and leader_now.epoch == self._resigned:
+                # Nothing of it was appended, and another leader will take it.
+                refusal = Refusal(Status.NOT_READY, f"another replica will lead: {error}")
+            return [Reply(effect.answer, refusal)]
         self._trace(steps.P2_APPENDED, log, offset=base, end=log.end)
         return leader.appended(base, effect.scan, effect.answer)
 
@@ -390,6 +409,19 @@ class PartitionReplica:
         if self.machine.leader is not None:
             for topic_id, leader in self.machine.leader.logs.items():
                 self._effects.extend(OnLog(topic_id, one) for one in leader.stop(str(error)))
+            self._resign(error)
+
+    def _resign(self, error: StorageError) -> None:
+        """Have another replica lead, if there is one; say so once an epoch."""
+        leader = self.machine.leader
+        if leader is None or leader.epoch == self._resigned or len(leader.in_sync) < 2:
+            return
+        self._resigned = leader.epoch
+        _log.warning("resigning", partition=self.partition, epoch=leader.epoch, why=str(error))
+        reason = cut(str(error), TEXT_BYTES_MAX)
+        self._peers.to_register(
+            Resign(self.partition, leader.epoch, leader.broker, leader.incarnation, reason)
+        )
 
     def _trace(self, step: str, log: BrokerLog, **facts: Any) -> None:  # noqa: ANN401
         trace = self._environment.trace

@@ -15,7 +15,7 @@ from cattrs.strategies import configure_tagged_union
 
 from octopi import record
 from octopi.environment import Environment
-from octopi.errors import CorruptLogError, NotReadyError
+from octopi.errors import CorruptLogError, NotReadyError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
 from octopi.logger import get_logger
@@ -34,29 +34,43 @@ _NO_REQUEST: Final = bytes(record.REQUEST_ID_BYTES)
 class Journal:
     """An open journal.  `append` takes effect at once, `flush` makes it last."""
 
-    def __init__(self, environment: Environment, directory: str, number: int) -> None:
+    def __init__(
+        self, environment: Environment, directory: str, number: int, flushed: Offset
+    ) -> None:
+        """*flushed*: the journal's first bytes that are known to be durable; missing or damaged
+        ones among them are no torn tail."""
         self._environment = environment
         self._directory = directory
         self._number = number
-        self._log = self._open()
+        self._log = self._open(flushed)
         self._entry_count = 0
         self._replacing = False
 
     @classmethod
-    def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
+    async def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
         """Open or begin the journal in *directory*, which exists; return it and its entries.
 
         Raises:
           StorageError: if the disk doesn't let us.
-          CorruptLogError: if an entry can't be understood.
+          CorruptLogError: if something of what had been durable is missing, damaged or can't
+              be understood.  A register that started without it could contradict itself.
         """
-        current = checkpoint.load(environment.disk, f"{directory}/current")
-        number = int(current["journal"]) if current else 0
-        journal = cls(environment, directory, number)
+        current = checkpoint.load(environment.disk, f"{directory}/current") or {}
+        flushed = Offset(int(current.get("flushed", 0)))
+        journal = cls(environment, directory, int(current.get("journal", 0)), flushed)
+        if journal._log.fault is not None:
+            raise journal._log.fault
         journal._remove_others()
-        entries = list(journal._read())
+        entries = journal._read()
         journal._entry_count = len(entries)
+        await journal.flush()
+        await journal._note_flushed()
         return journal, entries
+
+    async def _note_flushed(self) -> None:
+        """Remember how much is durable: from here on that is no torn tail."""
+        state = {"journal": self._number, "flushed": self._log.flushed_end}
+        await checkpoint.store(self._environment.disk, f"{self._directory}/current", state)
 
     @property
     def is_flushed(self) -> bool:
@@ -105,16 +119,15 @@ class Journal:
         self._number += 1
         self._replacing = True
         try:
-            self._log = self._open()
+            self._log = self._open(Offset(0))
             for at in range(0, len(entries), 1000):
                 self._append(entries[at : at + 1000])
             await self.flush()
-            await checkpoint.store(
-                self._environment.disk, f"{self._directory}/current", {"journal": self._number}
-            )
+            await self._note_flushed()
         except BaseException:
             self._log.close()
             self._log, self._number = old, old_number
+            self._remove_others()
             raise
         finally:
             self._replacing = False
@@ -122,16 +135,22 @@ class Journal:
         old.close()
         self._remove_others()
 
-    def close(self) -> None:
-        """Let go of the files."""
-        self._log.close()
+    async def close(self) -> None:
+        """Make everything durable and remember that; let go of the files."""
+        try:
+            await self.flush()
+            await self._note_flushed()
+        except StorageError as error:
+            _log.error("the journal could not be closed in order", why=str(error))
+        finally:
+            self._log.close()
 
-    def _open(self) -> SegmentedLog:
+    def _open(self, flushed: Offset) -> SegmentedLog:
         log, recovery = SegmentedLog.open(
             self._environment.disk,
             f"{self._directory}/{self._number:06d}",
             LogOptions(),
-            recovery_point=Offset(0),
+            recovery_point=flushed,
             now_ms=self._environment.clock.wall_ms(),
         )
         if recovery.cut_bytes:

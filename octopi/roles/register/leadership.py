@@ -16,7 +16,7 @@ from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.limits import ACCEPT_WAIT_S, HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.membership.leadership_change import Wish
-from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord
+from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
 
 if TYPE_CHECKING:
     from octopi.roles.register.node import RegisterNode
@@ -127,6 +127,21 @@ class Leadership:
             self._notify()
             others = [one for one in self._node.members.values() if one is not session]
             await self._node.tell_partitions([record], others)
+
+    async def resign(self, message: Resign) -> None:
+        """A leader can't go on: another one takes over, if there is one."""
+        record = self._record(message.partition)
+        asked = (message.epoch, message.leader, message.leader_incarnation)
+        if asked != (record.epoch, record.leader, record.leader_incarnation):
+            return
+        _log.warning(
+            "leader resigns",
+            partition=message.partition,
+            leader=message.leader,
+            why=message.reason,
+        )
+        with contextlib.suppress(NotReadyError):  # somebody changes it already, or nobody can
+            await self.change(message.partition, Wish(avoid=frozenset({message.leader})))
 
     # --- wishes ----------------------------------------------------------------------
 

@@ -358,7 +358,7 @@ async def run_register(
     await make_durable_directory(disk, f"{options.data_directory}/journal")
     lock = lock_directory(disk, options.data_directory)
     try:
-        journal, entries = Journal.open(environment, f"{options.data_directory}/journal")
+        journal, entries = await Journal.open(environment, f"{options.data_directory}/journal")
         try:
             async with trio.open_nursery() as nursery:
                 node = RegisterNode(environment, options, journal, nursery)
@@ -390,6 +390,7 @@ async def run_register(
                 )
                 nursery.cancel_scope.cancel()
         finally:
-            journal.close()
+            with trio.CancelScope(shield=True):
+                await journal.close()
     finally:
         lock.release()

@@ -153,6 +153,8 @@ class MembershipSession:
                 self._tasks.start_soon(self._admit, message)
             case m.AcceptEpoch():
                 self._node.leadership.accept(message)
+            case m.Resign():
+                self._tasks.start_soon(self._node.leadership.resign, message)
             case m.AlterInSync():
                 self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
             case _:

@@ -1,0 +1,53 @@
+"""A replica whose disk fails does not take the partition with it."""
+
+import errno
+from pathlib import Path
+
+import pytest
+import trio
+
+import octopi
+from tests.cluster import Cluster, describe, running_cluster
+from tests.fakes.disk import MemoryDisk
+
+
+async def three_brokers(cluster: Cluster) -> dict[int, MemoryDisk]:
+    disks = {number: MemoryDisk() for number in (1, 2, 3)}
+    for number, disk in disks.items():
+        await cluster.start_broker(f"broker-{number}", disk=disk)
+    return disks
+
+
+@pytest.mark.parametrize("which", ["leader", "follower"])
+@pytest.mark.parametrize("fault", ["full", "broken write", "failed fsync", "read-only"])
+async def test_the_others_carry_on(tmp_path: Path, which: str, fault: str) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        disks = await three_brokers(cluster)
+        topic = await describe(cluster, "orders")
+        leader = topic.partitions[0].leader
+        assert leader is not None
+        chosen = leader if which == "leader" else leader % 3 + 1
+        disk = disks[chosen]
+        receipts: list[octopi.Receipt] = []
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            receipts += [await producer.send("orders", b"%d" % number) for number in range(5)]
+            if fault == "full":
+                disk.capacity_bytes = 0
+            elif fault == "broken write":
+                disk.fail(errno.EIO, "append", path_end=".log", times=1000)
+            elif fault == "failed fsync":
+                disk.fail(errno.EIO, "sync", times=1000)
+            else:
+                disk.read_only = True
+            with trio.fail_after(20):
+                for number in range(5, 40):
+                    receipts.append(await producer.send("orders", b"%d" % number))
+                    await trio.sleep(0.05)  # long enough for flushes and lag to show
+            async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+                seen = [message async for message in consumer]
+            assert [message.value for message in seen] == [b"%d" % number for number in range(40)]
+            assert [message.offset for message in seen] == [one.offset for one in receipts]
+            after = (await client.describe_topic("orders")).partitions[0]
+            if fault != "failed fsync" or which == "leader":
+                assert chosen not in after.in_sync
+            assert after.leader != chosen or which == "follower"

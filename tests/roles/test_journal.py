@@ -1,0 +1,119 @@
+"""The register's memory: what was durable is never silently forgotten."""
+
+import errno
+
+import pytest
+import trio
+import trio.testing
+
+from octopi.environment import Environment
+from octopi.errors import CorruptLogError, NotReadyError, StorageError
+from octopi.membership.entries import BrokerRegistered, ClusterFormed, Entry
+from octopi.operating_system import SystemChance, SystemClock
+from octopi.roles.register.journal import Journal
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+FORMED = ClusterFormed("c1", 8)
+
+
+def joined(number: int) -> Entry:
+    return BrokerRegistered(number, 1, f"ws://broker-{number}")
+
+
+def environment(disk: MemoryDisk) -> Environment:
+    return Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+
+
+async def begin(disk: MemoryDisk) -> Journal:
+    disk.make_directory("journal")
+    journal, entries = await Journal.open(environment(disk), "journal")
+    assert entries == []
+    return journal
+
+
+async def reopened(disk: MemoryDisk) -> list[Entry]:
+    journal, entries = await Journal.open(environment(disk), "journal")
+    await journal.close()
+    return entries
+
+
+async def test_what_was_flushed_outlives_a_power_failure() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED, joined(1)])
+    await journal.flush()
+    assert journal.is_flushed
+    journal.append([joined(2)])
+    assert not journal.is_flushed
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert await reopened(disk) == [FORMED, joined(1)]
+
+
+async def test_a_torn_tail_is_cut() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    await journal.flush()
+    journal.append([joined(1)])
+    disk.crash(keep_page_cache=True)
+    (path,) = (path for path in disk.files() if path.endswith(".log"))
+    disk.plant(path, disk.content(path)[:-1])
+    assert await reopened(disk) == [FORMED]
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut"])
+async def test_damage_to_what_was_durable_stops_the_register(harm: str) -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED, joined(1)])
+    await journal.close()
+    (path,) = (path for path in disk.files() if path.endswith(".log"))
+    if harm == "flip":
+        disk.flip(path, 8 * len(disk.content(path)) - 5)
+    else:
+        disk.plant(path, disk.content(path)[:-1])
+    with pytest.raises(CorruptLogError):
+        await reopened(disk)
+
+
+async def test_a_replaced_journal_holds_the_state_and_what_came_after() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED, *(joined(1) for _ in range(50))])
+    await journal.replace([FORMED, joined(1)])
+    journal.append([joined(2)])
+    await journal.close()
+    assert await reopened(disk) == [FORMED, joined(1), joined(2)]
+    assert sorted(disk.list_directory("journal")) == ["000001", "current"]
+
+
+async def test_while_it_is_replaced_nothing_is_appended() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    state: list[Entry] = [FORMED]
+    journal.append(state)
+    async with trio.open_nursery() as nursery:
+        with disk.syncs_held():
+            nursery.start_soon(journal.replace, state)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(NotReadyError):
+                journal.append([joined(1)])
+    journal.append([joined(1)])
+    await journal.close()
+    assert await reopened(disk) == [FORMED, joined(1)]
+
+
+async def test_a_replacement_that_fails_leaves_the_old_journal_in_force() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    for operation in ("append", "sync", "replace_file"):
+        disk.fail(errno.ENOSPC, operation)
+        with pytest.raises(StorageError):
+            await journal.replace([FORMED])
+        disk.heal()
+    journal.append([joined(1)])
+    await journal.replace([FORMED, joined(1)])
+    await journal.close()
+    assert await reopened(disk) == [FORMED, joined(1)]
