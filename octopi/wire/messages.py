@@ -81,8 +81,8 @@ class TopicOptions:
     """A segment is closed beyond this."""
     flush_before_ack: bool = False
     """Whether a produce is answered only after its records are on the device."""
-    min_insync: int = 1
-    """Nothing is committed while fewer replicas than this are in sync."""
+    min_insync: int | None = None
+    """Nothing is committed while fewer replicas than this are in sync; by default one."""
 
 
 @attrs.frozen
