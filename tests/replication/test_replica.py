@@ -18,7 +18,14 @@ from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.replica import Replica, Role
 from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import AcceptEpoch, AnnounceEpoch, Follow, Followed
+from octopi.wire.replication_messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AnnounceEpoch,
+    EpochStart,
+    Follow,
+    Followed,
+)
 
 TOPIC = TopicId("orders")
 RECORD = PartitionRecord(
@@ -150,6 +157,14 @@ def test_a_leader_that_is_left_alone_answers_nobody_from_its_page_cache() -> Non
         if isinstance(one, OnLog) and isinstance(one.effect, PublishHighwater)
     ]
     assert marks == [PublishHighwater(Offset(40))]
+
+
+def test_a_leader_with_sync_flag_counts_its_own_log_as_far_as_the_device_has_it() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2]), 0.0)
+    machine.follow(Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 100))
+    effects = machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert effects == [OnLog(TOPIC, PublishHighwater(Offset(40)))]
 
 
 def test_a_sole_replica_commits_at_once_what_it_holds() -> None:
