@@ -209,6 +209,10 @@ class Disk(Protocol):
     async def sync_directory(self, path: str) -> None:
         """Wait until names made, renamed and removed in it are on the device."""
 
+    def page_cache_id(self) -> str:
+        """The same as long as the page cache lives: after it has changed, what was not synced
+        may be lost."""
+
     def lock_directory(self, path: str) -> DirectoryLock:
         """Hold *path* against other processes.
 

@@ -101,6 +101,19 @@ REPLICA_LAG_S_MAX: Final = 1.0
 """An in-sync follower that has not reached, for so long, what the leader had is proposed to
 leave the in-sync set.  Produces wait for it until then."""
 
+FOLLOW_WINDOW_BYTES: Final = 8 * MIB
+"""Records of one log on their way to a follower, sent but not acknowledged."""
+
+REPLICA_TICK_S: Final = 0.1
+"""How often a replica looks after its in-sync set, and repeats what the register has not
+answered."""
+
+ACCEPT_WAIT_S: Final = 0.25
+"""How long the register waits for further replicas to accept an epoch when one could lead."""
+
+RECONNECT_GRACE_S: Final = 3.0
+"""A restarted register gives brokers so long to come back before it replaces leaders."""
+
 # --- storage -------------------------------------------------------------------------
 
 SEGMENT_BYTES_MAX: Final = 256 * MIB
@@ -128,6 +141,9 @@ RECENT_BATCHES_COUNT: Final = REQUESTS_IN_FLIGHT_MAX
 """Receipts remembered per producer and log: as many as it can have unanswered."""
 
 # --- register ------------------------------------------------------------------------
+
+REPLICA_COUNT_DEFAULT: Final = 3
+"""Replicas of a new partition; fewer while there are fewer brokers."""
 
 PARTITION_COUNT_DEFAULT: Final = 8
 """Partitions of a new cluster."""

@@ -173,6 +173,13 @@ class SystemDisk:
     async def sync_directory(self, path: str) -> None:
         await trio.to_thread.run_sync(_sync_directory, path)
 
+    def page_cache_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return secrets.token_hex(16)  # not known: then it counts as lost each time
+
     def lock_directory(self, path: str) -> SystemDirectoryLock:
         descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -438,7 +438,6 @@ class ProducerSession:
             last.first_sequence = None
             last.sent_at = None
             last.maybe_stored = False
-            last.sealed = True
             if last.outcome is None:
                 again.append(last)
             if last is batch:

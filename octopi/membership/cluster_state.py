@@ -57,7 +57,7 @@ class ClusterState:
     def min_insync(self, partition: int) -> int:
         """The least that any topic on *partition* asks for, 1 if there is none."""
         options = (one.options for one in self._topics.values() if partition in one.partitions)
-        return min((one.min_insync or 1 for one in options), default=1)
+        return min((one.min_insync for one in options), default=1)
 
     @property
     def topic_count(self) -> int:

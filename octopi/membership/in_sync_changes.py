@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import AlterInSync
+from octopi.wire.messages import AlterInSync, PartitionRecord
 
 
 def alter(

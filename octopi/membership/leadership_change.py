@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import AcceptEpoch
+from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 
 class LeadershipChange:

@@ -14,7 +14,7 @@ from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import Entry, EpochAnnounced, PartitionDecided
 from octopi.membership.in_sync_changes import alter
 from octopi.membership.leadership_change import LeadershipChange
-from octopi.wire.replication_messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
+from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
 
 
 class Leaderships:
@@ -52,11 +52,13 @@ class Leaderships:
     # --- changing the leader ---------------------------------------------------------
 
     def leaderless(self) -> list[int]:
-        """Partitions whose leader is gone, and for which no change is under way."""
+        """Partitions whose leader is gone while there are other replicas, and for which no
+        change is under way."""
         return sorted(
             record.partition
             for record in self._state.partitions.values()
-            if self._live.get(record.leader) != record.leader_incarnation
+            if len(record.replicas) > 1
+            and self._live.get(record.leader) != record.leader_incarnation
             and record.partition not in self.changes
         )
 

@@ -18,8 +18,7 @@ from collections.abc import Iterable
 import attrs
 
 from octopi.membership.in_sync_changes import without
-from octopi.wire.messages import PartitionRecord, TopicRecord
-from octopi.wire.replication_messages import Standing
+from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
 
 
 @attrs.frozen

@@ -34,11 +34,11 @@ from octopi.wire.messages import (
     Inventory,
     PartitionInfo,
     PartitionRecord,
+    Standing,
     TopicInfo,
     TopicOptions,
     TopicRecord,
 )
-from octopi.wire.replication_messages import Standing
 
 
 @attrs.frozen
@@ -354,6 +354,7 @@ class Registrar:
         """Where a partition is now; each asker is sent to the next of its readers."""
         leads = (
             record.leader in self._serving
+            and record.partition not in self.leaderships.changes
             and self._live[record.leader] == record.leader_incarnation
         )
         readers = [

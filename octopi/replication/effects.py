@@ -15,14 +15,14 @@ import attrs
 from octopi.errors import Status
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.record import Scan
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import (
+from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
     AlterInSync,
     Follow,
     Followed,
     FollowRefused,
+    PartitionRecord,
 )
 
 

@@ -58,6 +58,11 @@ class EpochHistory:
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else Epoch(0)
 
+    def end_of_epoch_at(self, offset: Offset, log_end: Offset) -> Offset:
+        """Where the records of the epoch that wrote the one at *offset* end (exclusive)."""
+        at = bisect_right(self._starts, offset)
+        return self._starts[at] if at < len(self._starts) else log_end
+
     @property
     def latest(self) -> Epoch:
         """The last epoch that is known; 0 if there was none."""

@@ -17,8 +17,14 @@ from octopi.replication.effects import (
 )
 from octopi.replication.follower import LogFollower
 from octopi.replication.log_state import LogState
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import Acknowledge, EpochStart, Follow, Followed, Replicate
+from octopi.wire.messages import (
+    Acknowledge,
+    EpochStart,
+    Follow,
+    Followed,
+    PartitionRecord,
+    Replicate,
+)
 
 
 class PartitionFollower:

@@ -21,13 +21,13 @@ from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import EpochHistory, divergence
 from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import (
+from octopi.wire.messages import (
     Acknowledge,
     AlterInSync,
     Follow,
     Followed,
     FollowRefused,
+    PartitionRecord,
 )
 
 

@@ -46,8 +46,7 @@ from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_follower import PartitionFollower
 from octopi.replication.partition_leader import PartitionLeader, on_log
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import (
+from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
     AlterInSync,
@@ -55,6 +54,7 @@ from octopi.wire.replication_messages import (
     Follow,
     Followed,
     InSyncAltered,
+    PartitionRecord,
     Replicate,
     Standing,
 )
@@ -236,7 +236,7 @@ class Replica:
         request that came twice is refused because it was accepted before."""
         effects = self.installed(message.record, now)
         if self.leader is not None and not message.accepted:
-            effects += self.leader.refused(message.request)
+            effects += self.leader.refused(message.asked)
         return effects
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
@@ -246,6 +246,12 @@ class Replica:
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
         """A follower holds more of a log."""
         return self.leader.acknowledge(message) if self.leader is not None else []
+
+    def stream_closed(self, broker: int, incarnation: int, attempt: int) -> list[PartitionEffect]:
+        """A follower's stream broke: it catches up no more."""
+        if self.leader is not None:
+            self.leader.session_ended(broker, incarnation, attempt)
+        return []
 
     # --- following -------------------------------------------------------------------
 

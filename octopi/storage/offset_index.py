@@ -97,6 +97,10 @@ class OffsetIndex:
         self.unsynced = False
         """Whether the file has changed since it was last synced."""
 
+    def begin(self) -> None:
+        """Be the index of a new segment, whatever an older one left behind."""
+        self._count = 0
+
     # --- writing: never fails, at worst the index ends early -----------------------------
 
     def extend(self, position: int, marks: Iterable[Mark], timestamp_max_ms: int) -> None:

@@ -132,13 +132,12 @@ class RecordFile:
         Raises:
           OSError: if that failed.
         """
-        if self.unsynced:
-            self.unsynced = False
-            try:
-                await self._open().sync()
-            except BaseException:
-                self.unsynced = True
-                raise
+        self.unsynced = False
+        try:
+            await self._open().sync()
+        except BaseException:
+            self.unsynced = True
+            raise
 
     def close(self) -> None:
         """Let go of the file; it is opened again when needed."""
@@ -206,7 +205,7 @@ class RecordFile:
         length is right, else at one of *hints*; None if that is not known."""
         for candidate in chain(self._end_by_length(position), hints):
             try:
-                if position < candidate < self.size_bytes:
+                if candidate < self.size_bytes:
                     self.checked_record(candidate, self.size_bytes)
                     return candidate
             except CorruptLogError:

@@ -167,6 +167,8 @@ class _Tail:
                 continue
             file_bytes = segment.size_bytes
             start = min(max(0, recovery_point - segment.base), file_bytes)
+            if not self._is_boundary(segment, start):
+                start = 0  # whoever keeps the recovery point erred: check all rather than cut it
             fault = segment.recover(start, partial(self._note, segment))
             if fault is not None:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
@@ -178,6 +180,12 @@ class _Tail:
             if following:
                 segment.close()
         return None
+
+    def _is_boundary(self, segment: Segment, position: int) -> bool:
+        try:
+            return segment.is_boundary(position)
+        except CorruptLogError:
+            return True  # damage before it, which readers will meet
 
     def _note(self, segment: Segment, chunk: Chunk) -> None:
         self.scanned_bytes += chunk.scan.valid_bytes

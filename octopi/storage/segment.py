@@ -66,6 +66,17 @@ class Segment(RecordFile):
         """When the last record came (wall clock); None if not in this process."""
 
     @classmethod
+    def create(cls, disk: Disk, directory: str, base: Offset) -> Self:
+        """Begin a new segment.
+
+        Raises:
+          OSError: if its file can't be made.
+        """
+        segment = super().create(disk, directory, base)
+        segment._index.begin()
+        return segment
+
+    @classmethod
     def existing(cls, disk: Disk, directory: str, base: Offset) -> Self:
         """A segment that is there.
 

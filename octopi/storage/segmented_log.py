@@ -15,9 +15,7 @@ ends, and no read looks beyond it.
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import takewhile
 from typing import Final
 
@@ -35,16 +33,14 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
 from octopi.record import Scan
-from octopi.storage.file_names import cut_names, index_path
+from octopi.storage.file_names import cut_names
 from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
 from octopi.storage.retention import ClosedSegment, Retained, expired_count
 from octopi.storage.segment import Segment
+from octopi.storage.segments import Segments
 
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
-
-_OPEN_SEGMENTS_COUNT_MAX: Final = 4
-"""Closed segments whose files stay open, so that many logs don't use up the descriptors."""
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
@@ -95,15 +91,12 @@ class SegmentedLog:
         self._disk = disk
         self._directory = directory
         self._options = options
-        self._segments = found.segments
-        """In order, each beginning where the one before ends; the last one is active."""
+        self._segments = Segments(disk, directory, found.segments, found.report.end)
         self._damage = found.damage
         """Where the sound part of the log ends, if it opened damaged."""
         self._failure = found.failure
         """What the disk failed to do, if it did."""
         self._opened_ms = now_ms
-        self._empty_at = found.report.end
-        """Where the log is while it has no segment."""
         self._flushed_end = max(self.start, min(recovery_point, self.end))
         self._flushing = trio.Lock()
         self._changes = 0
@@ -112,8 +105,6 @@ class SegmentedLog:
         self._truncations = 0
         self._names_unsynced = True
         self._boundaries: dict[Offset, None] = {}
-        self._recent: dict[Offset, Segment] = {}
-        """Closed segments that may have open files, the one used last at the end."""
         self._closed = False
 
     @classmethod
@@ -151,12 +142,12 @@ class SegmentedLog:
     @property
     def start(self) -> Offset:
         """Offset of the oldest record that is kept."""
-        return self._segments[0].base if self._segments else self._empty_at
+        return self._segments.start
 
     @property
     def end(self) -> Offset:
         """Offset that the next record gets."""
-        return self._segments[-1].end if self._segments else self._empty_at
+        return self._segments.end
 
     @property
     def flushed_end(self) -> Offset:
@@ -225,25 +216,26 @@ class SegmentedLog:
 
     def _segment_for(self, size_bytes: int, now_ms: int) -> Segment:
         """The active segment, a new one if the old one is too large or too old."""
-        if self._segments:
-            active = self._segments[-1]
+        active = self._segments.active
+        if active is not None:
             first_ms = now_ms if active.first_append_ms is None else active.first_append_ms
             if not active.size_bytes or (
                 active.size_bytes + size_bytes <= self._options.segment_bytes_max
                 and now_ms - first_ms < self._options.segment_age_s_max * 1000
             ):
                 return active
+        return self._begin_segment(size_bytes)
+
+    def _begin_segment(self, size_bytes: int) -> Segment:
+        """A new segment at the log's end, for *size_bytes* bytes."""
         path = f"a segment in {self._directory}"
         try:
             self._disk.make_directory(self._directory)
-            segment = Segment.create(self._disk, self._directory, self.end)
+            segment = self._segments.begin()
         except OSError as error:
             if error.errno in _FULL:
                 raise self._full(path, size_bytes, error) from error
             raise self._fail(f"making {path}", error) from error
-        self._segments.append(segment)
-        for closed in self._segments[-2:-1]:
-            self._use(closed)
         self._names_unsynced = True
         return segment
 
@@ -265,21 +257,43 @@ class SegmentedLog:
         if offset == self.end:
             return
         self._check_boundary(offset)
-        number = self._number_at(offset)
-        segment = self._segments[number]
+        segment = self._segments.at(offset)
         self._boundaries = {one: None for one in self._boundaries if one <= offset}
         self._truncations += 1
         self._changes += 1
         self._names_unsynced = True
         try:
-            while len(self._segments) > number + 1:  # what is left joins after each step
-                self._remove(len(self._segments) - 1)
+            while self._segments.active is not segment:  # what is left joins after each step
+                self._segments.remove_last()
             segment.truncate(offset - segment.base)
         except OSError as error:
             raise self._fail(f"truncating {segment.path}", error) from error
         finally:
-            self._recent.pop(segment.base, None)
             self._flushed_end = min(self._flushed_end, offset)
+
+    def restart(self, offset: Offset) -> None:
+        """Drop all records; the log goes on at *offset*, which isn't before its end.
+
+        A caller that keeps a recovery point moves it back to 0 first; see `truncate`.
+
+        Raises:
+          DiskFullError: there was no space for a new segment; the log is empty and goes on.
+          LogReadOnlyError: the disk failed, now or before.
+          CorruptLogError: the log opened with damage.
+        """
+        self._check_writable()
+        assert offset >= self.end
+        self._truncations += 1
+        self._changes += 1
+        self._names_unsynced = True
+        self._boundaries.clear()
+        try:
+            while self._segments:  # what is left joins after each step
+                self._segments.remove_last()
+        except OSError as error:
+            raise self._fail(f"emptying {self._directory}", error) from error
+        self._segments.empty_at = self._flushed_end = offset
+        self._begin_segment(0)  # its name keeps the offset, though it is empty
 
     async def flush(self) -> Offset:
         """Make everything appended so far durable; return up to where the log is.
@@ -304,11 +318,11 @@ class SegmentedLog:
         # only: a second one at the same time could take it for success.
         changes, truncations, end = self._changes, self._truncations, self.end
         try:
-            unsynced = list(takewhile(lambda one: one.unsynced, reversed(self._segments)))
-            for segment in reversed(unsynced):
+            for segment in self._segments.unsynced():
                 self._check_open()  # or its file would be opened again
-                self._use(segment)
-                await segment.sync()
+                if segment.unsynced:  # and was not removed meanwhile
+                    self._segments.use(segment)
+                    await segment.sync()
             if self._names_unsynced and self._segments:
                 self._names_unsynced = False
                 try:
@@ -322,7 +336,7 @@ class SegmentedLog:
         self._flushed_changes = changes
         if truncations == self._truncations:
             self._flushed_end = max(self._flushed_end, end)
-        self._close_unused()
+        self._segments.close_unused()
 
     # --- reading -------------------------------------------------------------------------
 
@@ -345,7 +359,7 @@ class SegmentedLog:
         if offset == until:
             return b""
         self._check_boundary(offset)
-        segment = self._segment_at(offset)
+        segment = self._segments.at(offset)
         limit = min(until, segment.end) - segment.base
         data = segment.read(offset - segment.base, bytes_max, limit)
         self._boundaries.pop(offset, None)
@@ -366,7 +380,7 @@ class SegmentedLog:
         self._check_open()
         until = min(until, self.end)
         for segment in takewhile(lambda one: one.base < until, self._segments):
-            self._use(segment)
+            self._segments.use(segment)
             position = segment.find_timestamp(timestamp_ms)
             if position is not None:
                 return min(until, Offset(segment.base + position))
@@ -383,7 +397,7 @@ class SegmentedLog:
         self._check_open()
         until = min(until, self.end)
         while count and until > self.start:
-            segment = self._segment_at(Offset(until - 1))
+            segment = self._segments.at(Offset(until - 1))
             position, count = segment.count_back(count, until - segment.base)
             until = Offset(segment.base + position)
         return until
@@ -409,23 +423,25 @@ class SegmentedLog:
         )
         size_bytes = self.size_bytes
         for _ in range(count):
-            path = self._segments[0].path
             try:
-                self._remove(0)
+                self._segments.remove_first()
             except OSError as error:
-                raise StorageError(f"{path} can't be removed: {error.strerror}") from error
+                raise StorageError(
+                    f"{error.filename} can't be removed: {error.strerror}"
+                ) from error
             finally:
                 self._names_unsynced = True
+                self._changes += 1
         if count:
             self._remove_cuts()
         return Retained(count, size_bytes - self.size_bytes, self.start)
 
     def _closed_segments(self) -> Iterator[ClosedSegment]:
-        for segment in self._segments[:-1]:
+        for segment in self._segments.closed():
             newest_ms = segment.last_append_ms
             if newest_ms is None:
                 # Written in an earlier life; a time stamp ahead of our clock proves nothing.
-                self._use(segment)
+                self._segments.use(segment)
                 try:
                     newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)
                 except StorageError:
@@ -441,18 +457,6 @@ class SegmentedLog:
         for name in cut_names(names, self.start):
             remove_quietly(self._disk, f"{self._directory}/{name}")
 
-    def _remove(self, number: int) -> None:
-        """Remove a segment at an end of the log, its index last: that alone is an orphan."""
-        segment = self._segments[number]
-        with suppress(FileNotFoundError):
-            self._disk.remove(segment.path)
-        segment.close()
-        segment.unsynced = False
-        del self._segments[number]
-        self._recent.pop(segment.base, None)
-        remove_quietly(self._disk, index_path(self._directory, segment.base))
-        self._changes += 1
-
     # --- closing -------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -460,35 +464,6 @@ class SegmentedLog:
         self._closed = True
         for segment in self._segments:
             segment.close()
-
-    # --- segments ------------------------------------------------------------------------
-
-    def _number_at(self, offset: Offset) -> int:
-        return bisect_right(self._segments, offset, key=lambda one: one.base) - 1
-
-    def _segment_at(self, offset: Offset) -> Segment:
-        """The segment that holds *offset*, which may be the log's end."""
-        active = self._segments[-1]
-        if offset >= active.base:
-            return active
-        segment = self._segments[self._number_at(offset)]
-        self._use(segment)
-        return segment
-
-    def _use(self, segment: Segment) -> None:
-        """Note that a segment's files may be open now; the active one's stay so anyway."""
-        if segment is self._segments[-1]:
-            return
-        self._recent.pop(segment.base, None)
-        self._recent[segment.base] = segment
-        self._close_unused()
-
-    def _close_unused(self) -> None:
-        """Close the files of closed segments that were not used lately and are durable."""
-        durable = [segment for segment in self._recent.values() if not segment.unsynced]
-        for segment in durable[:-_OPEN_SEGMENTS_COUNT_MAX]:
-            segment.close()
-            del self._recent[segment.base]
 
     # --- checks --------------------------------------------------------------------------
 
@@ -517,7 +492,7 @@ class SegmentedLog:
     def _check_boundary(self, offset: Offset) -> None:
         if offset in self._boundaries:
             return
-        segment = self._segment_at(offset)
+        segment = self._segments.at(offset)
         if not segment.is_boundary(offset - segment.base):
             raise OffsetInsideRecordError(f"offset {offset} is inside a record, not its start")
 

@@ -254,9 +254,9 @@ class _List:
 
 
 class _Structure:
-    """A class of fields; as a message it has its type in front of them."""
+    """A class of fields; as a message it has its type in front of them, as a part not."""
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: type, *, is_part: bool) -> None:
         hints = typing.get_type_hints(cls, include_extras=True)
         self._cls = cls
         self._fields = [
@@ -266,7 +266,7 @@ class _Structure:
         self._places = {name.encode(): place for place, (name, _, _) in enumerate(self._fields)}
         self.depth = 1 + max((kind.depth for _, _, kind in self._fields), default=0)
         assert self.depth <= CBOR_DEPTH_MAX, f"{cls.__name__} nests too deep"
-        if cls in TYPE_NAMES:
+        if not is_part:
             name = TYPE_NAMES[cls].encode()
             self.start = _head(_MAP, 1 + len(self._fields)) + _TYPE_KEY + _head(_TEXT, len(name))
             self.start += name
@@ -425,7 +425,7 @@ def _kind(hint: object) -> _Kind[Any]:
     if hint is bool:
         return _Boolean()
     if isinstance(hint, type) and attrs.has(hint):
-        return _Part(_Structure(hint))
+        return _Part(_Structure(hint, is_part=True))
     assert bound is not None, f"{hint} needs a bound"
     if hint is str:
         return _Text(bound)
@@ -440,4 +440,4 @@ _INTEGER: Final = _Integer()
 _TYPE_NAME: Final = _Text(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
-_STRUCTURES: Final = {cls: _Structure(cls) for cls in TYPE_NAMES}
+_STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}

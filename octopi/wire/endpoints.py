@@ -46,6 +46,9 @@ REQUESTS: Final = frozenset(
         m.DeleteTopic,
         m.ListTopics,
         m.DescribeCluster,
+        m.DrainBroker,
+        m.AddPartitions,
+        m.MoveReplica,
         m.Produce,
         m.FindOffset,
         m.Fetch,
@@ -59,14 +62,38 @@ REQUESTS: Final = frozenset(
 )
 """Messages that take a request number into use until it is answered."""
 
-NOTICES: Final = frozenset({m.Inventory, m.Credit, m.Unsubscribe})
+NOTICES: Final = frozenset(
+    {
+        m.Inventory,
+        m.Credit,
+        m.Unsubscribe,
+        m.Follow,
+        m.Followed,
+        m.FollowRefused,
+        m.Replicate,
+        m.Acknowledge,
+        m.AnnounceEpoch,
+        m.AcceptEpoch,
+        m.AlterInSync,
+        m.InSyncAltered,
+    }
+)
 """Messages about what is there already.  What is neither here nor in `REQUESTS` is an
 answer, or belongs to the connection itself."""
 
 CLIENT: Final = Endpoint(
     path="/v1/client",
     to_register=frozenset(
-        {m.DescribeTopic, m.CreateTopic, m.DeleteTopic, m.ListTopics, m.DescribeCluster}
+        {
+            m.DescribeTopic,
+            m.CreateTopic,
+            m.DeleteTopic,
+            m.ListTopics,
+            m.DescribeCluster,
+            m.DrainBroker,
+            m.AddPartitions,
+            m.MoveReplica,
+        }
     ),
     to_broker=frozenset(
         {
@@ -100,10 +127,29 @@ CLIENT: Final = Endpoint(
 
 MEMBERSHIP: Final = Endpoint(
     path="/v1/membership",
-    to_register=frozenset({m.Inventory, m.Join, m.Done}),
+    to_register=frozenset({m.Inventory, m.Join, m.Done, m.AcceptEpoch, m.AlterInSync}),
     to_broker=frozenset(),
-    back=frozenset({m.Joined, m.InstallPartitions, m.InstallTopics, m.RemoveTopic, m.Done}),
+    back=frozenset(
+        {
+            m.Joined,
+            m.InstallPartitions,
+            m.InstallTopics,
+            m.RemoveTopic,
+            m.AnnounceEpoch,
+            m.InSyncAltered,
+        }
+    ),
     heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
     heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
 )
 """A broker at its register: silence on this connection means that the broker has failed."""
+
+FOLLOW: Final = Endpoint(
+    path="/v1/follow",
+    to_register=frozenset(),
+    to_broker=frozenset({m.Follow, m.Acknowledge}),
+    back=frozenset({m.Followed, m.FollowRefused, m.Replicate}),
+    heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+)
+"""A follower at its leader: one connection for each partition that it follows there."""

@@ -81,8 +81,8 @@ class TopicOptions:
     """A segment is closed beyond this."""
     flush_before_ack: bool = False
     """Whether a produce is answered only after its records are on the device."""
-    min_insync: int | None = None
-    """Nothing is committed while fewer replicas than this are in sync; by default one."""
+    min_insync: int = 1
+    """Nothing is committed while fewer replicas than this are in sync."""
 
 
 @attrs.frozen
@@ -314,6 +314,37 @@ class ClusterDescription:
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
 
 
+@message("drain_broker")
+@attrs.frozen
+class DrainBroker:
+    """Have other in-sync replicas lead what *broker* leads, and give it no leadership before
+    it joins anew.  Answer: `Done`, when it leads nothing."""
+
+    request: int
+    broker: int
+
+
+@message("add_partitions")
+@attrs.frozen
+class AddPartitions:
+    """Have more partitions, for topics that are created from now on.  Answer: `Done`."""
+
+    request: int
+    count: int
+
+
+@message("move_replica")
+@attrs.frozen
+class MoveReplica:
+    """Have *joining* hold a replica in the place of *leaving*.  Answer: `Done`, when it is in
+    sync and the other one is out."""
+
+    request: int
+    partition: int
+    leaving: int
+    joining: int
+
+
 # --- clients and brokers -------------------------------------------------------------
 
 
@@ -480,6 +511,17 @@ class LogList:
 # --- brokers and the register --------------------------------------------------------
 
 
+@attrs.frozen
+class Standing:
+    """How a broker stands with a partition it is a replica of, when it joins."""
+
+    partition: int
+    promised: int
+    """The highest epoch that it accepted or acted in."""
+    intact: bool
+    """Whether it still holds all that it ever acknowledged."""
+
+
 @message("inventory")
 @attrs.frozen
 class Inventory:
@@ -490,6 +532,8 @@ class Inventory:
 
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
+    standings: Annotated[list[Standing], AtMost(1_000)] = attrs.field(factory=list)
+    """Of the partitions that it is a replica of."""
 
 
 @message("join")
@@ -524,6 +568,8 @@ class InstallPartitions:
 
     request: int
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
+    brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
+    """Where the brokers are that the records name."""
 
 
 @message("install_topics")
@@ -543,3 +589,158 @@ class RemoveTopic:
     request: int
     topic: Text
     topic_id: Text
+
+
+# --- followers and leaders -----------------------------------------------------------
+# No request numbers: every message of a follower's stream names the session it belongs to,
+# and the machines at both ends (`octopi.replication`) ignore what is old or doubled.
+
+
+@attrs.frozen
+class EpochStart:
+    """One row of an epoch history: where the records of *epoch* begin."""
+
+    epoch: int
+    start: int
+
+
+EpochStarts = Annotated[list[EpochStart], AtMost(LIST_COUNT_MAX)]
+
+
+@message("follow")
+@attrs.frozen
+class Follow:
+    """Follower to leader: I want to follow this log from here on.  Answer: `Followed` or
+    `FollowRefused`."""
+
+    partition: int
+    epoch: int
+    broker: int
+    incarnation: int
+    attempt: int
+    """Counted up by the follower for each session; (incarnation, attempt) names a session."""
+    topic_id: Text
+    epochs: EpochStarts
+    """Which epoch wrote what of the follower's log."""
+    log_end: int
+
+
+@message("followed")
+@attrs.frozen
+class Followed:
+    """Answer to `Follow`: where the logs part, then `Replicate` again and again."""
+
+    partition: int
+    epoch: int
+    incarnation: int
+    attempt: int
+    topic_id: Text
+    keep: int
+    """The follower keeps its log below this, the end of the common prefix."""
+    begin: int
+    """Records come from here on; greater than `keep` where the leader's log starts later."""
+
+
+@message("follow_refused")
+@attrs.frozen
+class FollowRefused:
+    """Answer to `Follow`: not now, not here, or not any more."""
+
+    partition: int
+    epoch: int
+    incarnation: int
+    attempt: int
+    topic_id: Text
+    reason: Text
+
+
+@message("replicate")
+@attrs.frozen
+class Replicate:
+    """Leader to follower: records, all written in one epoch, and how far all is committed.
+    Answer: `Acknowledge`, cumulative."""
+
+    partition: int
+    epoch: int
+    incarnation: int
+    attempt: int
+    topic_id: Text
+    offset: int
+    """Of the first record."""
+    records_epoch: int
+    records: Records
+    """Empty: only the highwater mark has moved."""
+    highwater: int
+
+
+@message("acknowledge")
+@attrs.frozen
+class Acknowledge:
+    """Follower to leader: I hold the log up to `end` (exclusive)."""
+
+    partition: int
+    epoch: int
+    broker: int
+    incarnation: int
+    attempt: int
+    topic_id: Text
+    end: int
+
+
+# --- the register and the leadership of partitions -----------------------------------
+# Matched by their content: a repetition is judged as the first was.
+
+
+@message("alter_in_sync")
+@attrs.frozen
+class AlterInSync:
+    """Leader to register: replace the in-sync set, if all this still holds.  Answer:
+    `InSyncAltered`."""
+
+    partition: int
+    epoch: int
+    leader: int
+    leader_incarnation: int
+    version: int
+    """Of the in-sync set that is replaced."""
+    in_sync: Brokers
+    joiner_incarnation: int | None
+    """The life of the broker that joins; None: a broker leaves."""
+
+
+@message("in_sync_altered")
+@attrs.frozen
+class InSyncAltered:
+    """Answer to `AlterInSync`."""
+
+    asked: AlterInSync
+    accepted: bool
+    record: PartitionRecord
+    """What is in force now."""
+
+
+@message("announce_epoch")
+@attrs.frozen
+class AnnounceEpoch:
+    """Register to broker: a new epoch begins, stop what you do in older ones.  Answer:
+    `AcceptEpoch`."""
+
+    partition: int
+    epoch: int
+
+
+@message("accept_epoch")
+@attrs.frozen
+class AcceptEpoch:
+    """Answer to `AnnounceEpoch`: promised, durably, and this is what I hold, durably."""
+
+    partition: int
+    epoch: int
+    broker: int
+    incarnation: int
+    last_epoch: int
+    """The newest epoch that wrote a record here."""
+    log_epoch: int
+    """The newest epoch in which this replica led, or agreed with the leader on every log."""
+    log_end: int
+    """The ends of all the partition's logs, added up (bytes): for comparing replicas."""

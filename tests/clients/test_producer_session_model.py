@@ -10,6 +10,7 @@ certainly not stored.
 from __future__ import annotations
 
 from collections import deque
+from typing import Literal
 
 import attrs
 from hypothesis import settings, strategies as st
@@ -51,6 +52,10 @@ BEFORE_APPEND = [
     Status.UNKNOWN_TOPIC,
 ]
 AFTER_APPEND = [Status.UNCOMMITTED, Status.INTERNAL, Status.LOG_READ_ONLY]
+
+fates = st.none() | st.sampled_from(["lost", *BEFORE_APPEND, *AFTER_APPEND])
+"""What happens to a request: it is carried out, lost, or refused with a status, which for
+some comes after the append."""
 
 Answer = Stored | tuple[Status, str]
 
@@ -164,73 +169,70 @@ class ProducerSessionMachine(RuleBasedStateMachine):
 
     # --- the program ---
 
-    @rule(size=st.sampled_from([1, 60, 300]), seal=st.booleans(), wait=st.booleans())
-    def add(self, size: int, seal: bool, wait: bool) -> None:
-        value = str(self.count).zfill(size).encode()
-        batch = self.session.add(value, None, NO_HEADERS, 0, self.now)
-        self.members.setdefault(batch, []).append(self.count)
-        self.count += 1
+    @rule(sizes=st.lists(st.sampled_from([1, 60, 300]), max_size=8), seal=st.booleans())
+    def add(self, sizes: list[int], seal: bool) -> None:
+        for size in sizes:
+            value = str(self.count).zfill(size).encode()
+            batch = self.session.add(value, None, NO_HEADERS, 0, self.now)
+            self.members.setdefault(batch, []).append(self.count)
+            self.count += 1
         if seal:
             self.session.seal()
-        if wait:
-            self.session.hurry(batch)
         self.pump()
+
+    @rule()
+    def wait_for_the_newest(self) -> None:
+        if self.session.open_batch is not None:
+            self.session.hurry(self.session.open_batch)
+            self.pump()
 
     # --- the network ---
 
-    @precondition(lambda self: self.live is None)
-    @rule()
     def connect(self) -> None:
-        self.live = ModelConnection()
-        self.session.connected()
-        self.pump()
+        if self.live is None:
+            self.live = ModelConnection()
+            self.session.connected()
+            self.pump()
 
-    @precondition(lambda self: self.live is not None)
     @rule()
     def lose_connection(self) -> None:
+        """With all that is on its way; the requests may still arrive."""
         self.faults += 1
         self.abandon()
         self.session.disconnected(ConnectionLostError("gone"))
         self.pump()
 
-    @precondition(lambda self: self.live is not None and self.live.requests)
-    @rule(n=st.integers(1, 4))
-    def broker_receives(self, n: int) -> None:
-        assert self.live is not None
-        for _ in range(min(n, len(self.live.requests))):
-            request = self.live.requests.popleft()
-            self.live.answers.append((request, self.broker.append(request.records)))
-
-    @precondition(lambda self: self.live is not None and self.live.requests)
-    @rule(status=st.sampled_from(BEFORE_APPEND))
-    def broker_refuses(self, status: Status) -> None:
-        assert self.live is not None
-        self.faults += 1
-        request = self.live.requests.popleft()
-        self.live.answers.append((request, (status, "no")))
-
-    @precondition(lambda self: self.live is not None and self.live.requests)
-    @rule(status=st.sampled_from(AFTER_APPEND))
-    def broker_appends_and_refuses(self, status: Status) -> None:
-        assert self.live is not None
-        self.faults += 1
-        request = self.live.requests.popleft()
-        self.broker.append(request.records)
-        self.live.answers.append((request, (status, "too late")))
-
-    @precondition(lambda self: self.live is not None and self.live.answers)
-    @rule(n=st.integers(1, 4))
-    def answers_arrive(self, n: int) -> None:
+    @rule(fates=st.lists(fates, min_size=1, max_size=8), tell=st.integers(0, 8))
+    def exchange(self, fates: list[Status | Literal["lost"] | None], tell: int) -> None:
+        """The broker gets requests, in order; then some answers arrive."""
+        self.connect()
         connection = self.live
         assert connection is not None
-        for _ in range(min(n, len(connection.answers))):
-            request, answer = connection.answers.popleft()
-            if isinstance(answer, Stored):
-                self.session.answered(request.batch, request.attempt, answer)
+        for fate in fates:
+            if not connection.requests:
+                break
+            request = connection.requests.popleft()
+            answer: Answer
+            if fate is None:
+                answer = self.broker.append(request.records)
+            elif fate == "lost":
+                continue
             else:
-                status, reason = answer
-                self.session.refused(request.batch, request.attempt, refused(status, reason))
-            self.pump()
+                if fate not in BEFORE_APPEND:
+                    self.broker.append(request.records)
+                answer = (fate, "no")
+            self.faults += fate is not None
+            connection.answers.append((request, answer))
+        for _ in range(min(tell, len(connection.answers))):
+            self.tell(connection)
+
+    def tell(self, connection: ModelConnection) -> None:
+        request, answer = connection.answers.popleft()
+        if isinstance(answer, Stored):
+            self.session.answered(request.batch, request.attempt, answer)
+        else:
+            self.session.refused(request.batch, request.attempt, refused(*answer))
+        self.pump()
 
     @precondition(lambda self: any(c.requests for c in self.abandoned))
     @rule(data=st.data())
@@ -243,15 +245,10 @@ class ProducerSessionMachine(RuleBasedStateMachine):
     def late_copies_vanish(self) -> None:
         self.abandoned.pop(0)
 
-    @precondition(lambda self: self.abandoned and self.abandoned[-1].answers)
-    @rule()
-    def a_late_answer_arrives(self) -> None:
-        request, answer = self.abandoned[-1].answers.popleft()
-        if isinstance(answer, Stored):
-            self.session.answered(request.batch, request.attempt, answer)
-        else:
-            self.session.refused(request.batch, request.attempt, refused(*answer))
-        self.pump()
+    @precondition(lambda self: any(c.answers for c in self.abandoned))
+    @rule(data=st.data())
+    def a_late_answer_arrives(self, data: st.DataObject) -> None:
+        self.tell(data.draw(st.sampled_from([c for c in self.abandoned if c.answers])))
 
     @precondition(lambda self: self.broker.next_sequence > 0 and not self.zero_is_about())
     @rule()
@@ -305,14 +302,11 @@ class ProducerSessionMachine(RuleBasedStateMachine):
         for _ in range(100):
             if self.session.is_empty:
                 break
-            if self.live is None:
-                self.connect()
+            self.connect()
             self.session.seal()
             self.pump()
             while self.live is not None and (self.live.requests or self.live.answers):
-                if self.live.requests:
-                    self.broker_receives(4)
-                self.answers_arrive(4)
+                self.exchange([None], 1)
             if self.live is not None and not self.session.is_empty:
                 self.lose_connection()  # an answer that was forgotten: it is asked for again
         assert self.session.is_empty
@@ -321,5 +315,5 @@ class ProducerSessionMachine(RuleBasedStateMachine):
         self.outcomes_stay_true()
 
 
-ProducerSessionMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
+ProducerSessionMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=50)
 TestProducerSessionAgainstAModel = ProducerSessionMachine.TestCase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -486,3 +487,74 @@ async def test_a_producer_that_was_fenced_says_so(autojump_clock: MockClock) -> 
         with pytest.raises(octopi.RefusedError, match="another life writes") as caught:
             await producer.send("orders", b"2")
         assert caught.value.status is octopi.Status.PRODUCER_FENCED
+
+
+def not_here(message: object) -> object:
+    assert isinstance(message, m.Produced)
+    return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER)
+
+
+async def test_a_leader_that_names_its_successor_is_believed_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        running_world() as world,
+        world.client() as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"0")
+        await world.kill(REGISTER)
+        world.net.fault(m.Produced, "change", change=not_here)
+        before = trio.current_time()
+        await producer.send("orders", b"1")
+        assert trio.current_time() == before
+
+
+async def test_leaders_that_name_each_other_do_not_keep_us_running(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        running_world() as world,
+        world.client() as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"0")
+        world.net.fault(m.Produced, "change", change=not_here, times=20)
+        before, asked = trio.current_time(), world.net.count(m.DescribeTopic)
+        await producer.send("orders", b"1")
+        assert trio.current_time() - before > 1
+        assert world.net.count(m.DescribeTopic) - asked == 19
+
+
+async def test_a_connection_that_gives_no_answer_is_given_up(autojump_clock: MockClock) -> None:
+    async with (
+        running_world() as world,
+        world.client() as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"0")
+        world.net.fault(m.Produced, "lose")
+        before = world.net.connect_count
+        assert (await producer.send("orders", b"1")).duplicate
+        assert world.net.connect_count == before + 1
+
+
+async def test_the_logs_of_a_topic_ask_the_register_together(autojump_clock: MockClock) -> None:
+    async with (
+        running_world() as world,
+        world.client() as client,
+        client.producer() as producer,
+    ):
+        info = await client.create_topic("wide", 8)
+
+        async def send_everywhere() -> None:
+            async with trio.open_nursery() as nursery:
+                for one in info.partitions:
+                    send = partial(producer.send, "wide", b"value", partition=one.partition)
+                    nursery.start_soon(send)
+
+        await send_everywhere()
+        before = world.net.count(m.DescribeTopic)
+        world.net.cut(BROKER)
+        await send_everywhere()
+        assert world.net.count(m.DescribeTopic) - before <= 2

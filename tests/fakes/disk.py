@@ -115,6 +115,7 @@ class MemoryDisk:
         self._locked: set[str] = set()
         self._faults: list[_Fault] = []
         self._life = 0
+        self._page_cache = 0
         self.capacity_bytes = capacity_bytes
         """Bytes that all files together may have; None: no limit."""
         self.read_only = False
@@ -172,6 +173,7 @@ class MemoryDisk:
         what was not synced is lost, but for the first *unsynced_bytes_kept* bytes of each
         file, and, if *names_kept*, the names."""
         if not keep_page_cache:
+            self._page_cache += 1
             self._root.crash(names_kept, unsynced_bytes_kept)
         self._life += 1
         self._locked.clear()
@@ -303,6 +305,9 @@ class MemoryDisk:
             raise _error(errno.ENOENT, path)
         found.sync()
         _raise(late, path)
+
+    def page_cache_id(self) -> str:
+        return str(self._page_cache)
 
     def lock_directory(self, path: str) -> DirectoryLock:
         late = self._call("lock_directory", path)

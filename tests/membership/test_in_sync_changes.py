@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from octopi.membership.in_sync_changes import alter, without
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import AlterInSync
+from octopi.wire.messages import AlterInSync, PartitionRecord
 
 RECORD = PartitionRecord(
     partition=0,

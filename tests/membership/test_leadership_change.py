@@ -4,8 +4,7 @@ import attrs
 from hypothesis import given, strategies as st
 
 from octopi.membership.leadership_change import LeadershipChange, choose_leader
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import AcceptEpoch
+from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 RECORD = PartitionRecord(
     partition=0,

@@ -2,8 +2,7 @@
 
 from octopi.membership.entries import Entry
 from octopi.membership.registrar import Registrar
-from octopi.wire.messages import PartitionRecord, TopicOptions
-from octopi.wire.replication_messages import AcceptEpoch, AlterInSync, Standing
+from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Standing, TopicOptions
 
 
 class Register:

@@ -6,8 +6,14 @@ import pytest
 from octopi.errors import RefusedError
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
-from octopi.wire.messages import Inventory, PartitionRecord, TopicOptions
-from octopi.wire.replication_messages import AcceptEpoch, AlterInSync, Standing
+from octopi.wire.messages import (
+    AcceptEpoch,
+    AlterInSync,
+    Inventory,
+    PartitionRecord,
+    Standing,
+    TopicOptions,
+)
 
 CLUSTER = "00c1a5735eed0001"
 OLD = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])

@@ -24,7 +24,7 @@ from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.replication.replica import Replica, Role
-from octopi.wire import messages as m, replication_messages as r
+from octopi.wire import messages as m
 
 PARTITION: Final = 0
 Message = tuple[int, int]
@@ -90,7 +90,7 @@ class Node:
         self.wants_stream = False
         self.wants_flush: set[TopicId] = set()
         self.cursors: dict[tuple[int, int, int, TopicId], int] = {}
-        self.alters: deque[r.AlterInSync] = deque()
+        self.alters: deque[m.AlterInSync] = deque()
 
     # --- life ------------------------------------------------------------------------
 
@@ -167,11 +167,11 @@ class Node:
             case fx.FollowLeader():
                 self.wants_stream = True
             case fx.ToRegister(message):
-                if isinstance(message, r.AlterInSync):
+                if isinstance(message, m.AlterInSync):
                     self.alters.append(message)
                 self.cluster.send(self, 0, message)
             case fx.ToBroker(broker, message):
-                if isinstance(message, r.Followed):
+                if isinstance(message, m.Followed):
                     topic = TopicId(message.topic_id)
                     session = (broker, message.incarnation, message.attempt, topic)
                     self.cursors[session] = message.begin // RECORD_BYTES
@@ -260,7 +260,7 @@ class Node:
         while count < count_max and at + count < len(log.rows) and log.rows[at + count][0] == epoch:
             count += 1
         self.cursors[key] += count
-        message = r.Replicate(
+        message = m.Replicate(
             PARTITION,
             leader.epoch,
             *session.number,
@@ -406,27 +406,27 @@ class Cluster:
         if replica is None:
             return
         match envelope.message:
-            case r.Follow() as message:
+            case m.Follow() as message:
                 node.perform(replica.follow(message), limit)
-            case r.Followed() as message:
+            case m.Followed() as message:
                 node.perform(replica.followed(message), limit)
-            case r.Replicate() as message:
+            case m.Replicate() as message:
                 found = scan(message.records) if message.records else _NOTHING
                 node.perform(replica.receive(message, found), limit)
-            case r.Acknowledge() as message:
+            case m.Acknowledge() as message:
                 node.perform(replica.acknowledge(message), limit)
-            case r.InSyncAltered() as message:
+            case m.InSyncAltered() as message:
                 node.perform(replica.in_sync_altered(message, 0.0), limit)
-            case r.FollowRefused():
+            case m.FollowRefused():
                 pass
             case unexpected:
                 raise AssertionError(unexpected)
 
     def _deliver_to_register(self, envelope: Envelope) -> None:
         match envelope.message:
-            case r.AcceptEpoch() as message:
+            case m.AcceptEpoch() as message:
                 self.registrar.leaderships.accept(message)
-            case r.AlterInSync() as message:
+            case m.AlterInSync() as message:
                 judged = self.registrar.leaderships.alter(message)
                 if judged is not None:
                     entries, answer = judged

@@ -37,7 +37,7 @@ from __future__ import annotations
 from octopi.errors import NotLeaderError
 from octopi.replication.effects import Receipt
 from octopi.replication.replica import Role
-from octopi.wire import replication_messages as r
+from octopi.wire import messages as m
 from tests.replication.cluster import RECORD_BYTES, Cluster, Message, Node, Row
 
 
@@ -156,18 +156,18 @@ class Stage:
     def do_replicate(self, leader: str, follower: str) -> list[str]:
         if not self.node(leader).stream(self.node(follower).broker, self.topic, 1):
             return ["there is no stream"]
-        self.deliver(r.Replicate, self.node(leader), self.node(follower))
+        self.deliver(m.Replicate, self.node(leader), self.node(follower))
         return []
 
     def do_ack(self, follower: str, leader: str) -> None:
-        self.deliver(r.Acknowledge, self.node(follower), self.node(leader))
+        self.deliver(m.Acknowledge, self.node(follower), self.node(leader))
 
     def do_announce(self) -> None:
         self.cluster.announce()
 
     def do_accept(self, broker: str) -> None:
         self.cluster.announced_to(self.node(broker))
-        self.deliver(r.AcceptEpoch, self.node(broker), None)
+        self.deliver(m.AcceptEpoch, self.node(broker), None)
 
     def do_conclude(self) -> list[str]:
         return [] if self.cluster.conclude() else ["nothing is decided"]
@@ -182,11 +182,11 @@ class Stage:
         assert node.replica is not None
         assert node.replica.follower is not None
         leader = self.cluster.nodes[node.replica.follower.leader]
-        self.deliver(r.Follow, node, leader)
+        self.deliver(m.Follow, node, leader)
 
     def do_agree(self, follower: str) -> None:
         for leader in self.cluster.nodes.values():
-            self.deliver(r.Followed, leader, self.node(follower))
+            self.deliver(m.Followed, leader, self.node(follower))
 
     def do_follow(self, follower: str) -> None:
         self.do_ask(follower)
@@ -217,11 +217,11 @@ class Stage:
         return [
             at
             for at, one in enumerate(self.cluster.network)
-            if one.sender == sender and isinstance(one.message, r.AlterInSync)
+            if one.sender == sender and isinstance(one.message, m.AlterInSync)
         ]
 
     def do_answer(self, leader: str) -> None:
-        self.deliver(r.InSyncAltered, None, self.node(leader))
+        self.deliver(m.InSyncAltered, None, self.node(leader))
 
     def do_resend(self, leader: str) -> None:
         node = self.node(leader)

@@ -12,13 +12,13 @@ from octopi.replication.effects import Refusal, Reply, ToBroker
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import (
+from octopi.wire.messages import (
     Acknowledge,
     EpochStart,
     Follow,
     Followed,
     FollowRefused,
+    PartitionRecord,
 )
 
 TOPIC = TopicId("orders")

@@ -17,14 +17,14 @@ from octopi.replication.effects import (
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.replica import Replica, Role
-from octopi.wire.messages import PartitionRecord
-from octopi.wire.replication_messages import (
+from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
     AnnounceEpoch,
     EpochStart,
     Follow,
     Followed,
+    PartitionRecord,
 )
 
 TOPIC = TopicId("orders")

@@ -9,6 +9,7 @@ from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder, encode_opaque, scan, whole_records_end
 from octopi.storage.recovery import Recovery
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.verification import Finding, verify_log
 from tests.fakes.disk import MemoryDisk
 
 DIRECTORY = "/data/log"
@@ -80,6 +81,11 @@ def starts(data: bytes) -> list[int]:
         position = whole_records_end(data[position:], 1) + position
         found.append(position)
     return found
+
+
+def findings(disk: Disk) -> list[Finding]:
+    """What an offline check finds."""
+    return [one for one in verify_log(disk, DIRECTORY) if isinstance(one, Finding)]
 
 
 def path(base: int, suffix: str = "log") -> str:

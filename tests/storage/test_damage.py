@@ -195,12 +195,16 @@ def test_truncating_behind_damage_works() -> None:
     log.truncate(Offset(5 * len(data)))
     append(log, data)
     assert log.read(Offset(5 * len(data)), MIB, log.end) == data
+    assert log.read(Offset(3 * len(data)), MIB, log.end) == data
+    with pytest.raises(CorruptLogError):
+        log.read(Offset(4 * len(data)), MIB, log.end)
 
 
-def test_recovery_behind_damage_works() -> None:
+@pytest.mark.parametrize("byte", [0, 1000])
+def test_recovery_behind_damage_works(byte: int) -> None:
     data = batch(b"v" * 20_000, timestamp_ms=3)
     disk = stored(*[data] * 9)
-    disk.flip(path(0), 8 * (4 * len(data) + 1000))
+    disk.flip(path(0), 8 * (4 * len(data) + byte))
     log = open_log(disk, recovery_point=5 * len(data))
     assert log.end == 9 * len(data)
     assert len(read_all(log, start=5 * len(data))) == 4 * len(data)

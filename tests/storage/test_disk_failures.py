@@ -19,6 +19,7 @@ from tests.storage.building import (
     append,
     batch,
     empty_disk,
+    findings,
     open_log,
     path,
     read_all,
@@ -173,6 +174,20 @@ def test_a_truncation_that_cannot_read_does_nothing(disk: MemoryDisk) -> None:
     assert read_all(log) == data
 
 
+async def test_a_restart_that_fails_is_done_or_makes_the_log_read_only(disk: MemoryDisk) -> None:
+    data = batch(b"v" * 900)
+    log = open_log(disk, SMALL)
+    append(log, *[data] * 3)
+    disk.fail(errno.ENOSPC, "open", path_end=".log")
+    with pytest.raises(DiskFullError):
+        log.restart(Offset(10_000))
+    assert append(log, data) == [10_000]
+    disk.fail(errno.EIO, "remove", path_end=".log")
+    with pytest.raises(LogReadOnlyError, match="emptying"):
+        log.restart(Offset(20_000))
+    assert read_all(log) == data
+
+
 # --- the index is never worth a record ---------------------------------------------------
 
 
@@ -189,6 +204,8 @@ def test_a_failed_write_to_an_index_is_forgotten(
     disk.fail(number, operation, path_end=".index", times=3)
     append(log, *batches[3:])
     assert log.fault is None
+    disk.heal()
+    assert findings(disk) == []
     boundaries = starts(data)
     for opened in (log, open_log(disk, recovery_point=log.end), open_log(disk)):
         for n, offset in enumerate(boundaries[:-1]):

@@ -19,6 +19,7 @@ from tests.storage.building import (
     batch,
     empty_disk,
     files_of,
+    findings,
     opaque,
     open_log,
     path,
@@ -191,6 +192,15 @@ def test_only_what_lies_behind_the_recovery_point_is_told() -> None:
     assert runs == [(n * size, 2 * n, 4) for n in (4, 6, 8)]
 
 
+async def test_few_files_stay_open_when_many_segments_were_checked() -> None:
+    batches = [batch(b"v" * 900, sequence=n) for n in range(30)]
+    disk = stored(*batches, options=SMALL)
+    log = open_log(disk, SMALL)
+    assert len(disk.open_files) <= 4
+    assert await log.flush() == log.end
+    assert len(disk.open_files) <= 12
+
+
 def test_a_torn_record_is_not_told() -> None:
     whole, last = batch(b"one"), batch(b"two", sequence=1)
     disk = stored(whole)
@@ -220,6 +230,14 @@ async def test_a_recovery_point_before_the_logs_start_is_its_start() -> None:
     assert log.start > 5
     assert log.flushed_end == log.start
     assert await log.flush() == log.end
+
+
+def test_a_recovery_point_inside_a_record_cuts_nothing() -> None:
+    data = batch(b"one", b"two" * 100, b"three")
+    disk = stored(data)
+    for recovery_point in range(len(data)):
+        log, recovery = recover_log(disk, recovery_point=recovery_point)
+        assert (read_all(log), recovery.cut_bytes) == (data, 0)
 
 
 # --- damage below the recovery point ------------------------------------------------------
@@ -349,6 +367,8 @@ def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> Non
         assert offset + len(part) in boundaries
         assert log.find_timestamp(10 * (number // 3) + number % 3, log.end) == offset
     assert log.find_last(50, log.end) == boundaries[-51]
+    if harm in {"swapped", "shifted", "zeros", "garbage"}:
+        assert findings(disk) == []
     append(log, batch(b"x" * 70_000, timestamp_ms=1000), batch(b"y", timestamp_ms=2000))
     assert log.find_timestamp(1001, log.end) == log.end - len(batch(b"y"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -25,6 +26,7 @@ from tests.storage.building import (
     batch,
     empty_disk,
     files_of,
+    findings,
     opaque,
     open_log,
     path,
@@ -105,6 +107,8 @@ def test_an_offset_out_of_range_is_told_the_range(disk: MemoryDisk) -> None:
         log.read(Offset(log.end + 1), MIB, log.end)
     with pytest.raises(OffsetOutOfRangeError):
         log.read(Offset(-1), MIB, log.end)
+    with pytest.raises(OffsetOutOfRangeError, match=rf"from 0 to {log.end}"):
+        log.read(Offset(log.end + 1), MIB, Offset(10**9))
 
 
 def test_every_offset_inside_a_record_is_refused(disk: MemoryDisk) -> None:
@@ -366,10 +370,31 @@ def test_what_was_truncated_is_no_boundary_any_more(disk: MemoryDisk) -> None:
         log.read(Offset(third), MIB, log.end)
 
 
+def test_an_index_that_a_truncation_left_behind_is_not_taken_for_the_new_one(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk, LogOptions(segment_bytes_max=300_000))
+    data = batch(b"v" * 90_000)
+    append(log, *[data] * 3, *[batch(b"w" * 70_000, timestamp_ms=99)] * 4)
+    disk.fail(errno.EIO, "remove", path_end=".index", times=9)
+    log.truncate(Offset(2 * len(data)))
+    append(log, data)
+    batches = [batch(b"x" * 40_000, timestamp_ms=n) for n in range(1, 7)]
+    bases = append(log, *batches)
+    assert (bases[0], log.segment_count) == (3 * len(data), 2)
+    assert findings(disk) == []
+    log.close()
+    log = open_log(disk, recovery_point=log.end)
+    for n, base in enumerate(bases):
+        assert log.read(base, 1, log.end) == batches[n]
+        assert log.find_timestamp(n + 1, log.end) == base
+
+
 def test_time_stamps_behind_a_truncation_are_forgotten(disk: MemoryDisk) -> None:
     log = open_log(disk)
     bases = append(log, *[batch(b"v" * 50_000, timestamp_ms=n * 10) for n in range(10)])
     log.truncate(bases[5])
+    assert findings(disk) == []
     assert log.find_timestamp(60, log.end) == log.end
     assert log.find_timestamp(40, log.end) == bases[4]
     (base,) = append(log, batch(b"v" * 80_000, timestamp_ms=20))
@@ -387,6 +412,56 @@ async def test_truncation_takes_back_what_was_flushed(disk: MemoryDisk) -> None:
     end = await log.flush()
     disk.crash(keep_page_cache=False)
     assert end == len(read_all(open_log(disk)))
+
+
+# --- restarting --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", [0, 10_000])
+async def test_a_restarted_log_is_empty_and_goes_on_where_it_is_told(
+    disk: MemoryDisk, behind: int
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, *[batch(b"v" * 900)] * 3)
+    await log.flush()
+    offset = Offset(log.end + behind)
+    log.restart(offset)
+    assert (log.start, log.end, log.flushed_end, log.segment_count) == (offset, offset, offset, 1)
+    assert log.read(offset, MIB, offset) == b""
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(Offset(0), MIB, log.end)
+    await log.flush()
+    disk.crash(keep_page_cache=False)
+    log = open_log(disk, SMALL, recovery_point=offset)
+    assert (log.start, log.end, log.fault) == (offset, offset, None)
+    assert append(log, batch(b"1")) == [offset]
+    assert read_all(log) == batch(b"1")
+    assert findings(disk) == []
+
+
+def test_an_empty_log_may_begin_anywhere(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    log.restart(Offset(77))
+    assert append(log, batch(b"1")) == [77]
+    assert open_log(disk).start == 77
+
+
+async def test_a_log_may_be_restarted_during_a_flush(
+    disk: MemoryDisk, nursery: trio.Nursery
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, *[batch(b"v" * 900)] * 3)
+    offset = Offset(10_000)
+    with disk.syncs_held():
+        nursery.start_soon(log.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        log.restart(offset)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (log.flushed_end, log.fault) == (offset, None)
+    append(log, batch(b"1"))
+    assert await log.flush() == log.end
+    log.close()
+    assert disk.open_files == set()
 
 
 # --- flushing ----------------------------------------------------------------------------
@@ -514,6 +589,23 @@ async def test_a_cancelled_flush_leaves_the_next_one_all_to_do(disk: MemoryDisk)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert log.flushed_end == 0
+    assert await log.flush() == log.end
+    disk.crash(keep_page_cache=False)
+    assert len(read_all(open_log(disk))) == log.end
+
+
+async def test_a_flush_cancelled_between_two_segments_leaves_the_second_to_do(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk, SMALL)
+    append(log, batch(b"1" * 100))
+    await log.flush()
+    append(log, *[batch(b"1" * 400)] * 5)
+    async with trio.open_nursery() as nursery:
+        with disk.syncs_held():
+            nursery.start_soon(log.flush)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
     assert await log.flush() == log.end
     disk.crash(keep_page_cache=False)
     assert len(read_all(open_log(disk))) == log.end

@@ -6,12 +6,12 @@ import attrs
 import pytest
 
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, EVERYWHERE, MEMBERSHIP, NOTICES, REQUESTS
+from octopi.wire.endpoints import CLIENT, EVERYWHERE, FOLLOW, MEMBERSHIP, NOTICES, REQUESTS
 
 SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
-        for endpoint in (CLIENT, MEMBERSHIP)
+        for endpoint in (CLIENT, MEMBERSHIP, FOLLOW)
         for allowed in (endpoint.to_register, endpoint.to_broker, endpoint.back)
     )
 )

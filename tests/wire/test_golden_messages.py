@@ -61,7 +61,7 @@ VECTORS = [
         "6f726574656e74696f6e5f6279746573 f6"
         "6d7365676d656e745f6279746573 f6"
         "70666c7573685f6265666f72655f61636b f5"
-        "6a6d696e5f696e73796e63 f6",
+        "6a6d696e5f696e73796e63 01",
     ),
     (
         m.DescribeLogs(request=1, topic="", after_topic="", after_partition=-1),

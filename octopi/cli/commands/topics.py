@@ -165,6 +165,7 @@ def describe(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi import TopicOptions
     from octopi.cli.asking import ask
 
     async def question(client: Client) -> tuple[TopicInfo, list[BrokerLog]]:
@@ -179,10 +180,11 @@ def describe(
     if as_json:
         print_json({**attrs.asdict(info), "logs": [attrs.asdict(one) for one in logs]})
         return
+    usual = attrs.asdict(TopicOptions())
     options = [
         f"{name} {value}"
         for name, value in attrs.asdict(info.options).items()
-        if value is not None and value is not False
+        if value != usual[name]
     ]
     click.echo(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
     click.echo()

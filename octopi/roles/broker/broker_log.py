@@ -1,8 +1,7 @@
-"""One log of a broker: the machine that leads it, its files, and who waits for it.
+"""One log of a broker: its files, what the machines know of it, and who waits for it.
 
-Performs the effects of `LogLeader` in their order.  Appends happen in the call itself, so
-a produce to the page cache is answered without any task switch; only flushes, and the
-first produce of an epoch, wait for the device.
+Which role the broker plays for it is the business of `octopi.roles.broker.partition_replica`,
+which calls what stands here in the order that the machine gave.
 
 The log's checkpoint file holds what is not in the segments: the topic's record, the
 epoch history, the producers' sequences and where recovery begins.
@@ -16,18 +15,10 @@ from typing import Any, Final
 import attrs
 import trio
 
-from octopi import record, steps
+from octopi import record
 from octopi.environment import Environment
-from octopi.errors import (
-    ChecksumError,
-    CorruptLogError,
-    DiskFullError,
-    NotLeaderError,
-    RefusedError,
-    Status,
-    StorageError,
-)
-from octopi.identifiers import Epoch, Offset, PartitionId
+from octopi.errors import RefusedError, Status, StorageError
+from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import (
     FETCH_BYTES_DEFAULT,
     FLUSH_BYTES,
@@ -37,18 +28,7 @@ from octopi.limits import (
     SEGMENT_BYTES_MAX,
 )
 from octopi.logger import get_logger
-from octopi.replication.effects import (
-    Answer,
-    Append,
-    Effect,
-    FindDuplicate,
-    Flush,
-    PublishHighwater,
-    Refusal,
-    Reply,
-)
 from octopi.replication.epoch_history import EpochHistory
-from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
@@ -83,7 +63,6 @@ class BrokerLog:
         topic: TopicRecord,
         partition: PartitionId,
         flusher: Flusher,
-        tasks: trio.Nursery,
         flush_options: FlushOptions,
     ) -> None:
         """Open the log in *directory*, recovering what an unclean end left.
@@ -92,32 +71,45 @@ class BrokerLog:
           StorageError: if that can't be done.
         """
         self.topic = topic
+        self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
         self.directory = directory
+        self.epoch = 0
+        """Of the leader that this broker is, or follows in agreement; 0: consumers are not
+        served from here."""
+        self.on_flushed: Callable[[Offset], None] = _nobody
+        """Called when the log has become durable below an offset."""
+        self.on_failed: Callable[[StorageError], None] = _nobody
+        """Called when the disk failed in a flush."""
         self._environment = environment
         self._flusher = flusher
-        self._tasks = tasks
         self._policy = FlushPolicy(
             messages=flush_options.messages,
             bytes=flush_options.bytes,
             interval_s=flush_options.interval_s,
         )
-        self._leader: LogLeader | None = None
-        self._preparing: list[tuple[bytes, record.Scan, Answer]] | None = None
-        self._epoch: Epoch | None = None
         self._wakers: dict[Callable[[], None], None] = {}
+        self._storing = trio.Lock()
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
-        self._epochs = EpochHistory.load(stored.get("epochs", []))
-        self._sequences = ProducerSequences.load(stored.get("producers", []))
-        self._files, self.recovery = self._open_files()
-        self.highwater = self._files.end
-        """Consumers read below this offset; a sole replica has committed all it holds."""
+        sequences = ProducerSequences.load(stored.get("producers", []))
+        self._files, self.recovery = self._open_files(sequences)
+        start, end = self._files.start, self._files.end
+        self.state = LogState(
+            end=end,
+            highwater=max(start, min(Offset(stored.get("highwater", 0)), end)),
+            flushed_end=self._files.flushed_end,
+            start=start,
+            epochs=EpochHistory.load(stored.get("epochs", [])),
+            sequences=sequences,
+            flush_before_ack=topic.options.flush_before_ack,
+            min_insync=topic.options.min_insync,
+        )
 
-    def _open_files(self) -> tuple[SegmentedLog, Recovery]:
+    def _open_files(self, sequences: ProducerSequences) -> tuple[SegmentedLog, Recovery]:
         def rebuild(base: Offset, scan: record.Scan) -> None:
             for run in scan.runs:
-                self._sequences.record(run, Offset(base + run.start))
+                sequences.record(run, Offset(base + run.start))
 
         return SegmentedLog.open(
             self._environment.disk,
@@ -128,127 +120,28 @@ class BrokerLog:
             on_records=rebuild,
         )
 
-    # --- leading ---------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------
 
-    def lead(self, epoch: Epoch) -> None:
-        """Accept produces in *epoch* from here on."""
-        if self._epoch != epoch:
-            self.follow_nobody("a new leader epoch begins")
-            self._epoch = epoch
-
-    def follow_nobody(self, reason: str) -> None:
-        """Stop leading."""
-        self._epoch = None
-        waiting, self._preparing = self._preparing or [], None
-        for _, _, answer in waiting:
-            answer(Refusal(Status.NOT_LEADER, reason))
-        leader, self._leader = self._leader, None
-        if leader is not None:
-            self._perform(leader.stop(reason))
-
-    @property
-    def epoch(self) -> Epoch | None:
-        """The epoch that this broker leads the log in; None: it doesn't."""
-        return self._epoch
-
-    def produce(self, records: bytes, answer: Answer) -> None:
-        """Take *records*; *answer* is called once, now or later.
+    def append(self, records: bytes, scan: record.Scan) -> Offset:
+        """Append valid records; return where they begin.
 
         Raises:
-          RefusedError: if they are not valid, or this broker doesn't lead.
+          StorageError: and then nothing was appended.
         """
-        epoch = self._epoch
-        if epoch is None:
-            raise NotLeaderError(f"this broker doesn't lead topic {self.topic.topic} (any more)")
-        scan = record.scan(records)
-        if scan.fault is not None:
-            changed = isinstance(scan.fault, ChecksumError)
-            status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
-            raise RefusedError(f"record at byte {scan.valid_bytes}: {scan.fault}", status)
-        if not scan.count:
-            raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
-        self._trace(steps.P1_RECEIVED, count=scan.count)
-        if self._leader is None:
-            if self._preparing is None:
-                self._preparing = []
-                self._tasks.start_soon(self._prepare, epoch)
-            self._preparing.append((records, scan, answer))
-        else:
-            self._perform(self._leader.receive(records, scan, answer))
-
-    async def _prepare(self, epoch: Epoch) -> None:
-        """Make the epoch's beginning durable, then take what waits."""
-        self._epochs.begin(epoch, self._files.end)
-        try:
-            await self._store_checkpoint()
-        except StorageError as error:
-            waiting, self._preparing = self._preparing or [], None
-            for _, _, answer in waiting:
-                answer(_refusal(error))
-            return
-        if self._epoch != epoch:
-            return  # stopped leading meanwhile: who waited has been told
-        log = LogState(
-            self._files.end,
-            highwater=self._files.end,
-            flushed_end=self._files.flushed_end,
-            start=self._files.start,
-            epochs=self._epochs,
-            sequences=self._sequences,
-            flush_before_ack=self.topic.options.flush_before_ack,
-        )
-        self._leader = LogLeader(epoch, log)
-        waiting, self._preparing = self._preparing or [], None
-        for records, scan, answer in waiting:
-            self._perform(self._leader.receive(records, scan, answer))
-
-    def _perform(self, effects: list[Effect]) -> None:
-        """Carry out *effects* in order; what they lead to comes right behind them."""
-        queue = effects
-        for effect in queue:
-            match effect:
-                case Append():
-                    queue += self._append(effect)
-                case Flush():
-                    self._flusher.want(self._flush, 0.0)
-                case FindDuplicate():
-                    queue += self._find_duplicate(effect)
-                case PublishHighwater(offset):
-                    self.highwater = offset
-                    self._trace(steps.P6_COMMITTED, highwater=offset)
-                    for wake in list(self._wakers):
-                        wake()
-                case Reply(answer, content):
-                    answer(content)
-                    self._trace(steps.P7_ACKNOWLEDGED, receipt=content)
-
-    def _append(self, effect: Append) -> list[Effect]:
         clock = self._environment.clock
-        try:
-            base = self._files.append(effect.records, effect.scan, clock.wall_ms())
-        except StorageError as error:
-            if not isinstance(error, DiskFullError):
-                _log.error("log takes no more records", topic=self.topic.topic, why=str(error))
-            return [Reply(effect.answer, _refusal(error))]
-        self._trace(steps.P2_APPENDED, offset=base, end=self._files.end)
-        now = clock.now()
-        self._policy.appended(effect.scan.count, len(effect.records), now)
+        base = self._files.append(records, scan, clock.wall_ms())
+        self._policy.appended(scan.count, len(records), clock.now())
         due_at = self._policy.due_at
         if due_at is not None:
             self._flusher.want(self._flush, due_at)
-        assert self._leader is not None
-        return self._leader.appended(base, effect.scan, effect.answer)
+        return base
 
-    def _find_duplicate(self, effect: FindDuplicate) -> list[Effect]:
-        assert self._leader is not None
-        try:
-            offset = self._skip(effect.offset, effect.skip)
-        except StorageError as error:
-            return [Reply(effect.answer, _refusal(error))]
-        return self._leader.found_duplicate(offset, effect.answer)
+    def skip(self, offset: Offset, count: int) -> Offset:
+        """Where the record lies that comes *count* records behind the one at *offset*.
 
-    def _skip(self, offset: Offset, count: int) -> Offset:
-        """Where the record lies that comes *count* records behind the one at *offset*."""
+        Raises:
+          StorageError: if the records there can't be read.
+        """
         while count:
             data = self._files.read(offset, FETCH_BYTES_DEFAULT, self._files.end)
             position = 0
@@ -258,28 +151,74 @@ class BrokerLog:
             offset = Offset(offset + position)
         return offset
 
+    async def truncate(self, end: Offset) -> None:
+        """Drop all records from *end* on; the machine's state has ended there already.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        sequences, position = ProducerSequences(), self._files.start
+        if self._recovery_point <= end:
+            stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
+            sequences = ProducerSequences.load(stored.get("producers", []))
+            position = max(position, self._recovery_point)
+        while position < end:
+            data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
+            for run in record.scan(data).runs:
+                sequences.record(run, Offset(position + run.start))
+            position = Offset(position + len(data))
+        self.state.sequences = sequences
+        if self._recovery_point > end:
+            # A recovery point behind the end would make the next opening miss records.
+            await self._store(end)
+        self._files.truncate(end)
+
+    async def restart(self, start: Offset) -> None:
+        """Drop all records; the log goes on at *start*.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        await self._store(Offset(0))
+        self._files.restart(start)
+
+    def publish(self, highwater: Offset) -> None:
+        """Let consumers read below *highwater*: the state says so already."""
+        self.wake()
+
     # --- flushing --------------------------------------------------------------------
 
+    def want_flush(self) -> None:
+        """Have the log flushed soon."""
+        self._flusher.want(self._flush, 0.0)
+
     async def _flush(self) -> None:
-        """Flush, tell the machine, and move the recovery point now and then."""
+        """Flush, say so, and move the recovery point now and then."""
         self._policy.flushing()
         try:
-            if self._files.end - self._recovery_point >= _CHECKPOINT_EVERY_BYTES:
-                await self._store_checkpoint()
-                end = self._files.flushed_end
-            else:
-                end = await self._files.flush()
+            end = await self.flush()
+            if end - self._recovery_point >= _CHECKPOINT_EVERY_BYTES:
+                await self.store_checkpoint()
         except StorageError as error:
             # Nothing that was acknowledged from the page cache is taken back; what waits for
             # the device is refused, and so is all that comes.
             _log.error("flush failed", topic=self.topic.topic, why=str(error))
-            if self._leader is not None:
-                self._perform(self._leader.stop(str(error)))
+            self.on_failed(error)
             return
-        if self._leader is not None:
-            self._perform(self._leader.flushed(end))
+        self.on_flushed(end)
 
-    async def _store_checkpoint(self) -> None:
+    async def flush(self) -> Offset:
+        """Wait until all that is appended is durable; return where that ends.
+
+        Raises:
+          StorageError: if the disk fails, or did.
+        """
+        end = self._files.end
+        while self._files.flushed_end < end:
+            await self._files.flush()
+        return self._files.flushed_end
+
+    async def store_checkpoint(self) -> None:
         """Flush, then note all that recovery needs up to there.
 
         Raises:
@@ -288,45 +227,57 @@ class BrokerLog:
         """
         if self._files.fault is not None:
             raise self._files.fault
-        end = self._files.end
-        state: dict[str, Any] = {
-            "topic": attrs.asdict(self.topic),
-            "highwater": self.highwater,
-            "recovery_point": end,
-            "epochs": self._epochs.dump(),
-            "producers": self._sequences.dump(),
-        }
-        while self._files.flushed_end < end:
-            await self._files.flush()
-        await checkpoint.store(self._environment.disk, f"{self.directory}/checkpoint", state)
-        self._recovery_point = max(self._recovery_point, end)
+        await self._store(None)
 
-    async def create(self) -> None:
-        """Make a new log's existence durable.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        await self._store_checkpoint()
+    async def _store(self, recovery_point: Offset | None) -> None:
+        """Store the checkpoint with that recovery point; None: the log's end."""
+        async with self._storing:
+            # The producers are those up to the log's end of this very moment.
+            point = self._files.end if recovery_point is None else recovery_point
+            state: dict[str, Any] = {
+                "topic": attrs.asdict(self.topic),
+                "highwater": self.state.highwater,
+                "recovery_point": point,
+                "epochs": self.state.epochs.dump(),
+                "producers": self.state.sequences.dump(),
+            }
+            while self._files.flushed_end < point:
+                await self._files.flush()
+            path = f"{self.directory}/checkpoint"
+            await checkpoint.store(self._environment.disk, path, state)
+            self._recovery_point = point
 
     async def close(self) -> None:
-        """Stop leading, make everything durable, let go of the files."""
-        self.follow_nobody("the broker is shutting down")
+        """Make everything durable, let go of the files."""
         try:
-            await self._store_checkpoint()
+            await self.store_checkpoint()
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:
             self._files.close()
 
     def discard(self) -> None:
-        """Stop everything and let go of the files, which are about to be deleted."""
-        self.follow_nobody("the topic was deleted")
+        """Let go of the files, which are about to be deleted; readers are told."""
+        self.epoch = 0
         self._files.close()
-        for wake in list(self._wakers):
-            wake()
+        self.wake()
 
     # --- reading ---------------------------------------------------------------------
+
+    @property
+    def highwater(self) -> Offset:
+        """Consumers read below this offset."""
+        return self.state.highwater
+
+    @property
+    def end(self) -> Offset:
+        """Where the log ends, committed or not."""
+        return self._files.end
+
+    @property
+    def fault(self) -> StorageError | None:
+        """Why the log takes nothing, or not all of it can be read."""
+        return self._files.fault
 
     @property
     def start(self) -> Offset:
@@ -340,7 +291,15 @@ class BrokerLog:
           OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.
           CorruptLogError: if the records there are damaged.
         """
-        return self._files.read(offset, bytes_max, self.highwater)
+        return self._files.read(offset, bytes_max, self.state.highwater)
+
+    def read_uncommitted(self, offset: Offset, bytes_max: int) -> bytes:
+        """Records from *offset* on, committed or not: what followers are sent.
+
+        Raises:
+          StorageError, RefusedError: as `read`.
+        """
+        return self._files.read(offset, bytes_max, self._files.end)
 
     def find(self, at: str, value: int) -> Offset:
         """See `octopi.wire.messages.FindOffset`.
@@ -353,11 +312,11 @@ class BrokerLog:
             case "earliest":
                 return self._files.start
             case "latest":
-                return self.highwater
+                return self.state.highwater
             case "timestamp" if value >= 0:
-                return self._files.find_timestamp(value, self.highwater)
+                return self._files.find_timestamp(value, self.state.highwater)
             case "last" if value >= 0:
-                return self._files.find_last(value, self.highwater)
+                return self._files.find_last(value, self.state.highwater)
         raise RefusedError(
             f"find an offset at earliest, latest, timestamp or last, not {at[:20]!r} {value}",
             Status.INVALID_OPTION,
@@ -367,6 +326,11 @@ class BrokerLog:
         """Have *wake* called, without arguments, when the highwater mark has moved or the
         log is gone."""
         self._wakers[wake] = None
+
+    def wake(self) -> None:
+        """Call all of them."""
+        for wake in list(self._wakers):
+            wake()
 
     def remove_waker(self, wake: Callable[[], None]) -> None:
         """The opposite; harmless if it is not there."""
@@ -378,11 +342,12 @@ class BrokerLog:
         """Remove segments that are too old or too many."""
         try:
             removed = self._files.apply_retention(
-                self._environment.clock.wall_ms(), below=self.highwater
+                self._environment.clock.wall_ms(), below=self.state.highwater
             )
         except StorageError as error:
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
             return
+        self.state.start = self._files.start
         if removed.segment_count:
             _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
 
@@ -393,18 +358,13 @@ class BrokerLog:
             topic=self.topic.topic,
             topic_id=self.topic.topic_id,
             partition=self.partition,
-            epoch=self._epoch or 0,
+            epoch=self.epoch,
             log_start=self._files.start,
             highwater=self.highwater,
             log_end=self._files.end,
             size_bytes=self._files.size_bytes,
             fault=str(fault)[:900] if fault is not None else "",
         )
-
-    def _trace(self, step: str, **facts: object) -> None:
-        trace = self._environment.trace
-        if trace is not None:
-            trace(step, topic=self.topic.topic, partition=self.partition, **facts)
 
 
 def stored_topic(environment: Environment, directory: str) -> TopicRecord | None:
@@ -434,9 +394,5 @@ def _log_options(options: TopicOptions) -> LogOptions:
     )
 
 
-def _refusal(error: StorageError) -> Refusal:
-    if isinstance(error, DiskFullError):
-        return Refusal(Status.DISK_FULL, str(error))
-    if isinstance(error, CorruptLogError):
-        return Refusal(Status.LOG_CORRUPT, str(error))
-    return Refusal(Status.LOG_READ_ONLY, str(error))
+def _nobody(what: object) -> None:
+    """Nobody wants to hear of it (yet)."""

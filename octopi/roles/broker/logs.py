@@ -1,26 +1,36 @@
-"""All logs of a broker, and which of them it leads.
+"""All logs of a broker, and its replicas of partitions.
 
-Keeps on disk what the register decided (the partition table), because a broker leads on
-while the register is away, and tells a register that lost its disk what existed.
+Keeps on disk what the register decided (the partition table) and where brokers are,
+because a broker goes on while the register is away, and tells a register that lost its
+disk what existed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
-from octopi.identifiers import Epoch, PartitionId
+from octopi.identifiers import PartitionId, TopicId
+from octopi.limits import REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.follower_stream import FollowerStream
+from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
+from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from octopi.roles.broker.follow_session import FollowSession
+    from octopi.roles.broker.membership import Membership
 
 _log = get_logger(__name__)
 
@@ -28,8 +38,8 @@ _DELETED_SUFFIX = ".deleted"
 """No topic name ends like this within a partition's folder: ``!`` precedes it."""
 
 
-class Logs:
-    """The logs in one data directory."""
+class Logs(Peers):
+    """The logs and replicas in one data directory."""
 
     def __init__(
         self,
@@ -38,18 +48,30 @@ class Logs:
         flusher: Flusher,
         tasks: trio.Nursery,
         flush_options: FlushOptions,
+        agent: str,
+        *,
+        lost_power: bool,
     ) -> None:
         self._environment = environment
         self._data_directory = data_directory
         self._flusher = flusher
         self._tasks = tasks
         self._flush_options = flush_options
+        self._agent = agent
+        self._lost_power = lost_power
         self._logs: dict[tuple[str, int], BrokerLog] = {}
-        self._leading: dict[int, Epoch] = {}
+        self._replicas: dict[int, PartitionReplica] = {}
+        self._following: dict[int, FollowerStream] = {}
+        self._addresses: dict[int, str] = {}
+        self._identity: tuple[int, int] | None = None
+        self.streams: dict[tuple[int, int], FollowSession] = {}
+        """The newest stream of each follower, by partition and broker."""
+        self.membership: Membership | None = None
+        """The way to the register."""
         self.partitions: dict[int, PartitionRecord] = {}
         """The newest decision about each partition of the cluster that this broker heard of."""
 
-    def open_all(self) -> None:
+    async def open_all(self) -> None:
         """Open, and recover, every log in the data directory.
 
         A log that can't be opened is left out and said so: the others serve.
@@ -58,104 +80,205 @@ class Logs:
           StorageError: if the partition table can't be read.
         """
         disk = self._environment.disk
+        await make_durable_directory(disk, f"{self._data_directory}/replicas")
         stored = checkpoint.load(disk, f"{self._data_directory}/partitions")
-        for fields in stored["partitions"] if stored else ():
-            decided = PartitionRecord(**fields)
-            self.partitions[decided.partition] = decided
+        if stored:
+            self._addresses = {int(broker): url for broker, url in stored["addresses"].items()}
+            for fields in stored["partitions"]:
+                decided = PartitionRecord(**fields)
+                self.partitions[decided.partition] = decided
         root = f"{self._data_directory}/logs"
-        for partition in disk.list_directory(root):
-            for name in disk.list_directory(f"{root}/{partition}"):
-                directory = f"{root}/{partition}/{name}"
+        for number in disk.list_directory(root):
+            for name in disk.list_directory(f"{root}/{number}"):
+                directory = f"{root}/{number}/{name}"
                 if name.endswith(_DELETED_SUFFIX):
                     self._remove_directory(directory)
                     continue
                 try:
-                    self._open(directory, PartitionId(int(partition)))
+                    self._open(directory, PartitionId(int(number)))
                 except StorageError as error:
                     _log.error("log left out", directory=directory, why=str(error))
 
-    def _open(self, directory: str, partition: PartitionId) -> None:
+    def _open(self, directory: str, partition_id: PartitionId) -> None:
         topic = stored_topic(self._environment, directory)
         if topic is None:
             self._remove_directory(directory)  # its creation was never finished
             return
-        log = self._make(directory, topic, partition)
-        self._logs[topic.topic, partition] = log
+        log = self._make(directory, topic, partition_id)
+        self._logs[topic.topic, partition_id] = log
         recovery = log.recovery
         if recovery.cut_bytes:
             _log.warning(
                 "a torn tail was cut",
                 topic=topic.topic,
-                partition=partition,
+                partition=partition_id,
                 cut_bytes=recovery.cut_bytes,
                 log_end=recovery.end,
                 why=recovery.why,
             )
 
-    def _make(self, directory: str, topic: TopicRecord, partition: PartitionId) -> BrokerLog:
+    def _make(self, directory: str, topic: TopicRecord, partition_id: PartitionId) -> BrokerLog:
         return BrokerLog(
             self._environment,
             directory,
             topic,
-            partition,
+            partition_id,
             self._flusher,
-            self._tasks,
             self._flush_options,
         )
+
+    # --- replicas ------------------------------------------------------------------------
+
+    async def identified(self, broker: int, incarnation: int) -> None:
+        """This broker is known: begin its part in the partitions that it has."""
+        if self._identity is not None:
+            return
+        self._identity = (broker, incarnation)
+        for decided in self.partitions.values():
+            if broker in decided.replicas:
+                self._begin_replica(decided.partition)
+        for replica in self._replicas.values():
+            await replica.settled()  # what was found missing is on the device before joining
+
+    def _begin_replica(self, partition_id: int) -> PartitionReplica:
+        assert self._identity is not None, "a broker without a name holds nothing"
+        logs = {log.topic_id: log for log in self if log.partition == partition_id}
+        replica = self._replicas[partition_id] = PartitionReplica(
+            self._environment,
+            self._data_directory,
+            partition_id,
+            *self._identity,
+            logs,
+            self,
+            self._tasks,
+            lost_power=self._lost_power,
+        )
+        replica.submit(replica.machine.begin)
+        return replica
+
+    def replica(self, partition_id: int) -> PartitionReplica | None:
+        """This broker's replica of a partition, if it has one."""
+        return self._replicas.get(partition_id)
+
+    def standings(self) -> list[m.Standing]:
+        """How this broker stands with its partitions."""
+        return [replica.machine.standing for replica in self._replicas.values()]
+
+    def joined(self) -> None:
+        """The register knows this life of the broker."""
+        for replica in self._replicas.values():
+            replica.submit(replica.machine.joined)
+
+    async def keep_time(self) -> None:
+        """Have the replicas look after their in-sync sets, until cancelled."""
+        clock = self._environment.clock
+        while True:
+            await clock.sleep_until(clock.now() + REPLICA_TICK_S)
+            for replica in self._replicas.values():
+                replica.submit(partial(replica.machine.tick, clock.now()))
+                leader = replica.machine.leader
+                if leader is not None and leader.pending is not None:
+                    self.to_register(leader.pending)
+
+    # --- Peers -----------------------------------------------------------------------------
+
+    def to_register(self, message: m.AlterInSync | m.AcceptEpoch) -> None:
+        if self.membership is not None:
+            self.membership.post(message)
+
+    def to_broker(
+        self,
+        partition: int,
+        broker: int,
+        message: m.Follow | m.Followed | m.FollowRefused | m.Acknowledge,
+    ) -> None:
+        if isinstance(message, m.Follow | m.Acknowledge):
+            following = self._following.get(partition)
+            if following is not None and following.leader == broker:
+                following.post(message)
+        else:
+            stream = self.streams.get((partition, broker))
+            if stream is not None:
+                stream.post(message)
+
+    def follow(self, partition: int, leader: int) -> None:
+        self.stop_following(partition)
+        replica = self._replicas[partition]
+        stream = FollowerStream(self._environment, replica, leader, self._address_of, self._agent)
+        self._following[partition] = stream
+        self._tasks.start_soon(stream.run)
+
+    def stop_following(self, partition: int) -> None:
+        stream = self._following.pop(partition, None)
+        if stream is not None:
+            stream.scope.cancel()
+
+    def _address_of(self, broker: int) -> str:
+        return self._addresses.get(broker, "")
 
     # --- what the register decides -----------------------------------------------------
 
     async def install_partitions(
-        self, records: list[PartitionRecord], broker: int, incarnation: int
+        self, records: list[PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> None:
         """Remember decisions, durably, then act on them.
 
         Raises:
           StorageError: if the disk fails; then nothing was done.
         """
+        assert self._identity is not None
         table = dict(self.partitions)
         for decided in records:
             known = table.get(decided.partition)
             if known is None or (known.epoch, known.version) <= (decided.epoch, decided.version):
                 table[decided.partition] = decided
-        if table != self.partitions:
-            state: dict[str, Any] = {"partitions": [attrs.asdict(one) for one in table.values()]}
+        addresses = self._addresses | {one.broker: one.address for one in brokers}
+        if table != self.partitions or addresses != self._addresses:
+            state: dict[str, Any] = {
+                "partitions": [attrs.asdict(one) for one in table.values()],
+                "addresses": addresses,
+            }
             await checkpoint.store(
                 self._environment.disk, f"{self._data_directory}/partitions", state
             )
-            self.partitions = table
+            self.partitions, self._addresses = table, addresses
         for decided in records:
-            current = self.partitions[decided.partition]
-            leads = current.leader == broker and current.leader_incarnation == incarnation
-            if leads:
-                self._leading[current.partition] = Epoch(current.epoch)
-            else:
-                self._leading.pop(current.partition, None)
-            for (_, partition), log in self._logs.items():
-                if partition == current.partition:
-                    self._set_leadership(log)
+            replica = self._replicas.get(decided.partition)
+            if replica is None:
+                if self._identity[0] not in decided.replicas:
+                    continue
+                replica = self._begin_replica(decided.partition)
+                replica.submit(replica.machine.joined)
+            now = self._environment.clock.now()
+            replica.submit(partial(replica.machine.installed, decided, now))
+            await replica.settled()
 
-    def _set_leadership(self, log: BrokerLog) -> None:
-        epoch = self._leading.get(log.partition)
-        if epoch is None:
-            log.follow_nobody("another broker leads the partition")
-        else:
-            log.lead(epoch)
+    def announced(self, message: m.AnnounceEpoch) -> None:
+        """The register begins a new epoch."""
+        replica = self._replicas.get(message.partition)
+        if replica is not None:
+            replica.submit(partial(replica.machine.announced, message))
 
-    async def install_topics(self, topics: list[TopicRecord], broker: int) -> None:
-        """Have a log for each of *topics* in each partition that *broker* is a replica of.
+    def in_sync_altered(self, message: m.InSyncAltered) -> None:
+        """The register answered a proposal."""
+        replica = self._replicas.get(message.record.partition)
+        if replica is not None:
+            now = self._environment.clock.now()
+            replica.submit(partial(replica.machine.in_sync_altered, message, now))
+
+    async def install_topics(self, topics: list[TopicRecord]) -> None:
+        """Have a log for each of *topics* in each partition that this broker is a replica of.
 
         Raises:
           StorageError: if the disk fails.
         """
         for topic in topics:
-            for partition in topic.partitions:
-                decided = self.partitions.get(partition)
-                if decided is None or broker not in decided.replicas:
+            for number in topic.partitions:
+                if number not in self._replicas:
                     continue
-                known = self._logs.get((topic.topic, partition))
+                known = self._logs.get((topic.topic, number))
                 if known is None:
-                    await self._create(topic, PartitionId(partition))
+                    await self._create(topic, PartitionId(number))
                 elif known.topic.topic_id != topic.topic_id:
                     _log.error(
                         "another creation of the topic is kept here",
@@ -164,14 +287,13 @@ class Logs:
                         register=topic.topic_id,
                     )
 
-    async def _create(self, topic: TopicRecord, partition: PartitionId) -> None:
-        directory = log_directory(self._data_directory, partition, topic.topic)
+    async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> None:
+        directory = log_directory(self._data_directory, partition_id, topic.topic)
         await make_durable_directory(self._environment.disk, directory)
-        log = self._make(directory, topic, partition)
-        await log.create()
-        if (topic.topic, partition) not in self._logs:
-            self._logs[topic.topic, partition] = log
-            self._set_leadership(log)
+        log = self._make(directory, topic, partition_id)
+        await log.store_checkpoint()
+        self._logs[topic.topic, partition_id] = log
+        self._replicas[partition_id].add_log(log)
 
     async def remove_topic(self, topic: str, topic_id: str) -> None:
         """Delete that creation of the topic; harmless if it isn't here.
@@ -186,6 +308,10 @@ class Logs:
         ]
         for key in found:
             log = self._logs.pop(key)
+            replica = self._replicas.get(log.partition)
+            if replica is not None:
+                replica.remove_log(TopicId(topic_id))
+                await replica.settled()
             log.discard()
             try:
                 # The new name is what makes it gone; removing the files may take two lives.
@@ -238,6 +364,12 @@ class Logs:
 
     async def close(self) -> None:
         """Close all, cleanly, a few at a time."""
+        for number in list(self._following):
+            self.stop_following(number)
+        for replica in self._replicas.values():
+            replica.submit(replica.machine.clean_shutdown)
+        for replica in self._replicas.values():
+            await replica.settled()
         limit = trio.CapacityLimiter(8)
 
         async def close_one(log: BrokerLog) -> None:

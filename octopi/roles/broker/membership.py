@@ -46,7 +46,7 @@ _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
 
-Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic
+Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic | m.AnnounceEpoch | m.InSyncAltered
 """What a register asks of a broker: all that the endpoint lets through."""
 
 
@@ -79,6 +79,13 @@ class Membership:
         self._identity = identity
         self._logs = logs
         self._remember = remember
+        self._connection: Connection | None = None
+
+    def post(self, message: m.AlterInSync | m.AcceptEpoch) -> None:
+        """Send it to the register, if that is there; whoever sends it repeats it."""
+        connection = self._connection
+        if connection is not None and connection.end_reason is None:
+            connection.post(message)
 
     async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
         """Stay joined until cancelled; ``started`` when joined for the first time.
@@ -103,6 +110,8 @@ class Membership:
                     try:
                         await session.join(self._address, self._remember)
                         failures, duplicate_since = 0, math.inf
+                        self._connection = connection
+                        self._logs.joined()
                         _log.info(
                             "joined",
                             register=register,
@@ -115,6 +124,7 @@ class Membership:
                             task_status.started(self._identity)
                         await session.obey()
                     finally:
+                        self._connection = None
                         nursery.cancel_scope.cancel()
             except* (ConnectionLostError, UnreachableError, ProtocolError) as group:
                 _log.warning("register lost", register=register, why=str(_first(group)))
@@ -155,11 +165,14 @@ class _Session:
         Raises:
           RefusedError, ConnectionLostError: if that fails.
         """
-        topics = self._logs.topics()
+        if self._identity.broker is not None:
+            await self._logs.identified(self._identity.broker, self._identity.incarnation)
+        topics, standings = self._logs.topics(), self._logs.standings()
         partitions = sorted(self._logs.partitions.values(), key=lambda one: one.partition)
-        for at in range(0, max(len(topics), len(partitions)), _PAGE):
+        for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
+            page = slice(at, at + _PAGE)
             await self._connection.send(
-                m.Inventory(partitions[at : at + _PAGE], topics[at : at + _PAGE])
+                m.Inventory(partitions[page], topics[page], standings[page])
             )
         joined = await self._connection.request(
             m.Join(
@@ -175,6 +188,7 @@ class _Session:
         if (joined.cluster, joined.broker) != (self._identity.cluster, self._identity.broker):
             self._identity.cluster, self._identity.broker = joined.cluster, joined.broker
             await remember(self._identity)
+            await self._logs.identified(joined.broker, self._identity.incarnation)
 
     async def obey(self) -> None:
         """Carry out orders, one after another, until the connection ends.
@@ -187,16 +201,18 @@ class _Session:
         raise ConnectionLostError(self._connection.end_reason or "the connection ended")
 
     async def _carry_out(self, order: Order) -> None:
-        broker = self._identity.broker
-        assert broker is not None
+        if isinstance(order, m.AnnounceEpoch):
+            self._logs.announced(order)
+            return
+        if isinstance(order, m.InSyncAltered):
+            self._logs.in_sync_altered(order)
+            return
         try:
             match order:
                 case m.InstallPartitions():
-                    await self._logs.install_partitions(
-                        order.partitions, broker, self._identity.incarnation
-                    )
+                    await self._logs.install_partitions(order.partitions, order.brokers)
                 case m.InstallTopics():
-                    await self._logs.install_topics(order.topics, broker)
+                    await self._logs.install_topics(order.topics)
                 case m.RemoveTopic():
                     await self._logs.remove_topic(order.topic, order.topic_id)
         except StorageError as error:

@@ -15,13 +15,14 @@ from octopi.limits import RETENTION_CHECK_INTERVAL_S
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Identity, Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.storage import checkpoint
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
-from octopi.wire.endpoints import CLIENT
+from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
 
@@ -63,13 +64,22 @@ async def run_broker(
     await make_durable_directory(disk, data_directory)
     lock = lock_directory(disk, data_directory)
     try:
-        identity = await _begin_life(environment, options)
+        identity, lost_power = await _begin_life(environment, options)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
-            logs = Logs(environment, data_directory, flusher, nursery, options.flush)
-            logs.open_all()
+            logs = Logs(
+                environment,
+                data_directory,
+                flusher,
+                nursery,
+                options.flush,
+                options.agent,
+                lost_power=lost_power,
+            )
+            await logs.open_all()
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)
             nursery.start_soon(flusher.run)
+            nursery.start_soon(logs.keep_time)
             nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)
             await _serve(environment, options, logs, identity, stop, task_status)
             await logs.close()
@@ -103,7 +113,8 @@ async def _serve(
                 sessions={
                     CLIENT: lambda connection, tasks: ClientSession(
                         environment, logs, connection, tasks
-                    )
+                    ),
+                    FOLLOW: lambda connection, tasks: FollowSession(logs, connection, tasks),
                 },
                 stop=stop,
                 task_status=task_status,
@@ -121,6 +132,7 @@ async def _serve(
             logs,
             remember,
         )
+        logs.membership = membership
         nursery.start_soon(_join, nursery, membership, task_status, address)
         await served.wait()
         nursery.cancel_scope.cancel()
@@ -136,8 +148,9 @@ async def _join(
     task_status.started(address)
 
 
-async def _begin_life(environment: Environment, options: BrokerOptions) -> Identity:
-    """Read who this broker is and count up its incarnation, durably."""
+async def _begin_life(environment: Environment, options: BrokerOptions) -> tuple[Identity, bool]:
+    """Read who this broker is and count up its incarnation, durably.  Say, too, whether the
+    machine may have lost what was not flushed since the last life."""
     stored = checkpoint.load(environment.disk, f"{options.data_directory}/identity") or {}
     broker = stored.get("broker")
     if options.broker is not None:
@@ -147,15 +160,17 @@ async def _begin_life(environment: Environment, options: BrokerOptions) -> Ident
                 "leave the id out, or choose another data directory"
             )
         broker = options.broker
+    page_cache = environment.disk.page_cache_id()
     identity = Identity(stored.get("cluster", ""), broker, int(stored.get("incarnation", 0)) + 1)
     await _store_identity(environment, options.data_directory, identity)
-    return identity
+    return identity, bool(stored) and stored.get("page_cache") != page_cache
 
 
 async def _store_identity(
     environment: Environment, data_directory: str, identity: Identity
 ) -> None:
-    await checkpoint.store(environment.disk, f"{data_directory}/identity", attrs.asdict(identity))
+    known = {**attrs.asdict(identity), "page_cache": environment.disk.page_cache_id()}
+    await checkpoint.store(environment.disk, f"{data_directory}/identity", known)
 
 
 async def _retain(environment: Environment, logs: Logs, interval_s: float) -> None:

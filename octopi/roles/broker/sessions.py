@@ -77,7 +77,7 @@ class Subscription:
     async def _deliver(self) -> None:
         while True:
             self._wake = trio.Event()
-            if self._log.epoch is None:
+            if not self._log.epoch:
                 raise NotLeaderError("this broker doesn't serve the partition any more")
             if self._position >= min(self._credit, self._log.highwater):
                 await self._wake.wait()
@@ -153,7 +153,7 @@ class ClientSession:
           NotLeaderError: if not.
         """
         log = self._logs.find(topic, partition)
-        if log.epoch is None:
+        if not log.epoch:
             raise NotLeaderError(
                 f"this broker was not (yet) appointed for partition {partition}: ask the register"
             )
@@ -171,7 +171,11 @@ class ClientSession:
                 else:
                     connection.post(failure(request, content.status, content.reason))
 
-        self._served(message.topic, message.partition).produce(message.records, answer)
+        log = self._logs.find(message.topic, message.partition)
+        replica = self._logs.replica(message.partition)
+        if replica is None:
+            raise NotLeaderError("this broker is no replica of the partition: ask the register")
+        replica.produce(log, message.records, answer)
 
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)
@@ -195,9 +199,9 @@ class ClientSession:
         log.add_waker(arrived.set)
         try:
             with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
-                while log.highwater <= message.offset and log.epoch is not None:
+                while log.highwater <= message.offset and log.epoch:
                     await arrived.wait()
-            if log.epoch is None:
+            if not log.epoch:
                 raise NotLeaderError("this broker doesn't serve the partition any more")
             self._answer_fetch(log, message, last=True)
         except ConnectionLostError:
@@ -217,9 +221,7 @@ class ClientSession:
         log = self._served(message.topic, message.partition)
         log.read(Offset(message.offset), 1)  # says what is wrong with the offset, if anything is
         self._connection.post(
-            m.Subscribed(
-                message.request, log.topic.topic_id, log.epoch or 0, log.start, log.highwater
-            )
+            m.Subscribed(message.request, log.topic.topic_id, log.epoch, log.start, log.highwater)
         )
         subscription = Subscription(self._connection, log, message)
         self._subscriptions[message.request] = subscription

@@ -20,9 +20,12 @@ from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import topic_name
 from octopi.limits import (
+    ACCEPT_WAIT_S,
     GATHER_S,
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
+    RECONNECT_GRACE_S,
+    REPLICA_COUNT_DEFAULT,
 )
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
@@ -33,6 +36,8 @@ from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
+    AcceptEpoch,
+    AlterInSync,
     Inventory,
     Join,
     PartitionRecord,
@@ -54,6 +59,8 @@ class RegisterOptions:
     data_directory: str
     partition_count: int = PARTITION_COUNT_DEFAULT
     """Partitions of a cluster that this register forms."""
+    replica_count: int = REPLICA_COUNT_DEFAULT
+    """Replicas of a partition that is made while there are so many brokers."""
     gather_s: float = GATHER_S
     """With an empty journal: how long to listen to brokers before deciding anything."""
     agent: str = "octopi-node"
@@ -63,10 +70,14 @@ class RegisterNode:
     """One running register; made and driven by `run_register`."""
 
     def __init__(
-        self, environment: Environment, options: RegisterOptions, journal: Journal
+        self,
+        environment: Environment,
+        options: RegisterOptions,
+        journal: Journal,
+        tasks: trio.Nursery,
     ) -> None:
         self.environment = environment
-        self.registrar = Registrar(options.partition_count)
+        self.registrar = Registrar(options.partition_count, options.replica_count)
         self.members: dict[int, MembershipSession] = {}
         """Sessions of joined brokers, by broker id."""
         self._journal = journal
@@ -75,6 +86,9 @@ class RegisterNode:
         self._failed = trio.Event()
         self._failure: StorageError | None = None
         self._snapshot_lock = trio.Lock()
+        self._tasks = tasks
+        self._look = trio.Event()
+        self._announced_at: dict[int, float] = {}
 
     # --- deciding --------------------------------------------------------------------
 
@@ -143,6 +157,7 @@ class RegisterNode:
             incarnation=join.incarnation,
             address=join.address,
             inventory=inventory,
+            standings=[one for page in inventory for one in page.standings],
         )
         self._record(admission.entries)
         self.registrar.joined(admission.broker, join.incarnation)
@@ -166,11 +181,16 @@ class RegisterNode:
         table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
         confirmed = True
         for at in range(0, len(table), _IN_PAGES):
-            confirmed &= await session.install_partitions(table[at : at + _IN_PAGES])
+            confirmed &= await session.install_partitions(
+                table[at : at + _IN_PAGES], self.registrar.describe_brokers()
+            )
         for at in range(0, len(topics), _IN_PAGES):
             confirmed &= await session.install_topics(topics[at : at + _IN_PAGES])
         if confirmed:
             self.registrar.serves(broker, session.incarnation)
+        for partition in list(self.registrar.leaderships.changes):
+            self._announce_to(session, partition)
+        self._look.set()
         others = [member for member in self.members.values() if member is not session]
         await self._tell_partitions(list(state.partitions.values()), others)
         waiting = [
@@ -188,16 +208,19 @@ class RegisterNode:
             del self.members[broker]
             self.registrar.left(broker, incarnation)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
+            self._look.set()
 
     async def _tell_partitions(
         self, records: list[PartitionRecord], members: list[MembershipSession]
     ) -> None:
         """Every broker remembers the whole table, not only its part, so that a register that
         lost its disk learns of partitions whose brokers are away."""
+        brokers = self.registrar.describe_brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
                 for at in range(0, len(records), _IN_PAGES):
-                    nursery.start_soon(member.install_partitions, records[at : at + _IN_PAGES])
+                    page = records[at : at + _IN_PAGES]
+                    nursery.start_soon(member.install_partitions, page, brokers)
 
     async def _remove(
         self, session: MembershipSession, broker: int, topic: str, topic_id: str
@@ -206,6 +229,89 @@ class RegisterNode:
             with contextlib.suppress(NotReadyError):  # then it hears of it again, harmlessly
                 self._record(self.registrar.removed(topic_id, broker))
                 await self._durable()
+
+    # --- leadership ------------------------------------------------------------------
+
+    async def change_leaders(self, grace_s: float) -> None:
+        """Replace leaders that are gone, until cancelled; first give brokers *grace_s* to
+        come back."""
+        clock = self.environment.clock
+        await clock.sleep_until(clock.now() + grace_s)
+        leaderships = self.registrar.leaderships
+        while True:
+            self._look = trio.Event()
+            try:
+                for partition in leaderships.leaderless():
+                    await self._announce(partition)
+                for partition in list(leaderships.changes):
+                    self._announced_at.setdefault(partition, clock.now())
+                    await self._conclude(partition)
+            except NotReadyError as error:
+                _log.warning("leaders can't be changed now", why=str(error))
+            if leaderships.changes:
+                with clock.timeout(ACCEPT_WAIT_S / 2):
+                    await self._look.wait()
+            else:
+                await self._look.wait()
+
+    async def _announce(self, partition: int) -> None:
+        self._record(self.registrar.leaderships.announce(partition))
+        await self._durable()
+        self._announced_at[partition] = self.environment.clock.now()
+        record = self.registrar.state.partitions[partition]
+        _log.warning("leader is gone", partition=partition, leader=record.leader)
+        for member in list(self.members.values()):
+            self._announce_to(member, partition)
+
+    def _announce_to(self, member: MembershipSession, partition: int) -> None:
+        message = self.registrar.leaderships.announcement(partition)
+        if message is not None and member.broker in (
+            self.registrar.state.partitions[partition].replicas
+        ):
+            member.post(message)
+
+    async def _conclude(self, partition: int) -> None:
+        leaderships = self.registrar.leaderships
+        waited_s = self.environment.clock.now() - self._announced_at[partition]
+        if not leaderships.is_complete(partition) and waited_s < ACCEPT_WAIT_S:
+            return
+        entries = leaderships.conclude(partition)
+        if not entries:
+            return
+        self._record(entries)
+        del self._announced_at[partition]
+        await self._durable()
+        record = self.registrar.state.partitions[partition]
+        _log.info(
+            "leader appointed",
+            partition=partition,
+            leader=record.leader,
+            epoch=record.epoch,
+            in_sync=record.in_sync,
+            after_s=round(waited_s, 3),
+        )
+        self._tasks.start_soon(self._tell_partitions, [record], list(self.members.values()))
+
+    def accept(self, message: AcceptEpoch) -> None:
+        """A replica accepted an epoch."""
+        if self.registrar.leaderships.accept(message):
+            self._look.set()
+
+    async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
+        """A leader asks for another in-sync set."""
+        answer = self.registrar.leaderships.alter(message)
+        if answer is None:
+            return
+        entries, altered = answer
+        with contextlib.suppress(NotReadyError):  # it asks again
+            self._record(entries)
+            await self._durable()
+            session.post(altered)
+        if entries:
+            record = altered.record
+            _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
+            others = [member for member in self.members.values() if member is not session]
+            await self._tell_partitions([record], others)
 
     # --- topics ----------------------------------------------------------------------
 
@@ -240,14 +346,13 @@ class RegisterNode:
             placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
             if placed:
                 await self._tell_partitions(placed, list(self.members.values()))
-            hosts = {
-                broker
-                for partition in topic.partitions
-                for broker in self.registrar.state.partitions[partition].replicas
-            }
-            async with trio.open_nursery() as nursery:
-                for broker in sorted(hosts & self.members.keys()):
-                    nursery.start_soon(self.members[broker].install_topics, [topic])
+            records = [self.registrar.state.partitions[one] for one in topic.partitions]
+            leaders = {record.leader for record in records}
+            followers = {one for record in records for one in record.replicas} - leaders
+            for hosts in (leaders, followers):  # what is not led yet can't be followed
+                async with trio.open_nursery() as nursery:
+                    for broker in sorted(hosts & self.members.keys()):
+                        nursery.start_soon(self.members[broker].install_topics, [topic])
         finally:
             installing.set()
             del self._installing[topic_id]
@@ -336,18 +441,19 @@ async def run_register(
     try:
         journal, entries = Journal.open(environment, f"{options.data_directory}/journal")
         try:
-            node = RegisterNode(environment, options, journal)
-            for entry in entries:
-                node.registrar.apply(entry)
-            _log.info(
-                "journal read",
-                entries=len(entries),
-                cluster=node.registrar.state.cluster or None,
-                topics=node.registrar.state.topic_count,
-            )
             async with trio.open_nursery() as nursery:
+                node = RegisterNode(environment, options, journal, nursery)
+                for entry in entries:
+                    node.registrar.apply(entry)
+                _log.info(
+                    "journal read",
+                    entries=len(entries),
+                    cluster=node.registrar.state.cluster or None,
+                    topics=node.registrar.state.topic_count,
+                )
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(node.wait_failed)
+                nursery.start_soon(node.change_leaders, RECONNECT_GRACE_S if entries else 0.0)
                 await serve(
                     environment,
                     options.listen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,6 +135,10 @@ class MembershipSession:
                     raise ProtocolError("a membership connection joins once")
                 self._asked = True
                 self._tasks.start_soon(self._admit, message)
+            case m.AcceptEpoch():
+                self._node.accept(message)
+            case m.AlterInSync():
+                self._tasks.start_soon(self._node.alter_in_sync, self, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
 
@@ -159,10 +164,17 @@ class MembershipSession:
         except OctopiError as error:
             refuse(self._connection, join.request, error)
 
-    async def install_partitions(self, records: list[m.PartitionRecord]) -> bool:
+    def post(self, message: m.AnnounceEpoch | m.InSyncAltered) -> None:
+        """Send it, if the broker is still there."""
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(message)
+
+    async def install_partitions(
+        self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
+    ) -> bool:
         """Tell decisions about partitions; say whether the broker confirmed."""
         return await self._tell(
-            m.InstallPartitions(self._connection.next_request(), records), "partitions"
+            m.InstallPartitions(self._connection.next_request(), records, brokers), "partitions"
         )
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:

@@ -1,0 +1,179 @@
+"""The leader's side of a follower's stream.
+
+One task sends, for every log that the follower follows, what it has not been sent yet, and
+the highwater mark when that moves.  Catching up and following live are the same: reading
+the log on from a position.  What may be on its way is bounded, so a slow follower costs
+the leader nothing but the wait for its acknowledgement.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
+from octopi.identifiers import Offset, TopicId
+from octopi.limits import FETCH_BYTES_DEFAULT, FOLLOW_WINDOW_BYTES
+from octopi.logger import get_logger
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.logs import Logs
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+_log = get_logger(__name__)
+
+_ROUND_BYTES: Final = FETCH_BYTES_DEFAULT
+
+
+@attrs.define
+class _Followed:
+    """One log on the stream."""
+
+    log: BrokerLog
+    answer: m.Followed
+    position: Offset
+    """The next record to send."""
+    acknowledged: Offset
+    told_highwater: Offset
+
+
+class FollowSession:
+    """A follower's connection: it names a partition with its first message."""
+
+    def __init__(self, logs: Logs, connection: Connection, tasks: trio.Nursery) -> None:
+        self._logs = logs
+        self._connection = connection
+        self._tasks = tasks
+        self._followed: dict[TopicId, _Followed] = {}
+        self._wake = trio.Event()
+        self._session: tuple[int, int, int] | None = None
+        """Partition, broker, attempt."""
+        self._incarnation = 0
+
+    def handle(self, message: object) -> None:
+        """Bring the follower's messages to the replica.
+
+        Raises:
+          ProtocolError: if the messages don't belong together.
+        """
+        match message:
+            case m.Follow():
+                session = (message.partition, message.broker, message.attempt)
+                if self._session is None:
+                    self._session, self._incarnation = session, message.incarnation
+                    self._logs.streams[message.partition, message.broker] = self
+                    self._tasks.start_soon(self._send)
+                elif session != self._session:
+                    raise ProtocolError("a stream is one session of one follower")
+                replica = self._logs.replica(message.partition)
+                if replica is None:
+                    self.post(_unknown(message))
+                else:
+                    replica.submit(partial(replica.machine.follow, message))
+            case m.Acknowledge():
+                followed = self._followed.get(TopicId(message.topic_id))
+                replica = self._logs.replica(message.partition)
+                if followed is None or replica is None:
+                    return
+                followed.acknowledged = max(followed.acknowledged, Offset(message.end))
+                self.wake()
+                replica.submit(partial(replica.machine.acknowledge, message))
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no message of a follower")
+
+    def closed(self) -> None:
+        """The stream broke."""
+        for followed in self._followed.values():
+            followed.log.remove_waker(self.wake)
+        if self._session is None:
+            return
+        partition, broker, attempt = self._session
+        if self._logs.streams.get((partition, broker)) is self:
+            del self._logs.streams[partition, broker]
+        replica = self._logs.replica(partition)
+        if replica is not None:
+            replica.submit(
+                partial(replica.machine.stream_closed, broker, self._incarnation, attempt)
+            )
+
+    def post(self, message: m.Followed | m.FollowRefused) -> None:
+        """Send what the replica answered."""
+        if isinstance(message, m.Followed):
+            replica = self._logs.replica(message.partition)
+            log = replica.logs.get(TopicId(message.topic_id)) if replica else None
+            if log is not None:
+                begin = Offset(message.begin)
+                log.add_waker(self.wake)
+                self._followed[log.topic_id] = _Followed(log, message, begin, begin, Offset(0))
+                self.wake()
+        try:
+            self._connection.post(message)
+        except ConnectionLostError:
+            return
+
+    def wake(self) -> None:
+        """Look again: records, highwater marks or acknowledgements have come."""
+        self._wake.set()
+
+    async def _send(self) -> None:
+        try:
+            while True:
+                self._wake = trio.Event()
+                sent = 0
+                for followed in list(self._followed.values()):
+                    sent += self._send_from(followed)
+                if sent:
+                    await trio.lowlevel.checkpoint()
+                    await self._connection.drained()
+                else:
+                    await self._wake.wait()
+        except ConnectionLostError:
+            return
+        except OctopiError as error:
+            _log.error("can't send to a follower", peer=self._connection.peer, why=str(error))
+            await self._connection.close(1011, "the leader can't read its log")
+
+    def _send_from(self, followed: _Followed) -> int:
+        """Send the next records of one log, if there are any and there is room."""
+        log, answer = followed.log, followed.answer
+        highwater = log.highwater
+        on_their_way = followed.position - followed.acknowledged
+        records, epoch = b"", 0
+        if followed.position < log.end and on_their_way < FOLLOW_WINDOW_BYTES:
+            records = log.read_uncommitted(followed.position, _ROUND_BYTES)
+            epochs = log.state.epochs
+            epoch = epochs.epoch_at(followed.position)
+            stop = epochs.end_of_epoch_at(followed.position, log.end)
+            records = records[: stop - followed.position]
+        elif highwater <= followed.told_highwater:
+            return 0
+        self._connection.post(
+            m.Replicate(
+                partition=answer.partition,
+                epoch=answer.epoch,
+                incarnation=answer.incarnation,
+                attempt=answer.attempt,
+                topic_id=answer.topic_id,
+                offset=followed.position,
+                records_epoch=epoch,
+                records=records,
+                highwater=highwater,
+            )
+        )
+        followed.position = Offset(followed.position + len(records))
+        followed.told_highwater = highwater
+        return 1
+
+
+def _unknown(message: m.Follow) -> m.FollowRefused:
+    return m.FollowRefused(
+        message.partition,
+        message.epoch,
+        message.incarnation,
+        message.attempt,
+        message.topic_id,
+        "that partition is not kept here",
+    )

@@ -1,0 +1,412 @@
+"""The shell of one `Replica`: performs its effects in order, brings it events.
+
+Events come one after another.  While an effect waits for the device, later effects wait
+behind it, and later events behind those, so what the machine decides and what the disk
+holds never come apart.  Where nothing has to wait, an event is handled in the call: a
+produce to the page cache starts no task.
+
+When the disk fails the replica plays no role any more: whoever waits is refused, and the
+register is asked for another leader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from octopi import steps
+from octopi.environment import Environment
+from octopi.errors import (
+    ChecksumError,
+    CorruptLogError,
+    DiskFullError,
+    NotLeaderError,
+    OctopiError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.identifiers import TopicId
+from octopi.logger import get_logger
+from octopi.record import Scan, scan
+from octopi.replication.effects import (
+    Answer,
+    Append,
+    AppendReplicated,
+    Effect,
+    FindDuplicate,
+    Flush,
+    FollowLeader,
+    Forward,
+    OnLog,
+    PartitionEffect,
+    PublishHighwater,
+    Refusal,
+    ReplicaState,
+    Reply,
+    Restart,
+    StoreEpochs,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+    Truncate,
+)
+from octopi.replication.replica import Replica, Role
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.storage import checkpoint
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AlterInSync,
+    Follow,
+    Followed,
+    FollowRefused,
+    PartitionRecord,
+    Replicate,
+)
+
+_log = get_logger(__name__)
+
+_WAITING: Final = (SyncLogs, StoreState)
+_WAITING_ON_LOG: Final = (StoreEpochs, Truncate, Restart)
+
+Event = Callable[[], list[PartitionEffect]]
+
+
+class Peers:
+    """What a replica needs of the broker around it; filled in by `octopi.roles.broker.logs`."""
+
+    def to_register(self, message: AlterInSync | AcceptEpoch) -> None:
+        """Send it, if the register is there; it is asked again otherwise."""
+
+    def to_broker(
+        self, partition: int, broker: int, message: Follow | Followed | FollowRefused | Acknowledge
+    ) -> None:
+        """Send it on the stream with *broker*, if there is one."""
+
+    def follow(self, partition: int, leader: int) -> None:
+        """Keep a stream to *leader* open from now on."""
+
+    def stop_following(self, partition: int) -> None:
+        """Close that stream."""
+
+
+class PartitionReplica:
+    """One partition on this broker."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        data_directory: str,
+        partition: int,
+        broker: int,
+        incarnation: int,
+        logs: dict[TopicId, BrokerLog],
+        peers: Peers,
+        tasks: trio.Nursery,
+        *,
+        lost_power: bool,
+    ) -> None:
+        """Read what was stored about the partition; `begin` must follow.
+
+        Raises:
+          StorageError: if that can't be read.
+        """
+        self.partition = partition
+        self.logs = logs
+        self.failure: StorageError | None = None
+        """Why the replica plays no role any more."""
+        self._environment = environment
+        self._path = f"{data_directory}/replicas/{partition}"
+        self._peers = peers
+        self._tasks = tasks
+        self._effects: deque[PartitionEffect] = deque()
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._idle = trio.Event()
+        self._role = Role.IDLE
+        self._served_epoch = 0
+        self.machine = Replica(
+            partition,
+            broker,
+            incarnation,
+            stored_state(environment, self._path),
+            {topic_id: log.state for topic_id, log in logs.items()},
+            lost_power=lost_power,
+        )
+        for log in logs.values():
+            self._watch(log)
+
+    # --- events ----------------------------------------------------------------------
+
+    def submit(self, event: Event) -> None:
+        """Have the machine take *event*, now or behind those that wait."""
+        self._events.append(event)
+        if not self._busy:
+            self._drain()
+
+    def produce(self, log: BrokerLog, records: bytes, answer: Answer) -> None:
+        """Take *records*; *answer* is called once, now or later.
+
+        Raises:
+          RefusedError: if they are not valid.
+        """
+        found = scan(records)
+        if found.fault is not None:
+            changed = isinstance(found.fault, ChecksumError)
+            status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
+            raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
+        if not found.count:
+            raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
+
+        def receive() -> list[PartitionEffect]:
+            self._trace(steps.P1_RECEIVED, log, count=found.count)
+            try:
+                leader = self.machine.log_leader(log.topic_id)
+            except NotLeaderError as error:
+                status, reason = Status.NOT_LEADER, str(error.args[0])
+                return [OnLog(log.topic_id, Reply(answer, Refusal(status, reason)))]
+            effects = leader.receive(records, found, answer)
+            return [OnLog(log.topic_id, effect) for effect in effects]
+
+        self.submit(receive)
+
+    def replicate(self, message: Replicate) -> None:
+        """The leader sent records.
+
+        Raises:
+          RefusedError: if they are not valid: they changed on the way.
+        """
+        found = scan(message.records)
+        if found.fault is not None:
+            raise RefusedError(
+                f"records from offset {message.offset}: {found.fault}", Status.RECORD_CHECKSUM
+            )
+        self.submit(lambda: self.machine.receive(message, found))
+
+    def add_log(self, log: BrokerLog) -> None:
+        """A log was made here."""
+        self.logs[log.topic_id] = log
+        log.epoch = self._served_epoch
+        self._watch(log)
+        self.submit(lambda: self.machine.add_log(log.topic_id, log.state))
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """A topic was deleted."""
+        self.logs.pop(topic_id, None)
+
+        def remove() -> list[PartitionEffect]:
+            self.machine.remove_log(topic_id)
+            return []
+
+        self.submit(remove)
+
+    def _watch(self, log: BrokerLog) -> None:
+        topic_id = log.topic_id
+        log.on_flushed = lambda end: self.submit(lambda: self.machine.flushed(topic_id, end))
+        log.on_failed = self._fail
+
+    async def settled(self) -> None:
+        """Wait until every event so far has had its effects."""
+        while self._busy or self._events:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    # --- effects ---------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Perform what can be performed without waiting."""
+        while not self._busy:
+            if not self._effects:
+                if not self._events:
+                    break
+                self._effects.extend(self._events.popleft()())
+                self._note_role()
+                continue
+            effect = self._effects.popleft()
+            if isinstance(effect, _WAITING) or (
+                isinstance(effect, OnLog) and isinstance(effect.effect, _WAITING_ON_LOG)
+            ):
+                self._busy = True
+                self._tasks.start_soon(self._perform_waiting, effect)
+            else:
+                # What an effect leads to comes right behind it.
+                self._effects.extendleft(reversed(self._perform(effect)))
+        self._idle.set()
+
+    async def _perform_waiting(self, effect: PartitionEffect) -> None:
+        try:
+            follow_up = await self._wait_for(effect)
+        except StorageError as error:
+            self._fail(error)
+            follow_up = []
+        self._effects.extendleft(reversed(follow_up))
+        self._busy = False
+        self._drain()
+
+    async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        match effect:
+            case StoreState(state):
+                await self._store(state)
+            case SyncLogs():
+                follow_up: list[PartitionEffect] = []
+                for topic_id, log in list(self.logs.items()):
+                    end = await log.flush()
+                    follow_up += self.machine.flushed(topic_id, end)
+                return follow_up
+            case OnLog(topic_id, effect_on_log):
+                known = self.logs.get(topic_id)
+                if known is None:
+                    return []
+                match effect_on_log:
+                    case StoreEpochs():
+                        await known.store_checkpoint()
+                    case Truncate(end):
+                        _log.warning(
+                            "uncommitted records are cut",
+                            topic=known.topic.topic,
+                            partition=self.partition,
+                            log_end=end,
+                        )
+                        await known.truncate(end)
+                    case Restart(start):
+                        await known.restart(start)
+        return []
+
+    def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        match effect:
+            case OnLog(topic_id, effect_on_log):
+                log = self.logs.get(topic_id)
+                if log is not None:
+                    return self._perform_on_log(log, effect_on_log)
+                if isinstance(effect_on_log, Reply):
+                    effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
+            case ToRegister(message):
+                self._peers.to_register(message)
+            case ToBroker(broker, to_broker):
+                self._peers.to_broker(self.partition, broker, to_broker)
+            case FollowLeader(leader):
+                self._peers.follow(self.partition, leader)
+        return []
+
+    def _perform_on_log(self, log: BrokerLog, effect: Effect) -> list[PartitionEffect]:
+        follow_up: list[Effect] = []
+        match effect:
+            case Append():
+                follow_up = self._append(log, effect)
+            case AppendReplicated(records, found):
+                return self._append_replicated(log, records, found)
+            case Flush():
+                log.want_flush()
+            case FindDuplicate():
+                try:
+                    offset = log.skip(effect.offset, effect.skip)
+                    leader = self.machine.log_leader(log.topic_id)
+                    follow_up = leader.found_duplicate(offset, effect.answer)
+                except OctopiError as error:
+                    follow_up = [Reply(effect.answer, _refusal(error))]
+            case Forward():
+                log.wake()
+            case PublishHighwater(offset):
+                log.wake()
+                self._trace(steps.P6_COMMITTED, log, highwater=offset)
+            case Reply(answer, content):
+                answer(content)
+                self._trace(steps.P7_ACKNOWLEDGED, log, receipt=content)
+        return [OnLog(log.topic_id, one) for one in follow_up]
+
+    def _append(self, log: BrokerLog, effect: Append) -> list[Effect]:
+        try:
+            leader = self.machine.log_leader(log.topic_id)
+            if self.failure is not None:
+                raise self.failure
+            base = log.append(effect.records, effect.scan)
+        except OctopiError as error:
+            if isinstance(error, StorageError) and not isinstance(error, DiskFullError):
+                self._fail(error)
+            return [Reply(effect.answer, _refusal(error))]
+        self._trace(steps.P2_APPENDED, log, offset=base, end=log.end)
+        return leader.appended(base, effect.scan, effect.answer)
+
+    def _append_replicated(
+        self, log: BrokerLog, records: bytes, found: Scan
+    ) -> list[PartitionEffect]:
+        try:
+            log.append(records, found)
+        except StorageError as error:
+            # A full disk may have space again: a new session begins where the log ends.
+            _log.error("following stopped", partition=self.partition, why=str(error))
+            if not isinstance(error, DiskFullError):
+                self._fail(error)
+            self._peers.stop_following(self.partition)
+            return []
+        return self.machine.replicated(log.topic_id, found)
+
+    async def _store(self, state: ReplicaState) -> None:
+        await checkpoint.store(self._environment.disk, self._path, attrs.asdict(state))
+
+    # --- role ------------------------------------------------------------------------
+
+    def _note_role(self) -> None:
+        """Have consumers served only while what is here is known to be the truth."""
+        machine = self.machine
+        agrees = machine.follower is not None and machine.follower.agrees
+        serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
+        epoch = machine.state.promised if serves else 0
+        if epoch != self._served_epoch:
+            self._served_epoch = epoch
+            for log in self.logs.values():
+                log.epoch = epoch
+                log.wake()
+        if machine.role != self._role:
+            self._role = machine.role
+            if machine.role != Role.FOLLOWER:
+                self._peers.stop_following(self.partition)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.machine.role == Role.LEADER and self.failure is None
+
+    def _fail(self, error: StorageError) -> None:
+        """The disk failed: no promise can be kept any more."""
+        if self.failure is None:
+            self.failure = error
+            _log.error("replica failed", partition=self.partition, why=str(error))
+        if self.machine.leader is not None:
+            for topic_id, leader in self.machine.leader.logs.items():
+                self._effects.extend(OnLog(topic_id, one) for one in leader.stop(str(error)))
+
+    def _trace(self, step: str, log: BrokerLog, **facts: Any) -> None:  # noqa: ANN401
+        trace = self._environment.trace
+        if trace is not None:
+            trace(step, topic=log.topic.topic, partition=self.partition, **facts)
+
+
+def stored_state(environment: Environment, path: str) -> ReplicaState:
+    """What a replica remembers through any failure; a fresh state if it was never here.
+
+    Raises:
+      StorageError: if it can't be read.
+    """
+    stored = checkpoint.load(environment.disk, path)
+    if stored is None:
+        return ReplicaState()
+    record = stored.pop("record")
+    return ReplicaState(**stored, record=None if record is None else PartitionRecord(**record))
+
+
+def _refusal(error: OctopiError) -> Refusal:
+    status = Status.LOG_READ_ONLY
+    if isinstance(error, RefusedError):
+        status = error.status
+    elif isinstance(error, DiskFullError):
+        status = Status.DISK_FULL
+    elif isinstance(error, CorruptLogError):
+        status = Status.LOG_CORRUPT
+    return Refusal(status, str(error.args[0]))

@@ -1,0 +1,336 @@
+"""What the producer's machine does about single refusals, losses and deadlines."""
+
+from __future__ import annotations
+
+import pytest
+
+from octopi.clients.producer_session import (
+    Batch,
+    FindLeader,
+    ProducerSession,
+    Send,
+    SessionOptions,
+    Settled,
+    Stored,
+)
+from octopi.errors import (
+    ConnectionLostError,
+    NotDeliveredError,
+    OutcomeUnknownError,
+    RefusedError,
+    Status,
+    UnreachableError,
+    refused,
+)
+from octopi.identifiers import Epoch, Offset, PartitionId, ProducerId, TopicName
+from octopi.record import NO_HEADERS, decode
+
+OPTIONS = SessionOptions(
+    linger_s=1.0,
+    batch_bytes=100_000,
+    batches_in_flight=3,
+    delivery_timeout_s=60.0,
+    request_timeout_s=10.0,
+)
+STORED = Stored(Offset(0), Epoch(1), False)
+
+
+class Log:
+    """A session that is connected, and what it wants done."""
+
+    def __init__(self) -> None:
+        self.session = ProducerSession("t/0", ProducerId(bytes(16)), OPTIONS)
+        self.session.connected()
+        self.now = 0.0
+
+    def add(self, *values: bytes) -> list[Batch]:
+        """One batch for each value."""
+        batches = []
+        for value in values:
+            batches.append(self.session.add(value, None, NO_HEADERS, 0, self.now))
+            self.session.seal()
+        return batches
+
+    def advance(self, seconds: float = 0.0) -> list[object]:
+        self.now += seconds
+        effects: list[object] = list(self.session.advance(self.now))
+        self.session.check_invariants()
+        return effects
+
+    def sent(self) -> list[tuple[bytes, int, int]]:
+        """Value, epoch and sequence of the first record of each batch sent now."""
+        return [place_of(one) for one in self.advance() if isinstance(one, Send)]
+
+    def refuse(self, batch: Batch, status: Status) -> None:
+        self.session.refused(batch, batch.attempt, refused(status, "no"))
+
+    def answer(self, batch: Batch) -> None:
+        self.session.answered(batch, batch.attempt, STORED)
+
+    def reconnect(self) -> list[tuple[bytes, int, int]]:
+        self.session.disconnected(ConnectionLostError("gone"))
+        self.advance()
+        self.session.connected()
+        return self.sent()
+
+
+def place_of(send: Send) -> tuple[bytes, int, int]:
+    message = decode(send.records, Offset(0), TopicName("t"), PartitionId(0))[0]
+    epoch, sequence = message.request_id[16:20], message.request_id[24:]
+    return message.value, int.from_bytes(epoch, "big"), int.from_bytes(sequence, "big")
+
+
+def test_no_more_than_the_limit_is_under_way_and_each_answer_makes_room() -> None:
+    log = Log()
+    a, *_ = log.add(b"a", b"b", b"c", b"d")
+    assert log.sent() == [(b"a", 0, 0), (b"b", 0, 1), (b"c", 0, 2)]
+    assert log.sent() == []
+    log.answer(a)
+    assert log.sent() == [(b"d", 0, 3)]
+
+
+def test_what_is_unanswered_is_sent_again_as_it_was_and_in_order() -> None:
+    log = Log()
+    log.add(b"a", b"b", b"c", b"d")
+    before = log.sent()
+    assert log.reconnect() == before
+
+
+def test_a_late_answer_to_an_earlier_copy_is_ignored() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    attempt = a.attempt
+    log.reconnect()
+    log.session.refused(a, attempt, refused(Status.MALFORMED_RECORD, "an old answer"))
+    assert a.outcome is None
+    log.answer(a)
+    assert a.outcome == STORED
+
+
+def test_a_batch_refused_for_good_costs_only_itself() -> None:
+    log = Log()
+    a, b, c = log.add(b"a", b"b", b"c")
+    log.sent()
+    log.refuse(b, Status.MALFORMED_RECORD)
+    assert isinstance(b.outcome, NotDeliveredError)
+    assert log.sent() == []  # a has the older sequences, and no answer yet
+    log.answer(a)
+    assert log.sent() == [(b"c", 1, 0)]
+    log.answer(c)
+    assert c.outcome == STORED
+
+
+def test_an_older_copy_makes_a_refusal_for_good_an_unknown_outcome() -> None:
+    log = Log()
+    a, _ = log.add(b"a", b"b")
+    log.sent()
+    log.reconnect()
+    log.refuse(a, Status.MALFORMED_RECORD)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    assert log.reconnect() == [(b"b", 0, 1)]
+
+
+@pytest.mark.parametrize("status", [Status.LOG_READ_ONLY, Status.LOG_CORRUPT, Status.INTERNAL])
+def test_a_broker_that_does_not_know_leaves_the_outcome_unknown(status: Status) -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    log.refuse(a, status)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    assert status.name.lower() in str(a.outcome)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status.NOT_LEADER,
+        Status.NOT_READY,
+        Status.SHUTTING_DOWN,
+        Status.DISK_FULL,
+        Status.TOO_MANY,
+        Status.RECORD_CHECKSUM,
+        Status.UNKNOWN_TOPIC,
+        Status.UNKNOWN_PARTITION,
+    ],
+)
+def test_a_refusal_that_may_pass_sends_everything_again_and_proves_nothing_was_stored(
+    status: Status,
+) -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    before = log.sent()
+    log.session.refused(a, a.attempt, refused(status, "no", "ws://there:1"))
+    (effect,) = log.advance()
+    assert isinstance(effect, FindLeader)
+    assert effect.address == "ws://there:1"
+    log.session.connected()
+    assert log.sent() == before
+    log.refuse(a, status)
+    log.advance()
+    log.advance(OPTIONS.delivery_timeout_s)
+    assert isinstance(a.outcome, NotDeliveredError)
+    assert "no receipt within 60 s; last: no" in str(a.outcome)
+
+
+def test_uncommitted_means_unknown_if_nothing_else_comes() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    log.refuse(a, Status.UNCOMMITTED)
+    log.advance(OPTIONS.delivery_timeout_s)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+
+
+def test_a_forgotten_producer_begins_anew_and_nobody_notices() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    log.answer(a)
+    b, c = log.add(b"b", b"c")
+    log.sent()
+    log.refuse(b, Status.UNKNOWN_PRODUCER)
+    assert log.sent() == [(b"b", 1, 0), (b"c", 1, 1)]
+    assert (b.outcome, c.outcome) == (None, None)
+
+
+def test_a_forgotten_producer_leaves_what_may_be_stored_unknown() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    log.answer(a)
+    (b,) = log.add(b"b")
+    log.sent()
+    log.reconnect()
+    log.refuse(b, Status.UNKNOWN_PRODUCER)
+    assert isinstance(b.outcome, OutcomeUnknownError)
+    (c,) = log.add(b"c")
+    assert log.sent() == [(b"c", 0, 2)]
+    log.refuse(c, Status.UNKNOWN_PRODUCER)
+    assert log.sent() == [(b"c", 1, 0)]
+
+
+def test_a_producer_unknown_from_the_start_is_refused_for_good() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.sent()
+    log.refuse(a, Status.UNKNOWN_PRODUCER)
+    assert isinstance(a.outcome, NotDeliveredError)
+
+
+def test_a_gap_behind_something_unanswered_waits_for_that() -> None:
+    log = Log()
+    _, b, _ = log.add(b"a", b"b", b"c")
+    before = log.sent()
+    log.refuse(b, Status.SEQUENCE_GAP)
+    assert isinstance(log.advance()[0], FindLeader)
+    log.session.connected()
+    assert log.sent() == before
+
+
+def test_a_gap_that_nothing_can_fill_begins_a_new_epoch() -> None:
+    log = Log()
+    a, b = log.add(b"a", b"b")
+    log.sent()
+    log.refuse(a, Status.INTERNAL)  # unknown, so b keeps its place
+    log.refuse(b, Status.SEQUENCE_GAP)
+    assert log.sent() == [(b"b", 1, 0)]
+
+
+def test_a_forgotten_receipt_is_told_as_stored() -> None:
+    log = Log()
+    a, b = log.add(b"a", b"b")
+    log.sent()
+    log.refuse(a, Status.RECEIPT_FORGOTTEN)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    assert "stored, but where is forgotten" in str(a.outcome)
+    log.answer(b)
+    assert b.outcome == STORED
+
+
+def test_silence_on_an_open_connection_gives_it_up() -> None:
+    log = Log()
+    log.add(b"a")
+    log.sent()
+    assert log.advance(9.9) == []
+    (effect,) = log.advance(0.1)
+    assert isinstance(effect, FindLeader)
+    assert effect.silent
+    assert isinstance(effect.why, ConnectionLostError)
+
+
+def test_what_was_given_up_keeps_its_place_while_something_behind_it_needs_it() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.now = 50.0
+    (b,) = log.add(b"b")
+    log.sent()
+    log.session.disconnected(ConnectionLostError("gone"))
+    log.advance(10.0)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    assert b.outcome is None
+    log.session.connected()
+    assert log.sent() == [(b"a", 0, 0), (b"b", 0, 1)]
+    log.answer(a)
+    log.answer(b)
+    assert isinstance(a.outcome, OutcomeUnknownError)  # told is told
+    assert b.outcome == STORED
+
+
+def test_when_nothing_unanswered_is_waited_for_what_comes_begins_a_new_epoch() -> None:
+    log = Log()
+    a, b = log.add(b"a", b"b")
+    log.sent()
+    log.session.disconnected(ConnectionLostError("gone"))
+    log.now = 59.0
+    (c,) = log.add(b"c")
+    log.advance(1.0)
+    assert isinstance(a.outcome, OutcomeUnknownError)
+    assert isinstance(b.outcome, OutcomeUnknownError)
+    log.session.connected()
+    assert log.sent() == [(b"c", 1, 0)]
+    assert c.outcome is None
+
+
+def test_the_reason_of_a_time_out_is_the_newest_trouble() -> None:
+    log = Log()
+    (a,) = log.add(b"a")
+    log.session.disconnected(ConnectionLostError("gone"))
+    log.session.trouble(UnreachableError("nobody answers at ws://b:1"))
+    log.advance(60.0)
+    assert isinstance(a.outcome, NotDeliveredError)
+    assert "last: nobody answers at ws://b:1" in str(a.outcome)
+
+
+def test_failing_settles_everything_by_what_is_known() -> None:
+    log = Log()
+    a, b, c, d = log.add(b"a", b"b", b"c", b"d")
+    log.sent()
+    log.answer(a)
+    log.sent()
+    log.session.fail(RefusedError("no such topic", Status.UNKNOWN_TOPIC))
+    effects = log.advance()
+    assert [one.batch for one in effects if isinstance(one, Settled)] == [b, c, d]
+    for batch in (b, c, d):
+        assert isinstance(batch.outcome, OutcomeUnknownError)
+    assert log.session.is_empty
+    log.answer(b)  # too late
+    assert isinstance(b.outcome, OutcomeUnknownError)
+
+
+def test_an_open_batch_waits_for_the_linger_time_or_until_somebody_waits_for_it() -> None:
+    log = Log()
+    a = log.session.add(b"a", None, NO_HEADERS, 0, 0.0)
+    assert log.sent() == []
+    assert log.session.wake_at() == OPTIONS.linger_s
+    log.session.hurry(a)
+    assert log.sent() == [(b"a", 0, 0)]
+    b = log.session.add(b"b", None, NO_HEADERS, 0, 0.0)
+    log.session.hurry(b)
+    assert log.sent() == []  # a is unanswered: more may come meanwhile
+    log.answer(a)
+    assert log.sent() == [(b"b", 0, 1)]
+    log.answer(b)
+    log.session.add(b"c", None, NO_HEADERS, 0, 0.0)
+    log.now = OPTIONS.linger_s
+    assert log.sent() == [(b"c", 0, 2)]
