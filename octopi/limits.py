@@ -111,6 +111,15 @@ answered."""
 ACCEPT_WAIT_S: Final = 0.25
 """How long the register waits for further replicas to accept an epoch when one could lead."""
 
+HAND_OVER_TIMEOUT_S: Final = 10.0
+"""A change of leadership that an operator or the balance asks for is given up after this."""
+
+MOVE_TIMEOUT_S: Final = 3600.0
+"""How long a joining replica may take to catch up before its move is given up."""
+
+REBALANCE_INTERVAL_S: Final = 5.0
+"""Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
+
 RECONNECT_GRACE_S: Final = 3.0
 """A restarted register gives brokers so long to come back before it replaces leaders."""
 

@@ -54,10 +54,19 @@ class Cluster:
         self.register = Node("", trio.Event(), trio.CancelScope(), trio.Event())
 
     async def start_register(
-        self, *, gather_s: float = 0.05, listen: str = "127.0.0.1:0", name: str = "register"
+        self,
+        *,
+        gather_s: float = 0.05,
+        listen: str = "127.0.0.1:0",
+        name: str = "register",
+        rebalance_interval_s: float = 3600.0,
     ) -> Node:
+        """Start a register, which moves nothing by itself unless that is asked for."""
         options = RegisterOptions(
-            listen=listen, data_directory=str(self.directory / name), gather_s=gather_s
+            listen=listen,
+            data_directory=str(self.directory / name),
+            gather_s=gather_s,
+            rebalance_interval_s=rebalance_interval_s,
         )
         self.register = await self._start(partial(run_register, self.environment, options))
         return self.register
@@ -117,11 +126,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(directory: Path, brokers: int = 1) -> AsyncIterator[Cluster]:
+async def running_cluster(
+    directory: Path, brokers: int = 1, *, rebalance_interval_s: float = 3600.0
+) -> AsyncIterator[Cluster]:
     """A register and *brokers* brokers, ended with the block."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
-        await cluster.start_register()
+        await cluster.start_register(rebalance_interval_s=rebalance_interval_s)
         for number in range(1, brokers + 1):
             await cluster.start_broker(f"broker-{number}")
         yield cluster

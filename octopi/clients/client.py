@@ -177,6 +177,7 @@ class Client:
         retention_bytes: int | None = None,
         segment_bytes: int | None = None,
         flush_before_ack: bool = False,
+        min_insync: int = 1,
         exist_ok: bool = False,
     ) -> TopicInfo:
         """Create a topic on *partitions* partitions, chosen by consistent hashing, or *at*
@@ -185,6 +186,7 @@ class Client:
         Messages older than *retention* and beyond *retention_bytes* (per partition) are
         removed, a segment of *segment_bytes* at a time.  With *flush_before_ack* a receipt
         means that the message is on the broker's device, not only in its page cache.
+        Nothing is acknowledged while fewer than *min_insync* replicas are in sync.
 
         Raises:
           InvalidTopicError: if *name* is no legal name.
@@ -197,6 +199,7 @@ class Client:
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
             flush_before_ack=flush_before_ack,
+            min_insync=min_insync,
         )
         wanted = None if at is None else list(at)
         count = partitions if wanted is None else len(wanted)

@@ -14,10 +14,27 @@ lead, or, if an operator orders it, the best of those that answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import attrs
 
 from octopi.wire.messages import AcceptEpoch, PartitionRecord
+
+
+@attrs.frozen
+class Wish:
+    """What a change of leadership should bring about, where the protocol lets it."""
+
+    leader: int | None = None
+    """Leads if it may."""
+    avoid: frozenset[int] = frozenset()
+    """Lead only if nobody else can."""
+    replicas: list[int] | None = None
+    """Hold the partition from then on.  New ones join the in-sync set by following; of those
+    that go, the others hold all that is committed."""
+
+
+NO_WISH: Final = Wish()
 
 
 class LeadershipChange:
@@ -49,22 +66,26 @@ class LeadershipChange:
         leaderships: Mapping[int, int],
         *,
         min_insync: int = 1,
-        prefer: int | None = None,
+        wish: Wish = NO_WISH,
     ) -> PartitionRecord | None:
-        """The record that follows *record*; None while no in-sync member has accepted.
+        """The record that follows *record*; None while no in-sync member has accepted that
+        the wish leaves.
 
-        *leaderships* counts the partitions that each broker leads.  *prefer* leads if it may.
+        *leaderships* counts the partitions that each broker leads.
         """
         assert self.epoch > record.epoch, "an epoch is decided once"
-        accepted = [self.accepts[one] for one in record.in_sync if one in self.accepts]
+        replicas = record.replicas if wish.replicas is None else wish.replicas
+        members = [one for one in record.in_sync if one in replicas]
+        accepted = [self.accepts[one] for one in members if one in self.accepts]
         if not accepted:
             return None
-        preferred = [one for one in accepted if one.broker == prefer]
-        leader = choose_leader(preferred or accepted, leaderships)
+        preferred = [one for one in accepted if one.broker == wish.leader]
+        willing = [one for one in accepted if one.broker not in wish.avoid]
+        leader = choose_leader(preferred or willing or accepted, leaderships)
         in_sync = [one.broker for one in accepted]
-        if len(in_sync) < min(min_insync, len(record.in_sync)):
-            in_sync = record.in_sync  # wait for the others to follow, rather than go below
-        return _appoint(record, self.epoch, leader, in_sync)
+        if len(in_sync) < min(min_insync, len(members)):
+            in_sync = members  # wait for the others to follow, rather than go below
+        return attrs.evolve(_appoint(record, self.epoch, leader, in_sync), replicas=replicas)
 
     def recover(
         self, record: PartitionRecord, leaderships: Mapping[int, int], *, ordered: bool

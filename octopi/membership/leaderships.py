@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import Entry, EpochAnnounced, PartitionDecided
 from octopi.membership.in_sync_changes import alter
-from octopi.membership.leadership_change import LeadershipChange
+from octopi.membership.leadership_change import NO_WISH, LeadershipChange, Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
 
 
@@ -86,12 +86,11 @@ class Leaderships:
         return change is not None and change.is_complete(record, self._live)
 
     def conclude(
-        self, partition: int, *, prefer: int | None = None, ordered: bool = False
+        self, partition: int, *, wish: Wish = NO_WISH, ordered: bool = False
     ) -> list[Entry]:
         """Commit the change if that is possible now, else nothing.
 
-        *prefer* leads if it may (a hand-over).  *ordered*: an operator gives up what only the
-        lost in-sync replicas held.
+        *ordered*: an operator gives up what only the lost in-sync replicas held.
         """
         change = self.changes.get(partition)
         if change is None:
@@ -103,7 +102,7 @@ class Leaderships:
                 record,
                 leaderships,
                 min_insync=self._state.min_insync(partition),
-                prefer=prefer,
+                wish=wish,
             )
         elif ordered or self._recover_when_all_reported:
             decided = change.recover(record, leaderships, ordered=ordered)

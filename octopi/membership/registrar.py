@@ -73,6 +73,8 @@ class Registrar:
         self._circle: HashCircle | None = None
         self._live: dict[int, int] = {}
         self._serving: set[int] = set()
+        self.draining: set[int] = set()
+        """Brokers that get no leadership while others can have it."""
         self._turn = 0
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(
@@ -224,6 +226,10 @@ class Registrar:
         """Whether the broker's membership connection is up."""
         return broker in self._live
 
+    def serving(self, broker: int) -> bool:
+        """Whether clients are sent to the broker."""
+        return broker in self._serving
+
     # --- topics ----------------------------------------------------------------------
 
     def create_topic(
@@ -296,7 +302,8 @@ class Registrar:
         new = [one for one in partitions if one not in self.state.partitions]
         if new and not self._live:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
-        placed = place(new, self._replica_count, self._live, self.state.partitions.values())
+        willing = self._live.keys() - self.draining or self._live.keys()
+        placed = place(new, self._replica_count, willing, self.state.partitions.values())
         return [
             PartitionRecord(
                 partition=partition,

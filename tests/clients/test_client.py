@@ -23,8 +23,9 @@ async def test_topics_are_created_described_listed_and_deleted(autojump_clock: M
             retention_bytes=10_000_000,
             segment_bytes=1_000_000,
             flush_before_ack=True,
+            min_insync=2,
         )
-        assert made.options == m.TopicOptions(86_400_000, 10_000_000, 1_000_000, True)
+        assert made.options == m.TopicOptions(86_400_000, 10_000_000, 1_000_000, True, 2)
         assert len({one.partition for one in made.partitions}) == 3
         assert await client.describe_topic("orders") == made
         await client.create_topic("another", at=[5, 2])

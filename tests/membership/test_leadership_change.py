@@ -3,7 +3,7 @@
 import attrs
 from hypothesis import given, strategies as st
 
-from octopi.membership.leadership_change import LeadershipChange, choose_leader
+from octopi.membership.leadership_change import LeadershipChange, Wish, choose_leader
 from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 RECORD = PartitionRecord(
@@ -65,10 +65,10 @@ def test_the_choice_depends_on_nothing_but_the_reports(
 
 def test_a_preferred_broker_leads_if_it_may() -> None:
     machine = change(accept(1), accept(2, log_end=1), accept(3))
-    decided = machine.decide(RECORD, {}, prefer=2)
+    decided = machine.decide(RECORD, {}, wish=Wish(leader=2))
     assert decided is not None
     assert decided.leader == 2
-    refused = machine.decide(RECORD, {}, prefer=3)
+    refused = machine.decide(RECORD, {}, wish=Wish(leader=3))
     assert refused is not None
     assert refused.leader == 1, "3 is not in sync"
 

@@ -252,6 +252,8 @@ class Logs(Peers):
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.installed, decided, now))
             await replica.settled()
+            if self._identity[0] not in self.partitions[decided.partition].replicas:
+                await self._retire(decided.partition)
 
     def announced(self, message: m.AnnounceEpoch) -> None:
         """The register begins a new epoch."""
@@ -312,17 +314,42 @@ class Logs(Peers):
             if replica is not None:
                 replica.remove_log(TopicId(topic_id))
                 await replica.settled()
-            log.discard()
-            try:
-                # The new name is what makes it gone; removing the files may take two lives.
-                doomed = f"{log.directory}!{topic_id}{_DELETED_SUFFIX}"
-                self._environment.disk.rename(log.directory, doomed)
-                await self._environment.disk.sync_directory(
-                    f"{self._data_directory}/logs/{log.partition}"
-                )
-                self._remove_directory(doomed)
-            except OSError as error:
-                raise StorageError(f"{log.directory} can't be removed: {error}") from error
+            await self._delete(log)
+
+    async def _delete(self, log: BrokerLog) -> None:
+        """Delete a log's files; nobody uses it any more.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        log.discard()
+        try:
+            # The new name is what makes it gone; removing the files may take two lives.
+            doomed = f"{log.directory}!{log.topic_id}{_DELETED_SUFFIX}"
+            self._environment.disk.rename(log.directory, doomed)
+            await self._environment.disk.sync_directory(
+                f"{self._data_directory}/logs/{log.partition}"
+            )
+            self._remove_directory(doomed)
+        except OSError as error:
+            raise StorageError(f"{log.directory} can't be removed: {error}") from error
+
+    async def _retire(self, partition_id: int) -> None:
+        """The partition lives elsewhere now: what was kept here is deleted.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        self.stop_following(partition_id)
+        replica = self._replicas.pop(partition_id)
+        await replica.settled()
+        for key in [key for key in self._logs if key[1] == partition_id]:
+            await self._delete(self._logs.pop(key))
+        try:
+            self._environment.disk.remove(replica.path)
+        except OSError as error:
+            raise StorageError(f"{replica.path} can't be removed: {error}") from error
+        _log.info("replica given up", partition=partition_id)
 
     def _remove_directory(self, directory: str) -> None:
         disk = self._environment.disk

@@ -122,7 +122,8 @@ class PartitionReplica:
         self.failure: StorageError | None = None
         """Why the replica plays no role any more."""
         self._environment = environment
-        self._path = f"{data_directory}/replicas/{partition}"
+        self.path = f"{data_directory}/replicas/{partition}"
+        """The file of what it remembers through any failure."""
         self._peers = peers
         self._tasks = tasks
         self._effects: deque[PartitionEffect] = deque()
@@ -135,7 +136,7 @@ class PartitionReplica:
             partition,
             broker,
             incarnation,
-            stored_state(environment, self._path),
+            stored_state(environment, self.path),
             {topic_id: log.state for topic_id, log in logs.items()},
             lost_power=lost_power,
         )
@@ -348,7 +349,7 @@ class PartitionReplica:
         return self.machine.replicated(log.topic_id, found)
 
     async def _store(self, state: ReplicaState) -> None:
-        await checkpoint.store(self._environment.disk, self._path, attrs.asdict(state))
+        await checkpoint.store(self._environment.disk, self.path, attrs.asdict(state))
 
     # --- role ------------------------------------------------------------------------
 

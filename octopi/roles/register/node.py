@@ -20,10 +20,10 @@ from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import topic_name
 from octopi.limits import (
-    ACCEPT_WAIT_S,
     GATHER_S,
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
+    REBALANCE_INTERVAL_S,
     RECONNECT_GRACE_S,
     REPLICA_COUNT_DEFAULT,
 )
@@ -31,13 +31,13 @@ from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.journal import Journal
+from octopi.roles.register.leadership import Leadership
+from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
-    AcceptEpoch,
-    AlterInSync,
     Inventory,
     Join,
     PartitionRecord,
@@ -63,6 +63,8 @@ class RegisterOptions:
     """Replicas of a partition that is made while there are so many brokers."""
     gather_s: float = GATHER_S
     """With an empty journal: how long to listen to brokers before deciding anything."""
+    rebalance_interval_s: float = REBALANCE_INTERVAL_S
+    """How often to take a step to a better spread of replicas and leaders."""
     agent: str = "octopi-node"
 
 
@@ -86,19 +88,18 @@ class RegisterNode:
         self._failed = trio.Event()
         self._failure: StorageError | None = None
         self._snapshot_lock = trio.Lock()
-        self._tasks = tasks
-        self._look = trio.Event()
-        self._announced_at: dict[int, float] = {}
+        self.leadership = Leadership(self, tasks)
+        self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
 
     # --- deciding --------------------------------------------------------------------
 
-    def _record(self, entries: list[Entry]) -> None:
-        """Journal and apply, at once; `_durable` must be awaited before telling."""
+    def record(self, entries: list[Entry]) -> None:
+        """Journal and apply, at once; `durable` must be awaited before telling."""
         self._journal.append(entries)
         for entry in entries:
             self.registrar.apply(entry)
 
-    async def _durable(self) -> None:
+    async def durable(self) -> None:
         """Wait until everything decided so far may be told."""
         if self._journal.is_flushed:
             return
@@ -149,7 +150,7 @@ class RegisterNode:
             await self._gathered.wait()
         if not state.cluster:
             formed = join.cluster or self.environment.chance.token_bytes(8).hex()
-            self._record(self.registrar.form(formed))
+            self.record(self.registrar.form(formed))
             _log.info("cluster formed", cluster=formed, taken_over=bool(join.cluster))
         admission = self.registrar.admit(
             cluster=join.cluster,
@@ -159,13 +160,14 @@ class RegisterNode:
             inventory=inventory,
             standings=[one for page in inventory for one in page.standings],
         )
-        self._record(admission.entries)
+        self.record(admission.entries)
         self.registrar.joined(admission.broker, join.incarnation)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
+        self.registrar.draining.discard(admission.broker)
         for conflict in admission.conflicts:
             _log.error("conflict", broker=admission.broker, what=conflict)
-        await self._durable()
+        await self.durable()
         _log.info(
             "broker joined",
             broker=admission.broker,
@@ -189,10 +191,10 @@ class RegisterNode:
         if confirmed:
             self.registrar.serves(broker, session.incarnation)
         for partition in list(self.registrar.leaderships.changes):
-            self._announce_to(session, partition)
-        self._look.set()
+            self.leadership.announce_to(session, partition)
+        self.leadership.look()
         others = [member for member in self.members.values() if member is not session]
-        await self._tell_partitions(list(state.partitions.values()), others)
+        await self.tell_partitions(list(state.partitions.values()), others)
         waiting = [
             (removal.topic, topic_id)
             for topic_id, removal in state.removals.items()
@@ -208,9 +210,9 @@ class RegisterNode:
             del self.members[broker]
             self.registrar.left(broker, incarnation)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
-            self._look.set()
+            self.leadership.look()
 
-    async def _tell_partitions(
+    async def tell_partitions(
         self, records: list[PartitionRecord], members: list[MembershipSession]
     ) -> None:
         """Every broker remembers the whole table, not only its part, so that a register that
@@ -227,91 +229,8 @@ class RegisterNode:
     ) -> None:
         if await session.remove_topic(topic, topic_id):
             with contextlib.suppress(NotReadyError):  # then it hears of it again, harmlessly
-                self._record(self.registrar.removed(topic_id, broker))
-                await self._durable()
-
-    # --- leadership ------------------------------------------------------------------
-
-    async def change_leaders(self, grace_s: float) -> None:
-        """Replace leaders that are gone, until cancelled; first give brokers *grace_s* to
-        come back."""
-        clock = self.environment.clock
-        await clock.sleep_until(clock.now() + grace_s)
-        leaderships = self.registrar.leaderships
-        while True:
-            self._look = trio.Event()
-            try:
-                for partition in leaderships.leaderless():
-                    await self._announce(partition)
-                for partition in list(leaderships.changes):
-                    self._announced_at.setdefault(partition, clock.now())
-                    await self._conclude(partition)
-            except NotReadyError as error:
-                _log.warning("leaders can't be changed now", why=str(error))
-            if leaderships.changes:
-                with clock.timeout(ACCEPT_WAIT_S / 2):
-                    await self._look.wait()
-            else:
-                await self._look.wait()
-
-    async def _announce(self, partition: int) -> None:
-        self._record(self.registrar.leaderships.announce(partition))
-        await self._durable()
-        self._announced_at[partition] = self.environment.clock.now()
-        record = self.registrar.state.partitions[partition]
-        _log.warning("leader is gone", partition=partition, leader=record.leader)
-        for member in list(self.members.values()):
-            self._announce_to(member, partition)
-
-    def _announce_to(self, member: MembershipSession, partition: int) -> None:
-        message = self.registrar.leaderships.announcement(partition)
-        if message is not None and member.broker in (
-            self.registrar.state.partitions[partition].replicas
-        ):
-            member.post(message)
-
-    async def _conclude(self, partition: int) -> None:
-        leaderships = self.registrar.leaderships
-        waited_s = self.environment.clock.now() - self._announced_at[partition]
-        if not leaderships.is_complete(partition) and waited_s < ACCEPT_WAIT_S:
-            return
-        entries = leaderships.conclude(partition)
-        if not entries:
-            return
-        self._record(entries)
-        del self._announced_at[partition]
-        await self._durable()
-        record = self.registrar.state.partitions[partition]
-        _log.info(
-            "leader appointed",
-            partition=partition,
-            leader=record.leader,
-            epoch=record.epoch,
-            in_sync=record.in_sync,
-            after_s=round(waited_s, 3),
-        )
-        self._tasks.start_soon(self._tell_partitions, [record], list(self.members.values()))
-
-    def accept(self, message: AcceptEpoch) -> None:
-        """A replica accepted an epoch."""
-        if self.registrar.leaderships.accept(message):
-            self._look.set()
-
-    async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
-        """A leader asks for another in-sync set."""
-        answer = self.registrar.leaderships.alter(message)
-        if answer is None:
-            return
-        entries, altered = answer
-        with contextlib.suppress(NotReadyError):  # it asks again
-            self._record(entries)
-            await self._durable()
-            session.post(altered)
-        if entries:
-            record = altered.record
-            _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
-            others = [member for member in self.members.values() if member is not session]
-            await self._tell_partitions([record], others)
+                self.record(self.registrar.removed(topic_id, broker))
+                await self.durable()
 
     # --- topics ----------------------------------------------------------------------
 
@@ -339,13 +258,13 @@ class RegisterNode:
             partitions=partitions,
             options=options or TopicOptions(),
         )
-        self._record(entries)
+        self.record(entries)
         installing = self._installing[topic_id] = trio.Event()
         try:
-            await self._durable()
+            await self.durable()
             placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
             if placed:
-                await self._tell_partitions(placed, list(self.members.values()))
+                await self.tell_partitions(placed, list(self.members.values()))
             records = [self.registrar.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
@@ -376,7 +295,7 @@ class RegisterNode:
         installing = self._installing.get(record.topic_id)
         if installing is not None:
             await installing.wait()
-        await self._durable()
+        await self.durable()
         return record
 
     def ready(self, name: str) -> TopicRecord | None:
@@ -400,8 +319,8 @@ class RegisterNode:
         topic_name(name)
         self.require_gathered()
         record = self.registrar.require_topic(name)
-        self._record(self.registrar.delete_topic(name))
-        await self._durable()
+        self.record(self.registrar.delete_topic(name))
+        await self.durable()
         removal = self.registrar.state.removals.get(record.topic_id)
         async with trio.open_nursery() as nursery:
             for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
@@ -453,7 +372,8 @@ async def run_register(
                 )
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(node.wait_failed)
-                nursery.start_soon(node.change_leaders, RECONNECT_GRACE_S if entries else 0.0)
+                nursery.start_soon(node.leadership.run, RECONNECT_GRACE_S if entries else 0.0)
+                nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(
                     environment,
                     options.listen,

@@ -52,6 +52,8 @@ class ClientSession:
                 self._start(message.request, partial(self._delete, message))
             case m.ListTopics():
                 self._list(message)
+            case m.DrainBroker() | m.AddPartitions() | m.MoveReplica():
+                self._start(message.request, partial(self._operate, message))
             case m.DescribeCluster():
                 state, registrar = self._node.registrar.state, self._node.registrar
                 partitions = sorted(state.partitions.values(), key=lambda one: one.partition)
@@ -98,6 +100,19 @@ class ClientSession:
         await self._node.delete_topic(message.topic)
         self._connection.post(m.Done(message.request))
 
+    async def _operate(self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica) -> None:
+        """What operators ask."""
+        self._node.require_gathered()
+        rebalancing = self._node.rebalancing
+        match message:
+            case m.DrainBroker(broker=broker):
+                await rebalancing.drain(broker)
+            case m.AddPartitions(count=count):
+                await rebalancing.add_partitions(count)
+            case m.MoveReplica():
+                await rebalancing.move(message.partition, message.leaving, message.joining)
+        self._connection.post(m.Done(message.request))
+
     def _list(self, message: m.ListTopics) -> None:
         page = self._node.page_of_topics(message.after, message.count_max)
         topics = [self._node.registrar.describe_topic(record) for record in page]
@@ -136,9 +151,9 @@ class MembershipSession:
                 self._asked = True
                 self._tasks.start_soon(self._admit, message)
             case m.AcceptEpoch():
-                self._node.accept(message)
+                self._node.leadership.accept(message)
             case m.AlterInSync():
-                self._tasks.start_soon(self._node.alter_in_sync, self, message)
+                self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
 

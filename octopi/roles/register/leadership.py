@@ -1,0 +1,175 @@
+"""The register's shell around leaderships: leaders that are gone are replaced, leaders that
+stay may be asked to hand over, in-sync sets change on request.
+
+One task drives all changes; whoever wants one waits for the decision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.limits import ACCEPT_WAIT_S, HAND_OVER_TIMEOUT_S
+from octopi.logger import get_logger
+from octopi.membership.leadership_change import Wish
+from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord
+
+if TYPE_CHECKING:
+    from octopi.roles.register.node import RegisterNode
+    from octopi.roles.register.sessions import MembershipSession
+
+_log = get_logger(__name__)
+
+
+class Leadership:
+    """Drives the leadership changes of one register."""
+
+    def __init__(self, node: RegisterNode, tasks: trio.Nursery) -> None:
+        self._node = node
+        self._clock = node.environment.clock
+        self._machine = node.registrar.leaderships
+        self._tasks = tasks
+        self._look = trio.Event()
+        self._decided = trio.Event()
+        self._announced_at: dict[int, float] = {}
+        self._wishes: dict[int, Wish] = {}
+
+    def look(self) -> None:
+        """Something happened that a change may depend on."""
+        self._look.set()
+
+    async def run(self, grace_s: float) -> None:
+        """Replace leaders that are gone, until cancelled; first give brokers *grace_s* to
+        come back."""
+        await self._clock.sleep_until(self._clock.now() + grace_s)
+        while True:
+            self._look = trio.Event()
+            try:
+                for partition in self._machine.leaderless():
+                    record = self._record(partition)
+                    _log.warning("leader is gone", partition=partition, leader=record.leader)
+                    await self._announce(partition)
+                for partition in list(self._machine.changes):
+                    await self._conclude(partition)
+            except NotReadyError as error:
+                _log.warning("leaders can't be changed now", why=str(error))
+            if self._machine.changes:
+                with self._clock.timeout(ACCEPT_WAIT_S / 2):
+                    await self._look.wait()
+            else:
+                await self._look.wait()
+
+    def _record(self, partition: int) -> PartitionRecord:
+        return self._node.registrar.state.partitions[partition]
+
+    # --- changes ---------------------------------------------------------------------
+
+    async def _announce(self, partition: int) -> None:
+        self._node.record(self._machine.announce(partition))
+        await self._node.durable()
+        self._announced_at[partition] = self._clock.now()
+        for member in list(self._node.members.values()):
+            self.announce_to(member, partition)
+
+    def announce_to(self, member: MembershipSession, partition: int) -> None:
+        """Tell a replica of the change that is under way, if there is one."""
+        message = self._machine.announcement(partition)
+        if message is not None and member.broker in self._record(partition).replicas:
+            member.post(message)
+
+    async def _conclude(self, partition: int) -> None:
+        waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
+        if not self._machine.is_complete(partition) and waited_s < ACCEPT_WAIT_S:
+            return
+        wish = self._wishes.get(partition, Wish(avoid=frozenset(self._node.registrar.draining)))
+        entries = self._machine.conclude(partition, wish=wish)
+        if not entries:
+            return
+        self._node.record(entries)
+        del self._announced_at[partition]
+        await self._node.durable()
+        record = self._record(partition)
+        _log.info(
+            "leader appointed",
+            partition=partition,
+            leader=record.leader,
+            epoch=record.epoch,
+            replicas=record.replicas,
+            in_sync=record.in_sync,
+            after_s=round(waited_s, 3),
+        )
+        self._notify()
+        members = list(self._node.members.values())
+        self._tasks.start_soon(self._node.tell_partitions, [record], members)
+
+    def accept(self, message: AcceptEpoch) -> None:
+        """A replica accepted an epoch."""
+        if self._machine.accept(message):
+            self.look()
+
+    async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
+        """A leader asks for another in-sync set."""
+        answer = self._machine.alter(message)
+        if answer is None:
+            return
+        entries, altered = answer
+        with contextlib.suppress(NotReadyError):  # it asks again
+            self._node.record(entries)
+            await self._node.durable()
+            session.post(altered)
+        if entries:
+            record = altered.record
+            _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
+            self._notify()
+            others = [one for one in self._node.members.values() if one is not session]
+            await self._node.tell_partitions([record], others)
+
+    # --- wishes ----------------------------------------------------------------------
+
+    async def change(self, partition: int, wish: Wish) -> PartitionRecord:
+        """Have the leadership change so that *wish* comes true; return the new record.
+
+        Raises:
+          NotReadyError: if another change is under way, or nobody could decide in time; the
+              wish is given up, whatever comes of the change.
+        """
+        if partition in self._machine.changes:
+            raise NotReadyError(f"partition {partition} changes its leader right now")
+        self._wishes[partition] = wish
+        try:
+            await self._announce(partition)
+            epoch = self._node.registrar.state.announced_epoch(partition)
+            self.look()
+            await self.until(
+                lambda: self._record(partition).epoch >= epoch, HAND_OVER_TIMEOUT_S, "a new leader"
+            )
+        finally:
+            del self._wishes[partition]
+        return self._record(partition)
+
+    async def until(self, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Wait until decisions make *holds* true.
+
+        Raises:
+          NotReadyError: if that takes longer than *timeout_s*.
+        """
+        with self._clock.timeout(timeout_s):
+            while not holds():
+                await self._decided.wait()
+            return
+        raise NotReadyError(f"{what}: not within {timeout_s:g} s")
+
+    def _notify(self) -> None:
+        self._decided.set()
+        self._decided = trio.Event()
+
+
+def no_other(partition: int) -> RefusedError:
+    """The refusal where a partition would be left without anybody to lead it."""
+    return RefusedError(
+        f"partition {partition} has no other live replica in sync", Status.NOT_READY
+    )

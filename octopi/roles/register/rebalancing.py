@@ -1,0 +1,166 @@
+"""Where replicas and leaders should be, and getting them there one step at a time.
+
+Every step is an ordinary change of leadership with a wish (`octopi.membership.leadership_change`),
+so it is as safe as a failover and stops a partition for as short.  A replica moves by
+growing: the joining broker follows, becomes in sync, and only then the leaving one goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octopi.errors import RefusedError, Status
+from octopi.limits import LIST_COUNT_MAX, MOVE_TIMEOUT_S
+from octopi.logger import get_logger
+from octopi.membership.entries import ClusterFormed
+from octopi.membership.leadership_change import Wish
+from octopi.membership.placement import balance_leaders, spread_replicas
+from octopi.roles.register.leadership import Leadership, no_other
+from octopi.wire.messages import PartitionRecord
+
+if TYPE_CHECKING:
+    from octopi.roles.register.node import RegisterNode
+
+_log = get_logger(__name__)
+
+
+class Rebalancing:
+    """Moves leaders and replicas, on request and by itself."""
+
+    def __init__(self, node: RegisterNode, leadership: Leadership, replica_count: int) -> None:
+        self._node = node
+        self._leadership = leadership
+        self._replica_count = replica_count
+
+    # --- on request ------------------------------------------------------------------
+
+    async def drain(self, broker: int) -> None:
+        """Have others lead what *broker* leads; it gets no leadership before it joins anew.
+
+        Raises:
+          RefusedError: INVALID_OPTION for a broker that nobody knows; NOT_READY where nobody
+              else could lead; then it keeps those leaderships and gets no others.
+        """
+        self._known(broker)
+        self._node.registrar.draining.add(broker)
+        for record in list(self._node.registrar.state.partitions.values()):
+            if record.leader == broker:
+                if not self._others(record, broker):
+                    raise no_other(record.partition)
+                avoid = frozenset(self._node.registrar.draining)
+                changed = await self._leadership.change(record.partition, Wish(avoid=avoid))
+                if changed.leader == broker:
+                    raise no_other(record.partition)
+
+    async def add_partitions(self, count: int) -> None:
+        """Have *count* more partitions.
+
+        Raises:
+          RefusedError: INVALID_OPTION.
+        """
+        state = self._node.registrar.state
+        if not 1 <= count <= LIST_COUNT_MAX - state.partition_count:
+            raise RefusedError(
+                f"a cluster has at most {LIST_COUNT_MAX} partitions, this one has "
+                f"{state.partition_count}",
+                Status.INVALID_OPTION,
+            )
+        total = state.partition_count + count
+        self._node.record([ClusterFormed(state.cluster, total, state.generation)])
+        await self._node.durable()
+
+    async def move(self, partition: int, leaving: int, joining: int) -> None:
+        """Have *joining* hold a replica in the place of *leaving*.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (it didn't catch up
+              in time, or nobody else could lead); then both hold one.
+        """
+        record = self._node.registrar.state.partitions.get(partition)
+        if record is None:
+            raise RefusedError(f"partition {partition} lies nowhere yet", Status.UNKNOWN_PARTITION)
+        self._known(joining)
+        if leaving not in record.replicas or joining == leaving:
+            raise RefusedError(
+                f"partition {partition} lies on brokers {record.replicas}", Status.INVALID_OPTION
+            )
+        if joining not in record.replicas:
+            await self._grow(record, joining)
+        await self._leadership.until(
+            lambda: joining in self._record(partition).in_sync,
+            MOVE_TIMEOUT_S,
+            f"broker {joining} in sync",
+        )
+        record = self._record(partition)
+        if not self._others(record, leaving):
+            raise no_other(partition)
+        replicas = [one for one in record.replicas if one != leaving]
+        keep = record.leader if record.leader != leaving else None
+        await self._leadership.change(partition, Wish(leader=keep, replicas=replicas))
+        _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
+
+    async def _grow(self, record: PartitionRecord, joining: int) -> None:
+        """Have *joining* hold a replica, too; it follows from then on."""
+        if not self._node.registrar.is_live(joining):
+            raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
+        wish = Wish(leader=record.leader, replicas=[*record.replicas, joining])
+        await self._leadership.change(record.partition, wish)
+        topics = self._node.registrar.state.topics_on({record.partition})
+        member = self._node.members.get(joining)
+        if member is not None:
+            await self._node.tell_partitions([self._record(record.partition)], [member])
+            for at in range(0, len(topics), 1_000):
+                await member.install_topics(topics[at : at + 1_000])
+
+    def _record(self, partition: int) -> PartitionRecord:
+        return self._node.registrar.state.partitions[partition]
+
+    def _known(self, broker: int) -> None:
+        if broker not in self._node.registrar.state.brokers:
+            raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
+
+    def _others(self, record: PartitionRecord, broker: int) -> bool:
+        """Whether somebody else than *broker* could lead now."""
+        is_live = self._node.registrar.is_live
+        return any(one != broker and is_live(one) for one in record.in_sync)
+
+    # --- by itself -------------------------------------------------------------------
+
+    async def run(self, interval_s: float) -> None:
+        """Every so often, take one step to a better spread, until cancelled.
+
+        A broker that is away keeps its replicas: it is expected back.
+        """
+        clock = self._node.environment.clock
+        while True:
+            await clock.sleep_until(clock.now() + interval_s)
+            try:
+                await self._step()
+            except RefusedError as error:
+                _log.info("rebalancing waits", why=str(error.args[0]))
+
+    async def _step(self) -> None:
+        """One improvement, if the cluster is at rest and there is one."""
+        registrar = self._node.registrar
+        live = [one for one in registrar.state.brokers if registrar.serving(one)]
+        records = list(registrar.state.partitions.values())
+        if registrar.leaderships.changes or not all(
+            set(one.in_sync) == set(one.replicas) for one in records
+        ):
+            return
+        wanted = min(self._replica_count, len(live))
+        for record in records:
+            if len(record.replicas) < wanted:
+                held = {one: sum(one in each.replicas for each in records) for one in live}
+                candidates = [one for one in live if one not in record.replicas]
+                joining = min(candidates, key=lambda one: (held[one], one))
+                _log.info("replica added", partition=record.partition, broker=joining)
+                await self._grow(record, joining)
+                return
+        moves = spread_replicas(records, live)
+        if moves:
+            await self.move(moves[0].partition, moves[0].leaving, moves[0].joining)
+            return
+        willing = [one for one in live if one not in registrar.draining]
+        for move in balance_leaders(records, willing):
+            await self._leadership.change(move.partition, Wish(leader=move.leader))
