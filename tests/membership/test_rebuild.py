@@ -103,8 +103,8 @@ def test_epochs_continue_above_every_promise() -> None:
 
 def test_a_member_that_lost_power_is_taken_out_when_the_record_is_adopted() -> None:
     register = Register()
-    register.join(1, NEW)
     register.join(2, NEW, intact=False)
+    register.join(1, NEW)
     assert register.known == attrs.evolve(NEW, version=2, in_sync=[1])
 
 

@@ -1,4 +1,12 @@
-"""Any order of messages, crashes and power losses: the promises hold after each step."""
+"""Any order of messages, crashes and power losses: the promises hold after each step.
+
+The same steps are taken twice: by Hypothesis, which finds short ways to trouble and makes
+them shorter, and by walks that favour progress and so come to long histories.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings, strategies as st
@@ -16,6 +24,8 @@ from tests.replication.cluster import Cluster, Node
 BROKERS = st.integers(1, 3)
 SOME = st.integers(0, 1000)
 """Which of several: taken modulo their number."""
+
+WALKS: Final = 60
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -218,3 +228,91 @@ def test_promises_hold_whatever_happens(brokers: int, topics: int, min_insync: i
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+class Walk(AnyOrder):
+    """The same steps, chosen by a seeded generator."""
+
+    def __init__(self, brokers: int, topics: int, min_insync: int) -> None:
+        self.brokers, self.topics, self.min_insync = brokers, topics, min_insync
+        self.begin()
+
+    def step(self, choice: random.Random) -> None:
+        name = choice.choices(list(STEPS), [weight for weight, _ in STEPS.values()])[0]
+        if name in {"deliver", "lose", "stop_between_effects"} and not self.cluster.network:
+            return
+        if name == "announce" and self.announcements >= 8:
+            return
+        arguments = {key: draw(choice) for key, draw in STEPS[name][1].items()}
+        getattr(self, name)(**arguments)
+        self.cluster.check()
+
+
+def some(choice: random.Random) -> int:
+    return choice.randrange(1000)
+
+
+def few(choice: random.Random) -> int:
+    return choice.randrange(4)
+
+
+def maybe(choice: random.Random) -> bool:
+    return choice.random() < 0.5
+
+
+def seldom(choice: random.Random) -> bool:
+    return choice.random() < 0.15
+
+
+def mostly(choice: random.Random) -> bool:
+    return choice.random() < 0.8
+
+
+def mostly_next(choice: random.Random) -> int:
+    return choice.choice([0, 0, 0, -1, 1, -2])
+
+
+def moment(choice: random.Random) -> float:
+    return choice.random() * 10
+
+
+def one_of_two(choice: random.Random) -> int:
+    return choice.randrange(2)
+
+
+STEPS: Final[dict[str, tuple[float, dict[str, Callable[[random.Random], Any]]]]] = {
+    "produce": (6, {"which": some, "topic": some, "producer": one_of_two, "skip": mostly_next}),
+    "stream": (8, {"which": some, "follower": some, "topic": some, "count": few}),
+    "deliver": (12, {"at": some, "keep": seldom}),
+    "deliver_all": (2, {}),
+    "open_stream": (3, {"which": some}),
+    "tell": (4, {"which": some, "at": some}),
+    "device_is_quick": (3, {"which": some}),
+    "tick": (2, {"which": some, "now": moment}),
+    "propose": (2.5, {"which": some, "other": some}),
+    "announce": (0.5, {}),
+    "hear_announcement": (2, {"which": some}),
+    "conclude": (1, {}),
+    "change_the_leader": (1, {"which": some}),
+    "restart_the_register": (0.1, {}),
+    "restart_the_register_from_a_snapshot": (0.1, {}),
+    "lose": (1, {"at": some}),
+    "crash": (0.5, {"which": some, "forgets": maybe}),
+    "lose_power": (0.5, {"which": some, "cut": some}),
+    "stop_between_effects": (0.3, {"at": some, "limit": few, "cut": some, "power": maybe}),
+    "stop_while_accepting": (0.2, {"which": some, "limit": few, "power": maybe}),
+    "restart": (3, {"which": some, "registers": mostly}),
+}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "topics", "min_insync"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (2, 1, 1), (3, 1, 2)]
+)
+def test_long_histories_keep_the_promises(brokers: int, topics: int, min_insync: int) -> None:
+    committed = 0
+    for seed in range(WALKS):
+        walk, choice = Walk(brokers, topics, min_insync), random.Random(seed)
+        for _ in range(300):
+            walk.step(choice)
+        committed += sum(len(rows) for rows in walk.cluster.committed.values())
+    assert committed > WALKS, "walks come to something"

@@ -153,3 +153,35 @@ def test_a_receipt_names_the_epoch_that_wrote_its_records() -> None:
     ]
     effects = produce(new, batch(2), again)
     assert effects[-1] == Reply(again, Receipt(end_of_old, Epoch(2), False))
+
+
+def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
+    machine, answers = LogLeader(Epoch(4), LogState.empty(min_insync=2), replicated=True), Answers()
+    machine.require(frozenset({2}), 2, durable=False)
+    answer = answers("first")
+    produce(machine, batch(0), answer)
+    end = machine.log.end
+    assert machine.require(frozenset(), 1, durable=False) == []
+    assert machine.acknowledged(2, end) == []
+    effects = machine.require(frozenset({2}), 2, durable=False)
+    assert effects[0] == PublishHighwater(end)
+
+
+def test_a_commit_waits_for_the_slowest_of_those_who_count_and_for_nobody_else() -> None:
+    machine, answers = LogLeader(Epoch(4), LogState.empty(), replicated=True), Answers()
+    machine.require(frozenset({2, 3}), 3, durable=False)
+    first, second = answers("first"), answers("second")
+    produce(machine, batch(0), first)
+    end_of_first = machine.log.end
+    produce(machine, batch(2), second)
+    assert machine.acknowledged(4, machine.log.end) == [], "4 is not in sync"
+    assert machine.acknowledged(2, machine.log.end) == []
+    assert machine.acknowledged(3, end_of_first) == [
+        PublishHighwater(end_of_first),
+        Reply(first, Receipt(Offset(0), Epoch(4), False)),
+    ]
+    assert machine.acknowledged(3, Offset(0)) == [], "an acknowledgement that came late"
+    machine.forget(3)
+    assert machine.acknowledged(2, machine.log.end) == []
+    assert machine.acknowledged(3, machine.log.end)[0] == PublishHighwater(machine.log.end)
+    machine.check_invariants()

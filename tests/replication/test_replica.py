@@ -1,5 +1,7 @@
 """What a replica makes durable before anyone hears of it, and what it remembers."""
 
+import attrs
+
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.replication.effects import (
     FollowLeader,
@@ -15,7 +17,15 @@ from octopi.replication.effects import (
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.replica import Replica, Role
-from octopi.wire.messages import AcceptEpoch, AnnounceEpoch, Follow, Followed, PartitionRecord
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AnnounceEpoch,
+    EpochStart,
+    Follow,
+    Followed,
+    PartitionRecord,
+)
 
 TOPIC = TopicId("orders")
 RECORD = PartitionRecord(
@@ -134,6 +144,27 @@ def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> Non
     assert PublishHighwater(Offset(40)) in [one.effect for one in effects if isinstance(one, OnLog)]
     flushed = machine.flushed(TOPIC, Offset(100))
     assert OnLog(TOPIC, PublishHighwater(Offset(100))) in flushed
+
+
+def test_a_leader_that_is_left_alone_answers_nobody_from_its_page_cache() -> None:
+    machine = replica()
+    both = PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2])
+    machine.installed(both, 0.0)
+    alone = attrs.evolve(both, version=1, in_sync=[1])
+    marks = [
+        one.effect
+        for one in machine.installed(alone, 0.0)
+        if isinstance(one, OnLog) and isinstance(one.effect, PublishHighwater)
+    ]
+    assert marks == [PublishHighwater(Offset(40))]
+
+
+def test_a_leader_with_sync_flag_counts_its_own_log_as_far_as_the_device_has_it() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2]), 0.0)
+    machine.follow(Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 100))
+    effects = machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert effects == [OnLog(TOPIC, PublishHighwater(Offset(40)))]
 
 
 def test_a_sole_replica_commits_at_once_what_it_holds() -> None:
