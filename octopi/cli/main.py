@@ -22,6 +22,8 @@ _COMMANDS: Final = {
         "produce",
         "consume",
         "topics",
+        "brokers",
+        "partitions",
         "status",
         "verify",
         "config",

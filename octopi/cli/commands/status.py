@@ -1,4 +1,4 @@
-"""`octopi-node status`: who is there, who leads, and whether all is well."""
+"""`octopi-node status`: who is there, who leads, who is behind, and whether all is well."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from octopi.cli.rendering import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from octopi import ClusterInfo
+    from octopi.cli.replicas import Look, ReplicaStatus
 
 
 @click.command()
@@ -23,75 +24,114 @@ if TYPE_CHECKING:
 def status(
     invocation: Invocation, /, as_json: bool, server: str | None, timeout_s: float | None
 ) -> int:
-    """Show the brokers and partitions of a cluster.
+    """Show the brokers, partitions and replicas of a cluster.
 
     \b
     For instance:
       octopi-node status && echo all is well
+      octopi-node status --json | jq '.replicas[] | select(.lag_bytes > 1000000)'
 
-    The exit code is 1 if no broker is there, one is away, or a partition has no leader.
+    The exit code is 1 if a broker is away or silent, a partition has no leader or fewer
+    replicas in sync than it has, or a log has a fault.  Log ends and highwater marks are in
+    bytes, summed over the topics of a partition; LAG is what its leader has and a replica
+    hasn't.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
     from octopi.cli.asking import ask
+    from octopi.cli.replicas import look, replicas
 
-    cluster = ask(settings, lambda client: client.describe_cluster())
-    problems = _problems(cluster)
+    seen = ask(settings, look)
+    problems = _problems(seen)
+    found = replicas(seen, seen.cluster.partitions)
     if as_json:
-        print_json({"healthy": not problems, "problems": problems, **attrs.asdict(cluster)})
+        print_json(
+            {
+                "healthy": not problems,
+                "problems": problems,
+                **attrs.asdict(seen.cluster),
+                "replicas": [attrs.asdict(one) for one in found],
+                "logs": [attrs.asdict(one) for one in seen.logs],
+            }
+        )
     else:
-        _print(cluster, problems)
+        _print(seen.cluster, found)
+        click.echo("not healthy:" if problems else "healthy")
+        for problem in problems:
+            click.echo(f"  {problem}")
     return ExitCode.FAILED if problems else ExitCode.OK
 
 
-def _problems(cluster: ClusterInfo) -> list[str]:
-    problems = [f"broker {one.broker} is away" for one in cluster.brokers if not one.live]
-    problems += [
-        f"partition {one.partition} has no leader"
-        for one in cluster.partitions
-        if one.leader is None
-    ]
+def _problems(seen: Look) -> list[str]:
+    from octopi.cli.replicas import broker_state, faults
+
+    cluster = seen.cluster
+    places = cluster.partitions
+    away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
+    problems = [f"broker {one} is away" for one in away]
+    problems += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
+    leaderless = [one.partition for one in places if one.leader is None]
+    behind = [one.partition for one in places if len(one.in_sync) < len(one.replicas)]
+    for what, numbers in (("no leader", leaderless), ("under-replicated", behind)):
+        if numbers:
+            plural = "s" * (len(numbers) > 1)
+            problems.append(f"{what}: partition{plural} {' '.join(map(str, numbers))}")
+    problems += faults(seen.logs)
     return problems or ([] if cluster.brokers else ["no broker has joined"])
 
 
-def _print(cluster: ClusterInfo, problems: list[str]) -> None:
+def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
+    from octopi.cli.replicas import PARTITION_HEADINGS, partition_rows
+
     live = sum(one.live for one in cluster.brokers)
     click.echo(
         f"cluster {cluster.cluster or '(not formed yet)'}: "
         f"{live} of {counted(len(cluster.brokers), 'broker')} up, "
-        f"{counted(len(cluster.partitions), 'partition')} in use, "
+        f"{len(cluster.partitions)} of {counted(cluster.partition_count, 'partition')} in use, "
         f"{counted(cluster.topic_count, 'topic')}"
     )
     click.echo()
+    print_brokers(cluster)
+    click.echo()
+    if cluster.partitions:
+        print_table(PARTITION_HEADINGS, partition_rows(cluster.partitions))
+        click.echo()
+        print_table(
+            ["PARTITION", "BROKER", "ROLE", "STATE", "LOGS", "LOG END", "HIGHWATER", "LAG"],
+            [
+                [
+                    one.partition,
+                    one.broker,
+                    one.role,
+                    one.state,
+                    one.log_count,
+                    one.log_end,
+                    one.highwater,
+                    one.lag_bytes,
+                ]
+                for one in found
+            ],
+        )
+        click.echo()
+
+
+def print_brokers(cluster: ClusterInfo) -> None:
+    """Print a table of the brokers."""
+    from octopi.cli.replicas import broker_state
+
     print_table(
-        ["BROKER", "ADDRESS", "STATE", "LEADS", "STARTS"],
+        ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS"],
         [
             [
                 one.broker,
                 one.address,
-                "up" if one.live else "away",
-                one.partitions_led,
+                broker_state(one, cluster.partitions),
+                sum(place.leader == one.broker for place in cluster.partitions),
+                sum(one.broker in place.replicas for place in cluster.partitions),
                 one.incarnation,
             ]
             for one in cluster.brokers
         ],
     )
-    if cluster.partitions:
-        click.echo()
-        print_table(
-            ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"],
-            [
-                [
-                    one.partition,
-                    one.leader,
-                    one.epoch,
-                    " ".join(map(str, one.replicas)),
-                    " ".join(map(str, one.in_sync)),
-                ]
-                for one in cluster.partitions
-            ],
-        )
-    click.echo()
-    click.echo("healthy" if not problems else "not healthy: " + "; ".join(problems))

@@ -13,10 +13,10 @@ from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.rendering import counted, print_json, print_table, size
-from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
 
 if TYPE_CHECKING:
-    from octopi import BrokerLog, Client, LogInfo, TopicInfo
+    from octopi import Client, TopicInfo
+    from octopi.cli.replicas import Look, ReplicaStatus
 
 
 @click.group()
@@ -169,31 +169,43 @@ def describe(
     server: str | None,
     timeout_s: float | None,
 ) -> None:
-    """Print where TOPIC is, and how much of it there is.
+    """Print where TOPIC is, how much of it there is, and how far its replicas are.
 
     \b
     For instance:
       octopi-node topics describe orders
+
+    Offsets are in bytes.  LAG is what the leader's log has and a replica's hasn't.  Consumers
+    read up to HIGHWATER: that much every replica in sync has.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi import TopicOptions
     from octopi.cli.asking import ask
+    from octopi.cli.replicas import look, replicas
 
-    async def question(client: Client) -> tuple[TopicInfo, list[BrokerLog]]:
-        info = await client.describe_topic(topic)
-        try:
-            return info, await client.describe_logs(topic)
-        except (NotReadyError, UnreachableError, ConnectionLostError):
-            return info, []  # the table says so, and where the topic is
+    async def question(client: Client) -> tuple[TopicInfo, Look]:
+        return await client.describe_topic(topic), await look(client, topic)
 
-    info, logs = ask(settings, question)
-    by_partition = {one.log.partition: one.log for one in logs}
+    info, seen = ask(settings, question)
+    found = replicas(seen, info.partitions)
     if as_json:
-        print_json({**attrs.asdict(info), "logs": [attrs.asdict(one) for one in logs]})
-        return
+        print_json(
+            {
+                **attrs.asdict(info),
+                "replicas": [attrs.asdict(one) for one in found],
+                "logs": [attrs.asdict(one) for one in seen.logs],
+            }
+        )
+    else:
+        _print(info, seen, found)
+
+
+def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
+    from octopi import TopicOptions
+    from octopi.cli.replicas import PARTITION_HEADINGS, faults, partition_rows
+
     usual = attrs.asdict(TopicOptions())
     options = [
         f"{name} {value}"
@@ -202,36 +214,37 @@ def describe(
     ]
     click.echo(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
     click.echo()
+    print_table(PARTITION_HEADINGS, partition_rows(info.partitions, info.options.min_insync))
+    click.echo()
     print_table(
         [
             "PARTITION",
-            "LEADER",
-            "ADDRESS",
-            "EPOCH",
-            "IN SYNC",
-            "START",
+            "BROKER",
+            "ROLE",
+            "STATE",
+            "LOG START",
+            "LOG END",
             "HIGHWATER",
+            "LAG",
             "SIZE",
-            "FAULT",
         ],
         [
             [
                 one.partition,
-                one.leader,
-                one.leader_address,
-                one.epoch,
-                " ".join(map(str, one.in_sync)),
-                *_log_columns(by_partition.get(one.partition)),
+                one.broker,
+                one.role,
+                one.state,
+                one.log_start,
+                one.log_end,
+                one.highwater,
+                one.lag_bytes,
+                None if one.size_bytes is None else size(one.size_bytes),
             ]
-            for one in info.partitions
+            for one in found
         ],
     )
-
-
-def _log_columns(log: LogInfo | None) -> list[object]:
-    if log is None:
-        return [None, None, "", "the broker does not answer"]
-    return [log.log_start, log.highwater, size(log.size_bytes), log.fault]
+    for fault in faults(seen.logs):
+        click.echo(f"fault: {fault}")
 
 
 @topics.command()

@@ -26,6 +26,7 @@ from octopi.errors import (
     DiskFullError,
     NotLeaderError,
     OctopiError,
+    ProtocolError,
     RefusedError,
     Status,
     StorageError,
@@ -214,7 +215,7 @@ class PartitionReplica:
     def _watch(self, log: BrokerLog) -> None:
         topic_id = log.topic_id
         log.on_flushed = lambda end: self.submit(lambda: self.machine.flushed(topic_id, end))
-        log.on_failed = self._fail
+        log.on_failed = lambda error: self.submit(lambda: self._failed(error))
 
     async def settled(self) -> None:
         """Wait until every event so far has had its effects."""
@@ -230,7 +231,11 @@ class PartitionReplica:
             if not self._effects:
                 if not self._events:
                     break
-                self._effects.extend(self._events.popleft()())
+                try:
+                    self._effects.extend(self._events.popleft()())
+                except ProtocolError as error:
+                    # Of a peer, maybe one that is gone: nothing of what it said is done.
+                    _log.warning("peer refused", partition=self.partition, why=str(error))
                 self._note_role()
                 continue
             effect = self._effects.popleft()
@@ -402,14 +407,21 @@ class PartitionReplica:
         return self.machine.role == Role.LEADER and self.failure is None
 
     def _fail(self, error: StorageError) -> None:
-        """The disk failed: no promise can be kept any more."""
+        """The disk failed: no promise can be kept any more, and who waits is refused next."""
+        self._effects.extend(self._failed(error))
+
+    def _failed(self, error: StorageError) -> list[PartitionEffect]:
         if self.failure is None:
             self.failure = error
             _log.error("replica failed", partition=self.partition, why=str(error))
-        if self.machine.leader is not None:
-            for topic_id, leader in self.machine.leader.logs.items():
-                self._effects.extend(OnLog(topic_id, one) for one in leader.stop(str(error)))
-            self._resign(error)
+        if self.machine.leader is None:
+            return []
+        self._resign(error)
+        return [
+            OnLog(topic_id, effect)
+            for topic_id, leader in self.machine.leader.logs.items()
+            for effect in leader.stop(str(error))
+        ]
 
     def _resign(self, error: StorageError) -> None:
         """Have another replica lead, if there is one; say so once an epoch."""

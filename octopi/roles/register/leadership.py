@@ -7,13 +7,14 @@ One task drives all changes; whoever wants one waits for the decision.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
 
-from octopi.errors import NotReadyError, RefusedError, Status
-from octopi.limits import ACCEPT_WAIT_S, HAND_OVER_TIMEOUT_S
+from octopi.errors import NotReadyError, RefusedError, Status, StorageError
+from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.membership.leadership_change import Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
@@ -55,12 +56,11 @@ class Leadership:
                     await self._announce(partition)
                 for partition in list(self._machine.changes):
                     await self._conclude(partition)
-            except NotReadyError as error:
+                again_s = ACCEPT_WAIT_S / 2 if self._machine.changes else math.inf
+            except (NotReadyError, StorageError) as error:
                 _log.warning("leaders can't be changed now", why=str(error))
-            if self._machine.changes:
-                with self._clock.timeout(ACCEPT_WAIT_S / 2):
-                    await self._look.wait()
-            else:
+                again_s = BACKOFF_S_MAX
+            with self._clock.timeout(again_s):
                 await self._look.wait()
 
     def _record(self, partition: int) -> PartitionRecord:
@@ -117,7 +117,7 @@ class Leadership:
         if answer is None:
             return
         entries, altered = answer
-        with contextlib.suppress(NotReadyError):  # it asks again
+        with contextlib.suppress(NotReadyError, StorageError):  # it asks again
             self._node.record(entries)
             await self._node.durable()
             session.post(altered)
@@ -140,7 +140,7 @@ class Leadership:
             leader=message.leader,
             why=message.reason,
         )
-        with contextlib.suppress(NotReadyError):  # somebody changes it already, or nobody can
+        with contextlib.suppress(NotReadyError, StorageError):  # it is changed already, or can't be
             await self.change(message.partition, Wish(avoid=frozenset({message.leader})))
 
     # --- wishes ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from octopi.errors import RefusedError, Status
+from octopi.errors import RefusedError, Status, StorageError
 from octopi.limits import LIST_COUNT_MAX, MOVE_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.membership.entries import ClusterFormed
@@ -136,7 +136,7 @@ class Rebalancing:
             await clock.sleep_until(clock.now() + interval_s)
             try:
                 await self._step()
-            except RefusedError as error:
+            except (RefusedError, StorageError) as error:
                 _log.info("rebalancing waits", why=str(error.args[0]))
 
     async def _step(self) -> None:
