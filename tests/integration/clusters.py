@@ -14,8 +14,10 @@ from pathlib import Path
 import trio
 
 import octopi
-from octopi.environment import Disk
+from octopi.environment import Trace
 from tests.cluster import Cluster, Node, running_cluster
+from tests.fakes.disk import MemoryDisk
+from tests.integration.replicas import DataDirectory
 from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 LEADER_S = 20.0
@@ -49,9 +51,9 @@ class NamedBrokers(ABC):
         """Start it again with the data and the address that it had; wait until it joined."""
 
     @property
-    def data_dirs(self) -> list[Path]:
+    def data_dirs(self) -> list[DataDirectory]:
         """All brokers' data directories."""
-        return [self.data_dir(name) for name in self.names]
+        return [DataDirectory(self.data_dir(name)) for name in self.names]
 
     async def create(self, topic: str, partitions: int = 1) -> None:
         """Make a topic."""
@@ -153,7 +155,9 @@ class LocalCluster(NamedBrokers):
         self.cluster = cluster
         self.names = []
         self._nodes: dict[str, Node] = {}
-        self._disks: dict[str, Disk | None] = {}
+        self.disks: dict[str, MemoryDisk | None] = {}
+        self.traces: dict[str, Trace] = {}
+        """Observers of the steps of brokers that are started from now on."""
 
     @property
     def url(self) -> str:
@@ -162,6 +166,10 @@ class LocalCluster(NamedBrokers):
     def data_dir(self, name: str) -> Path:
         return self.cluster.directory / name
 
+    @property
+    def data_dirs(self) -> list[DataDirectory]:
+        return [DataDirectory(self.data_dir(name), self.disks[name]) for name in self.names]
+
     def address(self, name: str) -> str:
         return self._nodes[name].url
 
@@ -169,11 +177,13 @@ class LocalCluster(NamedBrokers):
         """The running broker of that name."""
         return self._nodes[name]
 
-    async def add(self, disk: Disk | None = None) -> str:
+    async def add(self, disk: MemoryDisk | None = None) -> str:
         """Start one more broker; return its name."""
         name = f"broker-{len(self.names) + 1}"
-        self._disks[name] = disk
-        self._nodes[name] = await self.cluster.start_broker(name, disk=disk)
+        self.disks[name] = disk
+        self._nodes[name] = await self.cluster.start_broker(
+            name, disk=disk, trace=self.traces.get(name)
+        )
         self.names.append(name)
         return name
 
@@ -187,7 +197,7 @@ class LocalCluster(NamedBrokers):
     async def restart(self, name: str) -> None:
         listen = self._nodes[name].url.removeprefix("ws://")
         self._nodes[name] = await self.cluster.start_broker(
-            name, listen=listen, disk=self._disks[name]
+            name, listen=listen, disk=self.disks[name], trace=self.traces.get(name)
         )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import attrs
 import trio
 
 import octopi
 from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
+from tests.fakes.disk import MemoryDisk
 
 REST_S = 30.0
 """A cluster that nobody disturbs is at rest much sooner."""
@@ -22,13 +24,29 @@ REST_S = 30.0
 _POLL_S = 0.02
 
 
-def stored(data_dir: Path, topic: str, partition: int) -> bytes:
-    """The log as it lies in a data directory: its segments one behind the other."""
-    content = b""
-    for segment in sorted((data_dir / "logs" / str(partition) / topic).glob("*.log")):
-        assert int(segment.stem) == len(content), f"{segment} does not begin where the last ends"
-        content += segment.read_bytes()
-    return content
+@attrs.frozen
+class DataDirectory:
+    """Where a broker keeps its data."""
+
+    path: Path
+    disk: MemoryDisk | None = None
+    """The disk it is on, if that is none of this machine."""
+
+    def log(self, topic: str, partition: int) -> bytes | None:
+        """The log as it lies there, its segments one behind the other; None: nothing is kept."""
+        directory = self.path / "logs" / str(partition) / topic
+        files = self._files(directory)
+        content = b""
+        for path in sorted(path for path in files if path.suffix == ".log"):
+            assert int(path.stem) == len(content), f"{path} does not begin where the last one ends"
+            content += files[path]
+        return content if files else None
+
+    def _files(self, directory: Path) -> dict[Path, bytes]:
+        if self.disk is None:
+            return {path: path.read_bytes() for path in directory.glob("*")}
+        files = {Path("/", path): content for path, content in self.disk.files().items()}
+        return {path: content for path, content in files.items() if path.parent == directory}
 
 
 async def at_rest(url: str, topic: str, replica_count: int) -> list[octopi.BrokerLog]:
@@ -65,17 +83,23 @@ def _rests(place: octopi.PartitionInfo, logs: list[octopi.BrokerLog], replica_co
 
 
 async def identical(
-    url: str, topic: str, data_dirs: Iterable[Path], replica_count: int
+    url: str, topic: str, data_dirs: Iterable[DataDirectory], replica_count: int
 ) -> dict[int, list[Message]]:
     """Wait for rest, compare the files of all replicas byte by byte; return what they hold, by
     partition."""
-    found: dict[int, list[Message]] = {}
     directories = list(data_dirs)
-    for partition in {one.log.partition for one in await at_rest(url, topic, replica_count)}:
-        holding = [one for one in directories if (one / "logs" / str(partition) / topic).is_dir()]
-        contents = [stored(one, topic, partition) for one in holding]
-        assert len(contents) == replica_count, f"{holding} hold {topic}/{partition}"
-        for directory, content in zip(holding, contents, strict=True):
-            assert content == contents[0], f"{directory} and {holding[0]} differ in {topic}"
-        found[partition] = decode(contents[0], Offset(0), TopicName(topic), PartitionId(partition))
-    return found
+    partitions = {one.log.partition for one in await at_rest(url, topic, replica_count)}
+    return {one: same(topic, one, directories, replica_count) for one in partitions}
+
+
+def same(
+    topic: str, partition: int, data_dirs: Iterable[DataDirectory], replica_count: int
+) -> list[Message]:
+    """Compare the files of the replicas of one log; return what they hold."""
+    found = {one.path.name: one.log(topic, partition) for one in data_dirs}
+    held = {name: content for name, content in found.items() if content is not None}
+    assert len(held) == replica_count, f"{sorted(held)} hold {topic}/{partition}"
+    first, *others = held
+    for other in others:
+        assert held[other] == held[first], f"{other} and {first} differ in {topic}/{partition}"
+    return decode(held[first], Offset(0), TopicName(topic), PartitionId(partition))

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 import octopi
-from octopi.identifiers import Offset, PartitionId, TopicName
-from octopi.record import decode
 from tests.integration.clusters import NamedBrokers, local_cluster
-from tests.integration.replicas import identical, stored
+from tests.integration.replicas import identical, same
 from tests.integration.traffic import Producing, traffic
 
 
@@ -36,8 +34,7 @@ async def test_a_leader_without_followers_stores_what_it_acknowledges(tmp_path: 
         await cluster.create("orders")
         (sent,) = await send(cluster, "orders", "alice", turns=5)
         partition = sent.receipts[0].partition
-        content = stored(cluster.data_dir("broker-1"), "orders", partition)
-        held = decode(content, Offset(0), TopicName("orders"), PartitionId(partition))
+        held = same("orders", partition, cluster.data_dirs, replica_count=1)
         assert [one.value for one in held] == [sent.value(number) for number in range(40)]
         assert [one.offset for one in held] == [receipt.offset for receipt in sent.receipts]
 

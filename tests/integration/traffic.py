@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import trio
 
 import octopi
+from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.record import Message
-from tests.integration.replicas import identical
+from tests.integration.replicas import DataDirectory, identical
 
 PROGRESS_S = 30.0
 """Clients come to go on sooner than this after any failure that the cluster survives."""
@@ -49,12 +49,15 @@ class Producing:
 class Traffic:
     """The clients of one topic; made by `traffic`."""
 
-    def __init__(self, url: str, topic: str, producers: int, consumers: int) -> None:
+    def __init__(
+        self, url: str, topic: str, producers: int, consumers: int, request_timeout_s: float
+    ) -> None:
         self.url = url
         self.topic = topic
         self.producing = [Producing(f"producer-{number}") for number in range(producers)]
         self.seen: list[list[Message]] = [[] for _ in range(consumers)]
         """What each consumer was given, in that order."""
+        self._request_timeout_s = request_timeout_s
         self._is_stopping = False
         self._changed = trio.Event()
 
@@ -89,7 +92,7 @@ class Traffic:
     async def produce(self, one: Producing) -> None:
         """Send until told to stop."""
         async with (
-            octopi.connect(self.url) as client,
+            octopi.connect(self.url, request_timeout_s=self._request_timeout_s) as client,
             # Small batches: several of them are on their way at a time.
             client.producer(linger_s=0, batch_bytes=150) as producer,
         ):
@@ -100,7 +103,7 @@ class Traffic:
     async def consume(self, seen: list[Message]) -> None:
         """Read until cancelled."""
         async with (
-            octopi.connect(self.url) as client,
+            octopi.connect(self.url, request_timeout_s=self._request_timeout_s) as client,
             client.consumer(self.topic, start="earliest") as consumer,
         ):
             async for batch in consumer.batches():
@@ -132,7 +135,7 @@ class Traffic:
         for seen in self.seen:
             self._compare(seen)
 
-    async def check_replicas(self, data_dirs: Iterable[Path], replica_count: int) -> None:
+    async def check_replicas(self, data_dirs: Iterable[DataDirectory], replica_count: int) -> None:
         """So are the files of all replicas."""
         held = await identical(self.url, self.topic, data_dirs, replica_count)
         self._compare([message for partition in sorted(held) for message in held[partition]])
@@ -156,11 +159,17 @@ class Traffic:
 
 @asynccontextmanager
 async def traffic(
-    url: str, topic: str, *, producers: int = 1, consumers: int = 1, partitions: int = 1
+    url: str,
+    topic: str,
+    *,
+    producers: int = 1,
+    consumers: int = 1,
+    partitions: int = 1,
+    request_timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> AsyncIterator[Traffic]:
     """Clients of *topic* (made if it is missing) that go on through the block.  Behind it they
     have come to their end, and what the consumers saw is checked."""
-    flow = Traffic(url, topic, producers, consumers)
+    flow = Traffic(url, topic, producers, consumers, request_timeout_s)
     async with octopi.connect(url) as client:
         await client.create_topic(topic, partitions, exist_ok=True)
     async with trio.open_nursery() as reading:

@@ -1,0 +1,176 @@
+"""Brokers that were away, or hung, come back with what they have and fetch what they miss."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+import octopi
+from octopi import steps
+from octopi.wire import messages as m
+from tests.integration.clusters import local_cluster, process_cluster
+from tests.integration.traffic import traffic
+
+LEAVES_S = 4.0
+"""A hung follower is out of the in-sync set sooner: it is noticed after a second of silence,
+and may lag for another."""
+
+
+@pytest.mark.process
+async def test_a_broker_that_comes_back_is_listed_and_in_sync_again(tmp_path: Path) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        async with traffic(cluster.url, "orders") as flow:
+            await flow.progress(50)
+            away = (await cluster.followers("orders"))[0]
+            address = cluster.address(away)
+            await cluster.kill(away)
+            assert address not in (await cluster.in_sync("orders", 2)).readers
+            await flow.progress(50)
+            await cluster.restart(away)
+            assert address in (await cluster.in_sync("orders", 3)).readers
+            async with octopi.connect(cluster.url) as client:
+                brokers = (await client.describe_cluster()).brokers
+            (listed,) = [one for one in brokers if one.address == address]
+            assert (listed.live, listed.incarnation) == (True, 2)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+@pytest.mark.parametrize("brokers", [2, 3])
+async def test_a_follower_that_was_away_fetches_only_what_it_misses(
+    tmp_path: Path, brokers: int
+) -> None:
+    """Early failure: it dies while producers go on, and comes back while they do."""
+    fetched: list[tuple[int, int]] = []
+
+    def note(step: str, **facts: object) -> None:
+        if step == steps.P3_REPLICATED:
+            fetched.append((int(str(facts["offset"])), int(str(facts["end"]))))
+
+    async with local_cluster(tmp_path, brokers) as cluster:
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(200)
+            away = (await cluster.followers("orders"))[0]
+            await cluster.kill(away)
+            (directory,) = [one for one in cluster.data_dirs if one.path.name == away]
+            had = directory.log("orders", flow.producing[0].receipts[0].partition)
+            assert had
+            await flow.progress(200)
+            cluster.traces[away] = note
+            await cluster.restart(away)
+            await cluster.in_sync("orders", brokers)
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, brokers)
+        starts, ends = zip(*fetched, strict=True)
+        assert starts == (len(had), *ends[:-1]), "from where it ended, each byte once"
+
+
+async def test_a_follower_catches_up_while_nobody_produces(tmp_path: Path) -> None:
+    async with local_cluster(tmp_path) as cluster:
+        away = ""
+        async with traffic(cluster.url, "orders") as flow:
+            await flow.progress(50)
+            away = (await cluster.followers("orders"))[0]
+            await cluster.kill(away)
+            await flow.progress(500)
+        await cluster.restart(away)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+@pytest.mark.process
+async def test_all_followers_restart_and_catch_up(tmp_path: Path) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:
+            await flow.progress(100)
+            followers = await cluster.followers("orders")
+            for name in followers:
+                await cluster.kill(name)
+            await flow.progress(100)
+            for name in followers:
+                await cluster.restart(name)
+            await cluster.in_sync("orders", 3)
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+@pytest.mark.process
+async def test_a_cluster_that_was_stopped_and_started_again_goes_on(tmp_path: Path) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        nodes = [*cluster.brokers.values(), cluster.register]
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(100)
+        await flow.check_replicas(cluster.data_dirs, 3)
+        for node in nodes:
+            assert await trio.to_thread.run_sync(node.terminate) == 0
+        for node in reversed(nodes):
+            await trio.to_thread.run_sync(node.restart)
+        await flow.check_replicas(cluster.data_dirs, 3)
+        async with traffic(cluster.url, "orders", producers=0) as again:
+            assert again.acknowledged_count == 0
+        async with octopi.connect(cluster.url) as client, client.producer() as producer:
+            await flow.producing[0].burst(producer, "orders")
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+@pytest.mark.process
+async def test_a_hung_follower_is_left_behind_and_catches_up_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(100)
+            hung = cluster.brokers[(await cluster.followers("orders"))[0]]
+            hung.signal(signal.SIGSTOP)
+            try:
+                with trio.fail_after(LEAVES_S):
+                    place = await cluster.in_sync("orders", 2)
+                assert hung.url not in place.readers
+                await flow.progress(200)
+            finally:
+                hung.signal(signal.SIGCONT)
+            await cluster.in_sync("orders", 3)
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+@pytest.mark.process
+async def test_a_hung_leader_is_replaced_and_follows_when_it_goes_on(tmp_path: Path) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        # A client learns of a broker that hangs by the time-out of its requests.
+        async with traffic(cluster.url, "orders", producers=2, request_timeout_s=2) as flow:
+            await flow.progress(100)
+            name = await cluster.leader("orders")
+            hung = cluster.brokers[name]
+            hung.signal(signal.SIGSTOP)
+            try:
+                await flow.progress(100)
+                assert await cluster.leader("orders") != name
+            finally:
+                hung.signal(signal.SIGCONT)
+            await cluster.in_sync("orders", 3)
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
+async def test_a_broker_that_lost_its_data_is_a_new_one_and_takes_the_place_of_the_old(
+    tmp_path: Path,
+) -> None:
+    async with local_cluster(tmp_path) as cluster:
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(100)
+            lost = (await cluster.followers("orders"))[0]
+            leaving = int(lost.removeprefix("broker-"))
+            await cluster.kill(lost)
+            (cluster.data_dir(lost)).rename(tmp_path / "lost")
+            await cluster.in_sync("orders", 2)
+            await cluster.restart(lost)
+            place = await cluster.place("orders")
+            async with cluster.cluster.connection(cluster.url) as register:
+                await register.request(
+                    m.MoveReplica(register.next_request(), place.partition, leaving, 4), m.Done, 20
+                )
+            place = await cluster.in_sync("orders", 3)
+            assert 4 in place.in_sync
+            assert leaving not in place.replicas
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, 3)
