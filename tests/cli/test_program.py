@@ -17,6 +17,8 @@ COMMANDS = [
     "produce",
     "consume",
     "topics",
+    "brokers",
+    "partitions",
     "status",
     "verify",
     "config",

@@ -65,19 +65,18 @@ def status(
 
 
 def _problems(seen: Look) -> list[str]:
-    from octopi.cli.replicas import broker_state, faults
+    from octopi.cli.replicas import broker_state, faults, live_brokers, partition_state
 
     cluster = seen.cluster
     places = cluster.partitions
     away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
     problems = [f"broker {one} is away" for one in away]
     problems += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
-    leaderless = [one.partition for one in places if one.leader is None]
-    behind = [one.partition for one in places if len(one.in_sync) < len(one.replicas)]
-    for what, numbers in (("no leader", leaderless), ("under-replicated", behind)):
+    states = {one.partition: partition_state(one, live_brokers(cluster)) for one in places}
+    for what in ("no leader", "under-replicated"):
+        numbers = [str(partition) for partition, state in states.items() if state == what]
         if numbers:
-            plural = "s" * (len(numbers) > 1)
-            problems.append(f"{what}: partition{plural} {' '.join(map(str, numbers))}")
+            problems.append(f"{what}: partition{'s' * (len(numbers) > 1)} {' '.join(numbers)}")
     problems += faults(seen.logs)
     return problems or ([] if cluster.brokers else ["no broker has joined"])
 
@@ -96,7 +95,7 @@ def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
     print_brokers(cluster)
     click.echo()
     if cluster.partitions:
-        print_table(PARTITION_HEADINGS, partition_rows(cluster.partitions))
+        print_table(PARTITION_HEADINGS, partition_rows(cluster, cluster.partitions))
         click.echo()
         print_table(
             ["PARTITION", "BROKER", "ROLE", "STATE", "LOGS", "LOG END", "HIGHWATER", "LAG"],

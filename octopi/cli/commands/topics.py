@@ -214,7 +214,8 @@ def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
     ]
     click.echo(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
     click.echo()
-    print_table(PARTITION_HEADINGS, partition_rows(info.partitions, info.options.min_insync))
+    rows = partition_rows(seen.cluster, info.partitions, info.options.min_insync)
+    print_table(PARTITION_HEADINGS, rows)
     click.echo()
     print_table(
         [

@@ -1,0 +1,178 @@
+"""How the replicas of a cluster are doing: what `status` and `topics describe` show.
+
+The register knows who should hold what; how far each replica is, only its broker knows.
+So both are asked, and what is made of their answers stands here.  The answers are not of
+one moment: a lag is what it was within the last instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
+
+if TYPE_CHECKING:
+    from octopi import BrokerInfo, BrokerLog, Client, ClusterInfo, LogInfo, PartitionInfo
+
+
+@attrs.frozen
+class Look:
+    """What a cluster said about itself."""
+
+    cluster: ClusterInfo
+    logs: list[BrokerLog]
+    silent: dict[int, str]
+    """Brokers that the register takes for live and that gave no answer, and why not."""
+
+
+async def look(client: Client, topic: str | None = None) -> Look:
+    """Ask the register and all live brokers for their logs, of *topic* or of all topics.
+
+    Raises:
+      OctopiError: if the register can't be asked, or knows no such topic.
+    """
+    import trio
+
+    cluster = await client.describe_cluster()
+    logs: list[BrokerLog] = []
+    silent: dict[int, str] = {}
+
+    async def ask(broker: BrokerInfo) -> None:
+        try:
+            logs.extend(await client.describe_logs(topic, brokers=[broker]))
+        except (NotReadyError, UnreachableError, ConnectionLostError) as error:
+            silent[broker.broker] = str(error)
+
+    async with trio.open_nursery() as nursery:
+        for broker in cluster.brokers:
+            if broker.live:
+                nursery.start_soon(ask, broker)
+    logs.sort(key=lambda one: (one.log.topic, one.log.partition, one.broker))
+    return Look(cluster, logs, silent)
+
+
+@attrs.frozen
+class ReplicaStatus:
+    """One replica of a partition; sizes and offsets are sums over its logs, in bytes.
+    None: nobody knows."""
+
+    partition: int
+    broker: int
+    role: str
+    """``leader`` or ``follower``."""
+    state: str
+    """``in sync``, ``behind``, ``away`` or ``silent``."""
+    log_count: int | None
+    log_start: int | None
+    log_end: int | None
+    highwater: int | None
+    lag_bytes: int | None
+    """What the leader has and this replica hasn't."""
+    size_bytes: int | None
+
+
+def replicas(seen: Look, partitions: Iterable[PartitionInfo]) -> list[ReplicaStatus]:
+    """The replicas of *partitions*, in their order, leaders first."""
+    live = live_brokers(seen.cluster)
+    held: dict[tuple[int, int], list[LogInfo]] = {}
+    for one in seen.logs:
+        held.setdefault((one.log.partition, one.broker), []).append(one.log)
+
+    def logs_at(partition: int, broker: int | None) -> list[LogInfo] | None:
+        if broker not in live or broker in seen.silent:
+            return None
+        return held.get((partition, broker), [])
+
+    def status(place: PartitionInfo, broker: int) -> ReplicaStatus:
+        logs = logs_at(place.partition, broker)
+        if logs is not None:
+            state = "in sync" if broker in place.in_sync else "behind"
+        else:
+            state = "silent" if broker in live else "away"
+        return ReplicaStatus(
+            place.partition,
+            broker,
+            "leader" if broker == place.leader else "follower",
+            state,
+            None if logs is None else len(logs),
+            _sum(logs, lambda log: log.log_start),
+            _sum(logs, lambda log: log.log_end),
+            _sum(logs, lambda log: log.highwater),
+            _lag_bytes(logs_at(place.partition, place.leader), logs),
+            _sum(logs, lambda log: log.size_bytes),
+        )
+
+    return [
+        status(place, broker)
+        for place in partitions
+        for broker in sorted(place.replicas, key=lambda one: (one != place.leader, one))
+    ]
+
+
+def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -> str:
+    """How a partition is doing while the brokers *live* are there; ``ok`` if it is well."""
+    if place.leader is None:
+        return "no leader"
+    # A broker that is away stays in the in-sync set if that would get too small without it.
+    count = len(live.intersection(place.in_sync))
+    if count < min_insync:
+        return f"produce waits: in sync {count} < {min_insync}"
+    return "ok" if count == len(place.replicas) else "under-replicated"
+
+
+def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
+    """``up``; ``away`` if it is missed; ``retired`` if it is gone and holds nothing that is
+    in use."""
+    if broker.live:
+        return "up"
+    missed = not partitions or any(broker.broker in one.replicas for one in partitions)
+    return "away" if missed else "retired"
+
+
+def faults(logs: Iterable[BrokerLog]) -> list[str]:
+    """What brokers say is wrong with logs of theirs."""
+    return [
+        f"broker {one.broker}, {one.log.topic}/{one.log.partition}: {one.log.fault}"
+        for one in logs
+        if one.log.fault
+    ]
+
+
+def live_brokers(cluster: ClusterInfo) -> set[int]:
+    """The brokers that are there, as far as the register knows."""
+    return {one.broker for one in cluster.brokers if one.live}
+
+
+PARTITION_HEADINGS: Final = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "STATE")
+
+
+def partition_rows(
+    cluster: ClusterInfo, places: Iterable[PartitionInfo], min_insync: int = 1
+) -> list[list[object]]:
+    """A row of `PARTITION_HEADINGS` for each of *places*."""
+    live = live_brokers(cluster)
+    return [
+        [
+            one.partition,
+            one.leader,
+            one.epoch,
+            " ".join(map(str, one.replicas)),
+            " ".join(map(str, one.in_sync)),
+            partition_state(one, live, min_insync),
+        ]
+        for one in places
+    ]
+
+
+def _sum(logs: list[LogInfo] | None, value: Callable[[LogInfo], int]) -> int | None:
+    return None if logs is None else sum(map(value, logs))
+
+
+def _lag_bytes(leader: list[LogInfo] | None, own: list[LogInfo] | None) -> int | None:
+    if leader is None or own is None:
+        return None
+    ends = {log.topic_id: log.log_end for log in own}
+    return sum(max(0, log.log_end - ends.get(log.topic_id, log.log_start)) for log in leader)

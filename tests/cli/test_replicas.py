@@ -1,0 +1,107 @@
+"""What is made of the answers of a register and its brokers."""
+
+import attrs
+
+from octopi import BrokerInfo, BrokerLog, ClusterInfo, LogInfo, PartitionInfo
+from octopi.cli.replicas import Look, broker_state, faults, partition_state, replicas
+
+
+def broker(number: int, *, live: bool = True) -> BrokerInfo:
+    return BrokerInfo(number, f"ws://broker-{number}:1", 1, live, 0)
+
+
+def place(leader: int | None, in_sync: list[int]) -> PartitionInfo:
+    return PartitionInfo(5, 1, leader, "", [1, 2, 3], in_sync, [])
+
+
+def log(number: int, log_end: int, *, topic: str = "orders", fault: str = "") -> BrokerLog:
+    info = LogInfo(topic, topic, 5, 1, 10, 90, log_end, 1000, fault)
+    return BrokerLog(number, f"ws://broker-{number}:1", info)
+
+
+def look(
+    partition: PartitionInfo,
+    *logs: BrokerLog,
+    away: frozenset[int] = frozenset(),
+    silent: frozenset[int] = frozenset(),
+) -> Look:
+    brokers = [broker(number, live=number not in away) for number in (1, 2, 3)]
+    cluster = ClusterInfo("c", 1, 8, brokers, [partition])
+    return Look(cluster, list(logs), dict.fromkeys(silent, "no answer"))
+
+
+def test_a_lag_is_what_the_leader_has_more() -> None:
+    seen = look(place(2, [1, 2]), log(1, 100), log(2, 100), log(3, 40))
+    found = replicas(seen, seen.cluster.partitions)
+    assert [(one.broker, one.role, one.state, one.lag_bytes) for one in found] == [
+        (2, "leader", "in sync", 0),
+        (1, "follower", "in sync", 0),
+        (3, "follower", "behind", 60),
+    ]
+
+
+def test_the_logs_of_a_partition_are_added_up() -> None:
+    seen = look(
+        place(1, [1, 2, 3]),
+        *(log(number, 100, topic=topic) for number in (1, 2) for topic in ("orders", "bills")),
+        log(3, 70),
+    )
+    leader, _, third = replicas(seen, seen.cluster.partitions)
+    assert attrs.asdict(leader) == {
+        "partition": 5,
+        "broker": 1,
+        "role": "leader",
+        "state": "in sync",
+        "log_count": 2,
+        "log_start": 20,
+        "log_end": 200,
+        "highwater": 180,
+        "lag_bytes": 0,
+        "size_bytes": 2000,
+    }
+    assert third.lag_bytes == 30 + 90  # the log that it hasn't begins at 10
+
+
+def test_a_follower_that_was_asked_later_than_its_leader_has_no_lag() -> None:
+    seen = look(place(1, [1, 2, 3]), log(1, 100), log(2, 150), log(3, 100))
+    assert [one.lag_bytes for one in replicas(seen, seen.cluster.partitions)] == [0, 0, 0]
+
+
+def test_of_a_broker_that_is_away_or_silent_nothing_is_known() -> None:
+    seen = look(place(1, [1, 2, 3]), log(1, 100), away=frozenset({2}), silent=frozenset({3}))
+    _, second, third = replicas(seen, seen.cluster.partitions)
+    assert (second.state, second.log_end, second.lag_bytes) == ("away", None, None)
+    assert (third.state, third.log_end, third.lag_bytes) == ("silent", None, None)
+
+
+def test_without_a_leader_no_lag_is_known() -> None:
+    seen = look(place(None, [1]), log(2, 100), log(3, 90), away=frozenset({1}))
+    found = replicas(seen, seen.cluster.partitions)
+    assert [(one.state, one.log_end, one.lag_bytes) for one in found] == [
+        ("away", None, None),
+        ("behind", 100, None),
+        ("behind", 90, None),
+    ]
+
+
+def test_the_state_of_a_partition_is_the_worst_of_what_is_wrong() -> None:
+    everybody = {1, 2, 3}
+    assert partition_state(place(1, [1, 2, 3]), everybody) == "ok"
+    assert partition_state(place(1, [1, 2]), everybody) == "under-replicated"
+    assert partition_state(place(1, [1, 2, 3]), {1, 2}) == "under-replicated"
+    assert partition_state(place(1, [1]), everybody, 2) == "produce waits: in sync 1 < 2"
+    assert partition_state(place(1, [1, 2]), {1, 3}, 2) == "produce waits: in sync 1 < 2"
+    assert partition_state(place(None, [1]), everybody, 2) == "no leader"
+
+
+def test_a_broker_that_is_gone_and_holds_nothing_is_not_missed() -> None:
+    gone = broker(4, live=False)
+    assert broker_state(broker(4), []) == "up"
+    assert broker_state(gone, []) == "away"  # nothing is in use: nobody knows yet
+    assert broker_state(gone, [place(1, [1])]) == "retired"
+    assert broker_state(broker(3, live=False), [place(1, [1])]) == "away"
+
+
+def test_faults_name_broker_and_log() -> None:
+    logs = [log(1, 100), log(2, 90, fault="the disk failed")]
+    assert faults(logs) == ["broker 2, orders/5: the disk failed"]
