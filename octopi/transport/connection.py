@@ -286,10 +286,13 @@ class Connection:
         self,
         on_message: Callable[[Any], None],
         *,
+        on_end: Callable[[], None] = lambda: None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Read and write until either side closed; then the link is closed.
 
+        *on_end* is called once, as soon as the end is known: closing the link of a peer that
+        hangs takes a while.
         *on_message* gets what the peer asks or tells, one message after the other, and
         must not wait.  An `OctopiError` that it raises for a request becomes the answer.
         Any other exception is logged and ends this connection only.
@@ -304,6 +307,7 @@ class Connection:
         finally:
             self._finish()
             try:
+                on_end()
                 await self._link.aclose(self._close_code, self._close_reason)
             finally:
                 self._ended.set()

@@ -118,10 +118,7 @@ async def _run_session(
     try:
         async with trio.open_nursery() as nursery:
             session = make_session(connection, nursery)
-            try:
-                await connection.run(session.handle)
-            finally:
-                session.closed()
+            await connection.run(session.handle, on_end=session.closed)
             nursery.cancel_scope.cancel()
     except* Exception:
         # A fault in a session's tasks is ours; it ends this connection and no other.

@@ -90,6 +90,7 @@ class Side:
     peer: Peer
     heard: list[Any] = attrs.Factory(list)
     on_message: Callable[[Any], None] | None = None
+    was_closed_at_end: list[bool] = attrs.Factory(list)
     ended: trio.Event = attrs.Factory(trio.Event)
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
 
@@ -101,7 +102,11 @@ class Side:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with self.scope:
             try:
-                await self.connection.run(self.take, task_status=task_status)
+                await self.connection.run(
+                    self.take,
+                    on_end=lambda: self.was_closed_at_end.append(self.link.closed_with is not None),
+                    task_status=task_status,
+                )
             finally:
                 self.ended.set()
 
@@ -431,6 +436,14 @@ async def test_silence_ends_the_connection(autojump_clock: MockClock) -> None:
         assert trio.current_time() - start == SILENCE_S
         assert side.connection.end_reason == "right was silent for 20 s"
         assert side.link.closed_with == (1001, "right was silent for 20 s")
+
+
+async def test_the_end_is_told_once_and_before_the_link_is_closed(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as side:
+        await side.ended.wait()
+        assert side.was_closed_at_end == [False]
 
 
 async def test_what_a_pausing_reader_leaves_unread_is_no_silence(
