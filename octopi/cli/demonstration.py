@@ -1,38 +1,44 @@
-"""What `demo` does: a cluster of processes, a file through it, and the comparison.
+"""What `demo` does: a cluster of processes, a stream through it, and a murder.
 
-Line number i goes to the partition at place i modulo their number, and one consumer a
-partition brings it back; taking from them in turn restores the order of the file.  So the
-comparison holds every log to its order, and memory stays bounded whatever the file's size.
+While a file's lines are produced to a replicated topic, the leader is killed with SIGKILL;
+another broker takes over, the killed one is started again and catches up.  Then everything
+is read back and compared with the file, and the log files of all replicas with each other.
 """
 
 from __future__ import annotations
 
-import gzip
-import itertools
+import math
 import os
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from importlib import resources
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+import attrs
 import click
 import trio
 
 import octopi
 from octopi.cli.failures import CommandError
-from octopi.cli.lines import LineSplitter, pieces
 from octopi.cli.meter import Meter
 from octopi.cli.node_processes import NodeProcesses, node_processes
+from octopi.cli.producing import LineOptions, LineProducer
 from octopi.cli.rendering import counted, print_table, size
-from octopi.limits import RECORD_BYTES_MAX
-from octopi.record import STRUCTURED_BYTES_MIN, Message
+from octopi.cli.replica_files import compare_files, compare_replicas
+from octopi.cli.sample_stream import Stream, make_stream
+from octopi.roles.broker.broker_log import log_directory
+
+_T = TypeVar("_T")
 
 _TOPIC: Final = "demo"
-_SAMPLE: Final = "flights-10k.csv"
-_PARTITIONS_PER_BROKER: Final = 2
+_STREAM_S_MIN: Final = 4.0
+"""The stream is held back to last so long: something has to be going on when the leader dies."""
+_KILL_AT: Final = 0.25
+_RESTART_AT: Final = 0.5
+"""Parts of the stream that are acknowledged by then."""
+_PATIENCE_S: Final = 30.0
+_LOOK_INTERVAL_S: Final = 0.01
 _PIECE_BYTES: Final = 1024 * 1024
 
 
@@ -53,35 +59,42 @@ class Demonstration:
           CommandError: if a node failed, or what came back is not what was sent.
           OctopiError: whatever producing and consuming raise.
         """
-        source = self._file or _unpack_sample(self._directory)
-        copy = self._directory / "copy"
+        stream = make_stream(self._file, self._directory)
         async with node_processes(self._directory) as nodes:
             with self._step("start"):
                 url = await self._start(nodes)
             brokers = counted(self._broker_count, "broker")
-            click.echo(f"started   a register and {brokers}, each a process of its own")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(nodes.raise_when_one_ends)
-                with self._step("create topic"):
-                    partitions = await _create_topic(url, self._partition_count)
-                meter = Meter()
-                with self._step("produce"), meter.shown("producing", source.stat().st_size):
-                    await _produce(url, source, partitions, meter)
-                click.echo(f"produced  {meter.summary()}")
-                meter = Meter()
-                with self._step("consume"), meter.shown("consuming", source.stat().st_size):
-                    leaders = await _consume(url, copy, _ends_with_newline(source), meter)
-                click.echo(f"consumed  {meter.summary()}")
-                nursery.cancel_scope.cancel()
+            _say("started", f"a register and {brokers}, each a process of its own")
+            with self._step("create topic"):
+                place = await _create_topic(url)
+            _say(
+                "created",
+                f"topic {_TOPIC}, partition {place.partition}: led by broker {place.leader}, "
+                f"replicas on brokers {_listed(place.replicas)}",
+            )
+            often = "" if stream.times == 1 else f", the file {stream.times:,} times"
+            _say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
+            with self._step("produce, kill, restart"):
+                await _Murder(nodes, url, place, stream).produce()
+            with self._step("consume"):
+                copy = self._directory / "copy"
+                meter = await _consume(url, copy, stream.bytes)
+            _say("consumed", meter.summary())
             with self._step("compare"):
-                await trio.to_thread.run_sync(compare, source, copy)
-            click.echo(f"compared  {source.stat().st_size:,} bytes: the same")
+                await trio.to_thread.run_sync(compare_files, stream.path, copy)
+                _say("compared", "what was sent and what came back: each message once, in order")
+                replicas, highwater = await self._compare_replicas(url)
+            _say(
+                "compared",
+                f"the log files of brokers {_listed(replicas)} up to the highwater mark "
+                f"{highwater:,}: the same bytes",
+            )
             with self._step("stop"):
                 await nodes.stop()
-        click.echo("stopped   every process")
+        _say("stopped", "every process")
         self._verdict = (
-            f"OK: {counted(meter.messages, 'line')} ({size(source.stat().st_size)}) through "
-            f"{counted(leaders, 'broker')} came back byte for byte"
+            f"OK: {counted(stream.line_count, 'acknowledged message')} survived the death of "
+            f"the leader, each once, in order, on {counted(len(replicas), 'replica')}"
         )
 
     def report(self) -> None:
@@ -98,23 +111,33 @@ class Demonstration:
         click.echo()
         click.echo(self._verdict)
 
-    @property
-    def _partition_count(self) -> int:
-        return self._broker_count * _PARTITIONS_PER_BROKER
-
     async def _start(self, nodes: NodeProcesses) -> str:
-        url = await nodes.start(
-            "register",
-            "register",
-            "--gather",
-            "0",
-            "--partitions",
-            str(self._partition_count),
-        )
+        url = await nodes.start("register", "register", "--gather", "0")
         async with trio.open_nursery() as nursery:
-            for number in range(1, self._broker_count + 1):
-                nursery.start_soon(nodes.start, f"broker-{number}", "broker", "--register", url)
+            for broker in range(1, self._broker_count + 1):
+                nursery.start_soon(_start_broker, nodes, broker, url)
         return url
+
+    async def _compare_replicas(self, url: str) -> tuple[list[int], int]:
+        """Compare all replicas' files; return whose they are, and how far they go."""
+        async with octopi.connect(url) as client:
+
+            async def all_committed() -> list[octopi.BrokerLog] | None:
+                (place,) = (await client.describe_topic(_TOPIC)).partitions
+                logs = await client.describe_logs(_TOPIC)
+                ends = {end for one in logs for end in (one.log.log_end, one.log.highwater)}
+                return logs if len(logs) == len(place.replicas) and len(ends) == 1 else None
+
+            logs = await _until("every replica has everything", all_committed)
+        directories = {
+            one.broker: Path(
+                log_directory(str(self._directory / _name(one.broker)), one.log.partition, _TOPIC)
+            )
+            for one in logs
+        }
+        highwater = logs[0].log.highwater
+        await trio.to_thread.run_sync(compare_replicas, directories, highwater)
+        return list(directories), highwater
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -123,120 +146,145 @@ class Demonstration:
         self._steps.append((name, time.perf_counter() - began))
 
 
-async def _create_topic(url: str, partition_count: int) -> list[int]:
+@attrs.define
+class _Murder:
+    """Produces a stream and kills the leader in the middle of it."""
+
+    _nodes: NodeProcesses
+    _url: str
+    _place: octopi.PartitionInfo
+    _stream: Stream
+
+    async def produce(self) -> None:
+        """Produce the stream, see each line acknowledged, and do the deed meanwhile."""
+        rate = self._stream.line_count / _STREAM_S_MIN
+        meter = Meter()
+        descriptor = os.open(self._stream.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            async with octopi.connect(self._url) as client, client.producer() as producer:
+                lines = LineProducer(producer, _TOPIC, LineOptions(rate=rate), meter)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(lines.produce, descriptor)
+                    await self._kill_and_restart(producer)
+        finally:
+            os.close(descriptor)
+        _say("produced", f"{meter.summary()}: all acknowledged")
+
+    async def _kill_and_restart(self, producer: octopi.Producer) -> None:
+        victim = self._place.leader
+        assert victim is not None, "a topic that was just created has a leader"
+        await self._acknowledged(producer, _KILL_AT)
+        async with octopi.connect(self._url) as client, trio.open_nursery() as nursery:
+            pause = _Pause(producer)
+            nursery.start_soon(pause.watch)
+            before = producer.acknowledged_count
+            killed_at = time.perf_counter()
+            await self._nodes.kill(_name(victim))
+            _say("killed", f"broker {victim}, the leader, after {before:,} acknowledgements")
+
+            async def successor() -> octopi.PartitionInfo | None:
+                (place,) = (await client.describe_topic(_TOPIC)).partitions
+                return place if place.leader not in {None, victim} else None
+
+            place = await _until("another leader", successor)
+            elected_s = time.perf_counter() - killed_at
+            _say("elected", f"broker {place.leader}, epoch {place.epoch}, after {elected_s:.2f} s")
+            await self._acknowledged(producer, _RESTART_AT)
+            nursery.cancel_scope.cancel()
+        _say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
+        await self._restart(victim)
+
+    async def _restart(self, victim: int) -> None:
+        began = time.perf_counter()
+        await _start_broker(self._nodes, victim, self._url)
+        async with octopi.connect(self._url) as client:
+
+            async def in_sync() -> bool | None:
+                (place,) = (await client.describe_topic(_TOPIC)).partitions
+                return victim in place.in_sync or None
+
+            await _until(f"broker {victim} in sync again", in_sync)
+        _say(
+            "restarted",
+            f"broker {victim}: in sync again {time.perf_counter() - began:.2f} s after its start",
+        )
+
+    async def _acknowledged(self, producer: octopi.Producer, part: float) -> None:
+        """Wait until that part of the stream is acknowledged."""
+        wanted = math.ceil(part * self._stream.line_count)
+
+        async def enough() -> bool | None:
+            return producer.acknowledged_count >= wanted or None
+
+        await _until(f"{wanted:,} acknowledgements", enough)
+
+
+@attrs.define
+class _Pause:
+    """The longest time in which a producer heard of nothing committed."""
+
+    _producer: octopi.Producer
+    longest_s: float = 0.0
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        count, since = self._producer.acknowledged_count, time.perf_counter()
+        while True:
+            await trio.sleep(_LOOK_INTERVAL_S)
+            if self._producer.acknowledged_count > count:
+                now = time.perf_counter()
+                self.longest_s = max(self.longest_s, now - since)
+                count, since = self._producer.acknowledged_count, now
+
+
+async def _start_broker(nodes: NodeProcesses, broker: int, register: str) -> None:
+    await nodes.start(_name(broker), "broker", "--register", register, "--id", str(broker))
+
+
+def _name(broker: int) -> str:
+    return f"broker-{broker}"
+
+
+async def _create_topic(url: str) -> octopi.PartitionInfo:
     async with octopi.connect(url) as client:
-        info = await client.create_topic(_TOPIC, partition_count)
-    return [one.partition for one in info.partitions]
+        return (await client.create_topic(_TOPIC)).partitions[0]
 
 
-async def _produce(url: str, source: Path, partitions: list[int], meter: Meter) -> None:
-    splitter = LineSplitter(RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
-    meter.start()
-    descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        turns = itertools.cycle(partitions)
+async def _consume(url: str, copy: Path, total_bytes: int) -> Meter:
+    """Write the topic's messages to *copy*, each with a newline behind it."""
+    meter = Meter()
+    meter.start()  # the consumer reads ahead from when it is made
+    with meter.shown("consuming", total_bytes), copy.open("wb", buffering=_PIECE_BYTES) as file:
         async with (
-            aclosing(pieces(descriptor)) as source_pieces,
             octopi.connect(url) as client,
-            client.producer() as producer,
+            client.consumer(_TOPIC, start="earliest", stop_at_end=True) as consumer,
         ):
-            async for piece in source_pieces:
-                known = splitter.count
-                for line, partition in zip(splitter.feed(piece), turns, strict=False):
-                    await producer.submit(_TOPIC, line, partition=partition)
-                meter.add(splitter.count - known, len(piece))
-            for line, partition in zip(splitter.finish(), turns, strict=False):
-                await producer.submit(_TOPIC, line, partition=partition)
-                meter.add(1, 0)
-            await producer.flush()
-            meter.stop()
-    finally:
-        os.close(descriptor)
-
-
-async def _consume(url: str, copy: Path, ends_with_newline: bool, meter: Meter) -> int:
-    """Write the topic's lines to *copy*; return how many brokers they came from."""
-    meter.start()  # consumers read ahead from when they are made
-    async with octopi.connect(url) as client, AsyncExitStack() as stack:
-        info = await client.describe_topic(_TOPIC)
-        batches: list[AsyncIterator[list[Message]]] = []
-        for one in info.partitions:
-            consumer = await stack.enter_async_context(
-                client.consumer(
-                    _TOPIC, start="earliest", partitions=[one.partition], stop_at_end=True
-                )
-            )
-            batches.append(consumer.batches())
-        with copy.open("wb", buffering=_PIECE_BYTES) as file:
-            separator = b""
-            lines = await stack.enter_async_context(aclosing(in_turns(batches)))
-            async for values in lines:
-                data = separator + b"\n".join(values)
+            async for batch in consumer.batches():
+                data = b"".join([message.value + b"\n" for message in batch])
                 file.write(data)
-                meter.add(len(values), len(data))
-                separator = b"\n"
-            if ends_with_newline:
-                file.write(separator)
+                meter.add(len(batch), len(data))
         meter.stop()
-        return len({one.leader for one in info.partitions})
+    return meter
 
 
-async def in_turns(
-    batches: list[AsyncIterator[list[Message]]],
-) -> AsyncGenerator[list[bytes], None]:
-    """The values of all *batches*, one from each in turn, until the one whose turn it is
-    has ended."""
-    waiting: list[deque[Message]] = [deque() for _ in batches]
-    place = 0
-    taken: list[bytes] = []
-    while True:
-        if not waiting[place]:
-            if taken:
-                yield taken
-                taken = []
-            more = await anext(batches[place], None)
-            if more is None:
-                return
-            waiting[place].extend(more)
-        taken.append(waiting[place].popleft().value)
-        place = (place + 1) % len(batches)
-
-
-def compare(source: Path, copy: Path) -> None:
-    """Compare two files.
+async def _until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
+    """What *probe* finds, asked until it finds something.
 
     Raises:
-      CommandError: naming the first byte that differs.
+      CommandError: if that takes too long.
     """
-    position = 0
-    with source.open("rb") as one, copy.open("rb") as other:
+    with trio.move_on_after(_PATIENCE_S):
         while True:
-            expected, actual = one.read(_PIECE_BYTES), other.read(_PIECE_BYTES)
-            if expected != actual:
-                shared = itertools.takewhile(
-                    lambda pair: pair[0] == pair[1], zip(expected, actual, strict=False)
-                )
-                position += sum(1 for _ in shared)
-                raise CommandError(
-                    f"what came back differs from byte {position} on: "
-                    "that must never be; please report it"
-                )
-            if not expected:
-                return
-            position += len(expected)
+            found = await probe()
+            if found is not None:
+                return found
+            await trio.sleep(_LOOK_INTERVAL_S)  # nobody announces it
+    raise CommandError(f"{what}: not within {_PATIENCE_S:g} s")
 
 
-def _unpack_sample(directory: Path) -> Path:
-    packed = resources.files("octopi.cli").joinpath("samples", f"{_SAMPLE}.gz")
-    sample = directory / _SAMPLE
-    sample.write_bytes(gzip.decompress(packed.read_bytes()))
-    return sample
+def _listed(numbers: list[int]) -> str:
+    return " ".join(map(str, sorted(numbers)))
 
 
-def _ends_with_newline(file: Path) -> bool:
-    with file.open("rb") as opened:
-        opened.seek(0, os.SEEK_END)
-        if opened.tell() == 0:
-            return False
-        opened.seek(-1, os.SEEK_END)
-        return opened.read() == b"\n"
+def _say(what: str, facts: str) -> None:
+    click.echo(f"{what:<10} {facts}")

@@ -1,4 +1,4 @@
-"""Nodes as processes of their own: start, wait until they serve, stop.
+"""Nodes as processes of their own: start, wait until they serve, kill, stop.
 
 In charge of this: whatever happens to the process that started them, none of them stays
 behind.  They get SIGTERM when the block ends, and they end by themselves when their
@@ -54,17 +54,20 @@ class NodeProcesses:
 
     directory: Path
     """Holds for each node its data directory and its log, under the node's name."""
+    _nursery: trio.Nursery
     _running: dict[str, trio.Process] = attrs.field(factory=dict)
 
     async def start(self, name: str, role: str, *options: str) -> str:
         """Start a node at a free port of this machine; return its url when it serves.
+
+        A node that ends by itself later ends the block, by a `CommandError`.
 
         Raises:
           CommandError: if it ended or didn't serve in time.
         """
         arguments = ["--role", role, "--listen", "127.0.0.1:0", "--stop-at-eof"]
         arguments += ["--data-dir", str(self.directory / name), *options]
-        with self._log_file(name).open("wb") as log:
+        with self._log_file(name).open("ab") as log:
             process = await trio.lowlevel.open_process(
                 node_command(*arguments),
                 stdin=subprocess.PIPE,
@@ -79,32 +82,34 @@ class NodeProcesses:
             line = await _first_line(process)
             url = ready_url(line)
             if url is not None:
+                self._nursery.start_soon(self._watch, name, process)
                 return url
             raise CommandError(f"{name} did not start: {self._last_words(name)}")
         raise CommandError(
             f"{name} did not serve within {READY_TIMEOUT_S:g} s: {self._last_words(name)}"
         )
 
-    async def raise_when_one_ends(self) -> None:
-        """Watch the nodes that were started until now; return never.
-
-        Raises:
-          CommandError: when one of them has ended by itself.
-        """
-
-        async def watch(name: str, process: trio.Process) -> None:
-            code = await process.wait()
-            raise CommandError(f"{name} ended by itself, code {code}: {self._last_words(name)}")
-
-        async with trio.open_nursery() as nursery:
-            for name, process in self._running.items():
-                nursery.start_soon(watch, name, process)
+    async def kill(self, name: str) -> None:
+        """End a node with SIGKILL; return when it is gone.  It can be started again."""
+        process = self._running[name]
+        process.kill()
+        del self._running[name]
+        with trio.CancelScope(shield=True):
+            await process.wait()
+            await _close_pipes(process)
 
     async def stop(self) -> None:
         """End all, brokers and register at once; return when none is left."""
+        stopping = list(self._running.values())
+        self._running.clear()
         async with trio.open_nursery() as nursery:
-            for process in self._running.values():
+            for process in stopping:
                 nursery.start_soon(_stop, process)
+
+    async def _watch(self, name: str, process: trio.Process) -> None:
+        code = await process.wait()
+        if self._running.get(name) is process:  # else it was we who ended it
+            raise CommandError(f"{name} ended by itself, code {code}: {self._last_words(name)}")
 
     def _log_file(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -117,12 +122,13 @@ class NodeProcesses:
 @asynccontextmanager
 async def node_processes(directory: Path) -> AsyncIterator[NodeProcesses]:
     """Processes of nodes with their data in *directory*, all ended with the block."""
-    nodes = NodeProcesses(directory)
-    try:
-        yield nodes
-    finally:
-        with trio.CancelScope(shield=True):
-            await nodes.stop()
+    async with trio.open_nursery() as nursery:
+        nodes = NodeProcesses(directory, nursery)
+        try:
+            yield nodes
+        finally:
+            with trio.CancelScope(shield=True):
+                await nodes.stop()
 
 
 async def _first_line(process: trio.Process) -> str:
@@ -142,6 +148,10 @@ async def _stop(process: trio.Process) -> None:
     if process.returncode is None:
         process.kill()
         await process.wait()
+    await _close_pipes(process)
+
+
+async def _close_pipes(process: trio.Process) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             await stream.aclose()

@@ -1,4 +1,4 @@
-"""`octopi-node demo`: real nodes, real data, there and back again."""
+"""`octopi-node demo`: real nodes, real data, a killed leader, and nothing lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from octopi.cli.invocation import common_options
 
 
 @click.command()
-@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True)
+@click.option("--brokers", type=click.IntRange(2, 20), default=3, show_default=True)
 @click.option(
     "-f",
     "--file",
@@ -21,7 +21,7 @@ from octopi.cli.invocation import common_options
 )
 @common_options
 def demo(brokers: int, file: Path | None) -> None:
-    """Send a file through a cluster and compare what comes back, byte for byte.
+    """Kill a leader while a file goes through it, and prove that nothing is lost.
 
     \b
     For instance:
@@ -29,9 +29,11 @@ def demo(brokers: int, file: Path | None) -> None:
       octopi-node demo --brokers 5 -f access.log
 
     Starts a register and brokers as processes, on free ports, with their data in a
-    temporary directory.  Each line becomes a message; lines are dealt out to the
-    partitions of one topic, so that every broker may have its share.  Another client
-    reads them back.  At the end all of it is gone again.
+    temporary directory.  Each line becomes a message of a topic with three replicas; a
+    short file is sent several times.  In the middle of it the leader is killed with
+    SIGKILL, and started again later.  Then everything is read back and compared with what
+    was sent, and the log files of all replicas with each other.  At the end all of it is
+    gone again.
     """
     from octopi.cli.demonstration import Demonstration
     from octopi.cli.running import run
