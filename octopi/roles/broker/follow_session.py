@@ -139,6 +139,8 @@ class FollowSession:
     def _send_from(self, followed: _Followed) -> int:
         """Send the next records of one log, if there are any and there is room."""
         log, answer = followed.log, followed.answer
+        if not self._leads(answer.partition, answer.epoch):
+            return 0
         highwater = log.highwater
         on_their_way = followed.position - followed.acknowledged
         records, epoch = b"", 0
@@ -166,6 +168,13 @@ class FollowSession:
         followed.position = Offset(followed.position + len(records))
         followed.told_highwater = highwater
         return 1
+
+    def _leads(self, partition: int, epoch: int) -> bool:
+        """Whether this broker still leads in the epoch of the session.  If not, the log is
+        another leader's, and no longer what the follower agreed with."""
+        replica = self._logs.replica(partition)
+        leader = replica.machine.leader if replica else None
+        return leader is not None and leader.epoch == epoch
 
 
 def _unknown(message: m.Follow) -> m.FollowRefused:
