@@ -13,14 +13,8 @@ This is the client library; everything public is here::
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from octopi.clients.client import (
-        VERSION as __version__,
-        BrokerLog,
-        Client,
-        ClusterInfo,
-        FetchResult,
-        connect,
-    )
+    from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
+    from octopi.clients.client import VERSION as __version__, Client, connect
     from octopi.clients.consumer import Consumer
     from octopi.clients.position import Position
     from octopi.clients.producer import Producer

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-import attrs
 import trio
 
+from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
 from octopi.clients.consumer import Consumer
 from octopi.clients.consumer_session import ConsumerSession
-from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.leader_lookup import partition_of
 from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
 from octopi.clients.options import within
 from octopi.clients.producer import Producer, ProducerOptions
-from octopi.clients.retrying import retry
+from octopi.clients.questions import Questions
 from octopi.clients.starts import Place, Start, find_starts, places, question
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
-    NotReadyError,
     RefusedError,
     Status,
     TopicExistsError,
     UnknownTopicError,
-    UnreachableError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, topic_name
 from octopi.limits import (
@@ -50,7 +47,7 @@ from octopi.limits import (
     REQUEST_TIMEOUT_S,
 )
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
-from octopi.record import Message, decode
+from octopi.record import decode
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire.messages import (
@@ -61,7 +58,6 @@ from octopi.wire.messages import (
     DeleteTopic,
     DescribeCluster,
     DescribeLogs,
-    DescribeTopic,
     Done,
     DrainBroker,
     Fetch,
@@ -69,10 +65,8 @@ from octopi.wire.messages import (
     FindOffset,
     FoundOffset,
     ListTopics,
-    LogInfo,
     LogList,
     MoveReplica,
-    PartitionInfo,
     TopicDescription,
     TopicInfo,
     TopicList,
@@ -86,39 +80,6 @@ DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 _WINDOW_BYTES_MAX: Final = 2**40
 
 _T = TypeVar("_T")
-
-
-@attrs.frozen
-class ClusterInfo:
-    """The brokers and partitions of a cluster, as its register knows them."""
-
-    cluster: str
-    """Its id; empty before the register has decided anything."""
-    topic_count: int
-    partition_count: int
-    """All of them."""
-    brokers: list[BrokerInfo]
-    partitions: list[PartitionInfo]
-    """Those that lie on brokers: that a topic was created on."""
-
-
-@attrs.frozen
-class BrokerLog:
-    """A replica of a log, as the broker describes it that holds it."""
-
-    broker: int
-    address: str
-    log: LogInfo
-
-
-@attrs.frozen
-class FetchResult:
-    """Messages of one log, and where the log begins and ends."""
-
-    topic_id: TopicId
-    messages: list[Message]
-    log_start: Offset
-    highwater: Offset
 
 
 class Client:
@@ -141,10 +102,9 @@ class Client:
     ) -> None:
         self._environment = environment
         self._connections = connections
-        self._servers = deque(servers)
-        """Registers; the first one is asked."""
         self._request_timeout_s = request_timeout_s
-        self._lookup = LeaderLookup(self._describe_once)
+        self._questions = Questions(environment, connections, servers, request_timeout_s)
+        self._lookup = self._questions.lookup
 
     # --- topics ------------------------------------------------------------------------
 
@@ -157,7 +117,7 @@ class Client:
             def question(request: int, after: str = after) -> ListTopics:
                 return ListTopics(request, after, LIST_COUNT_MAX // 10)
 
-            page = await self._ask_register("list topics", question, TopicList)
+            page = await self._questions.register("list topics", question, TopicList)
             topics += page.topics
             if not page.more or not page.topics:
                 return topics
@@ -170,8 +130,8 @@ class Client:
           UnknownTopicError: if there is no such topic.
         """
         topic = topic_name(name)
-        info = await self._retry(
-            f"describe topic {name}", lambda: self._describe_once(topic, create)
+        info = await self._questions.retry(
+            f"describe topic {name}", lambda: self._questions.describe_once(topic, create)
         )
         self._lookup.remember(info)
         return info
@@ -217,7 +177,7 @@ class Client:
         async def attempt() -> TopicInfo:
             nonlocal is_lost
             try:
-                answer = await self._ask_register_once(
+                answer = await self._questions.register_once(
                     lambda request: CreateTopic(request, topic, count, wanted, options),
                     TopicDescription,
                 )
@@ -225,7 +185,7 @@ class Client:
                 is_lost = True
                 raise
             except TopicExistsError:
-                info = await self._describe_once(topic, False)
+                info = await self._questions.describe_once(topic, False)
                 # An attempt whose answer was lost may have created it.
                 is_ours = info.options == options and len(info.partitions) == count
                 if exist_ok or (is_lost and is_ours):
@@ -233,7 +193,7 @@ class Client:
                 raise
             return answer.topic
 
-        info = await self._retry(f"create topic {name}", attempt)
+        info = await self._questions.retry(f"create topic {name}", attempt)
         self._lookup.remember(info)
         return info
 
@@ -249,7 +209,9 @@ class Client:
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._ask_register_once(lambda request: DeleteTopic(request, topic), Done)
+                await self._questions.register_once(
+                    lambda request: DeleteTopic(request, topic), Done
+                )
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -257,14 +219,14 @@ class Client:
                 if not is_lost:  # else an attempt whose answer was lost may have deleted it
                     raise
 
-        await self._retry(f"delete topic {name}", attempt)
+        await self._questions.retry(f"delete topic {name}", attempt)
         self._lookup.forget(topic)
 
     # --- the cluster -------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterInfo:
         """The brokers and partitions of the cluster."""
-        found = await self._ask_register(
+        found = await self._questions.register(
             "describe the cluster", DescribeCluster, ClusterDescription
         )
         return ClusterInfo(
@@ -297,12 +259,11 @@ class Client:
         while True:
             after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
 
-            async def attempt(after: tuple[str, int] = after) -> LogList:
-                connection = await self._connections.get(broker.address)
-                question = DescribeLogs(connection.next_request(), topic, *after)
-                return await connection.request(question, LogList, self._attempt_timeout_s)
+            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
+                return DescribeLogs(request, topic, *after)
 
-            page = await self._retry(f"describe the logs of broker {broker.broker}", attempt)
+            what = f"describe the logs of broker {broker.broker}"
+            page = await self._questions.broker(what, broker.address, question, LogList)
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
@@ -317,13 +278,12 @@ class Client:
           RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
               else could lead for *timeout_s*: it keeps only those leaderships then.
         """
-        await retry(
-            self._environment,
-            timeout_s,
+        await self._questions.retry(
             f"drain broker {broker}",
-            lambda: self._ask_register_once(
+            lambda: self._questions.register_once(
                 lambda request: DrainBroker(request, broker), Done, timeout_s
             ),
+            timeout_s,
         )
 
     async def add_partitions(self, count: int) -> int:
@@ -342,12 +302,14 @@ class Client:
             if is_lost and (await self.describe_cluster()).partition_count >= wanted:
                 return
             try:
-                await self._ask_register_once(lambda request: AddPartitions(request, count), Done)
+                await self._questions.register_once(
+                    lambda request: AddPartitions(request, count), Done
+                )
             except ConnectionLostError:
                 is_lost = True
                 raise
 
-        await self._retry(f"add {count} partitions", attempt)
+        await self._questions.retry(f"add {count} partitions", attempt)
         return (await self.describe_cluster()).partition_count
 
     async def move_replica(
@@ -373,7 +335,7 @@ class Client:
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._ask_register_once(question, Done, timeout_s)
+                await self._questions.register_once(question, Done, timeout_s)
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -387,7 +349,7 @@ class Client:
                 raise
 
         what = f"move partition {partition} from broker {leaving} to {joining}"
-        await retry(self._environment, timeout_s, what, attempt)
+        await self._questions.retry(what, attempt, timeout_s)
 
     # --- reading without a consumer ----------------------------------------------------
 
@@ -402,6 +364,17 @@ class Client:
         if asked is None:
             raise InvalidOptionError(f"{place!r} is an offset already")
         return await self._find_offset(topic_name(topic), PartitionId(partition), *asked)
+
+    async def _find_offset(
+        self, topic: TopicName, partition: PartitionId, at: str, value: int
+    ) -> FoundOffset:
+        return await self._questions.leader(
+            f"find an offset in {topic}/{partition}",
+            topic,
+            partition,
+            lambda request: FindOffset(request, topic, partition, at, value),
+            FoundOffset,
+        )
 
     async def fetch(
         self,
@@ -423,7 +396,7 @@ class Client:
         within("bytes_max", bytes_max, 1, BATCH_BYTES_MAX)
         within("wait_s", wait_s, 0, FETCH_WAIT_S_MAX)
         name = topic_name(topic)
-        found = await self._ask_leader(
+        found = await self._questions.leader(
             f"fetch from {topic}/{partition}",
             name,
             PartitionId(partition),
@@ -567,81 +540,6 @@ class Client:
                 yield consumer
             finally:
                 consumer.close()
-
-    # --- asking ------------------------------------------------------------------------
-
-    @property
-    def _attempt_timeout_s(self) -> float:
-        """For one attempt: a second one, perhaps at another node, shall have its time."""
-        return self._request_timeout_s / 2
-
-    async def _retry(self, what: str, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        return await retry(self._environment, self._request_timeout_s, what, attempt)
-
-    async def _ask_register(
-        self, what: str, question: Callable[[int], Any], expected: type[_T]
-    ) -> _T:
-        return await self._retry(what, lambda: self._ask_register_once(question, expected))
-
-    async def _ask_register_once(
-        self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
-    ) -> _T:
-        server = self._servers[0]
-        try:
-            connection = await self._connections.get(server)
-            return await connection.request(
-                question(connection.next_request()), expected, timeout_s or self._attempt_timeout_s
-            )
-        except (UnreachableError, ConnectionLostError):
-            if self._servers[0] == server:
-                self._servers.rotate(-1)
-            raise
-
-    async def _describe_once(self, name: str, create: bool) -> TopicInfo:
-        answer = await self._ask_register_once(
-            lambda request: DescribeTopic(request, name, create), TopicDescription
-        )
-        return answer.topic
-
-    async def _find_offset(
-        self, topic: TopicName, partition: PartitionId, at: str, value: int
-    ) -> FoundOffset:
-        return await self._ask_leader(
-            f"find an offset in {topic}/{partition}",
-            topic,
-            partition,
-            lambda request: FindOffset(request, topic, partition, at, value),
-            FoundOffset,
-        )
-
-    async def _ask_leader(
-        self,
-        what: str,
-        topic: TopicName,
-        partition: PartitionId,
-        question: Callable[[int], Any],
-        expected: type[_T],
-        wait_s: float = 0.0,
-    ) -> _T:
-        wrong: TopicInfo | None = None
-
-        async def attempt() -> _T:
-            nonlocal wrong
-            info = await self._lookup.topic(topic, other_than=wrong)
-            wrong = info
-            connection = await self._connections.get(leader_address(info, partition))
-            try:
-                return await connection.request(
-                    question(connection.next_request()), expected, self._attempt_timeout_s + wait_s
-                )
-            except RefusedError as error:
-                if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
-                    # The broker may not know yet, or we not any more: the register does.
-                    raise NotReadyError(str(error.args[0])) from error
-                raise
-
-        answer: _T = await retry(self._environment, self._request_timeout_s + wait_s, what, attempt)
-        return answer
 
 
 def connect(

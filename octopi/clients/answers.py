@@ -1,0 +1,42 @@
+"""What a client's questions are answered with, where no wire message says it well."""
+
+from __future__ import annotations
+
+import attrs
+
+from octopi.identifiers import Offset, TopicId
+from octopi.record import Message
+from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo
+
+
+@attrs.frozen
+class ClusterInfo:
+    """The brokers and partitions of a cluster, as its register knows them."""
+
+    cluster: str
+    """Its id; empty before the register has decided anything."""
+    topic_count: int
+    partition_count: int
+    """All of them."""
+    brokers: list[BrokerInfo]
+    partitions: list[PartitionInfo]
+    """Those that lie on brokers: that a topic was created on."""
+
+
+@attrs.frozen
+class BrokerLog:
+    """A replica of a log, as the broker describes it that holds it."""
+
+    broker: int
+    address: str
+    log: LogInfo
+
+
+@attrs.frozen
+class FetchResult:
+    """Messages of one log, and where the log begins and ends."""
+
+    topic_id: TopicId
+    messages: list[Message]
+    log_start: Offset
+    highwater: Offset

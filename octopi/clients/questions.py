@@ -1,0 +1,124 @@
+"""Asking a cluster: the register, or a partition's leader, again and again within a time.
+
+Knows where registers are and who was found to lead; knows nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from octopi.clients.connections import Connections
+from octopi.clients.leader_lookup import LeaderLookup, leader_address
+from octopi.clients.retrying import retry
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    RefusedError,
+    Status,
+    UnreachableError,
+)
+from octopi.identifiers import PartitionId, TopicName
+from octopi.wire.messages import DescribeTopic, TopicDescription, TopicInfo
+
+_T = TypeVar("_T")
+
+
+class Questions:
+    """Questions of one client."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        connections: Connections,
+        servers: Sequence[str],
+        timeout_s: float,
+    ) -> None:
+        """*timeout_s*: for an answer, all attempts together."""
+        self.lookup = LeaderLookup(self.describe_once)
+        self.timeout_s = timeout_s
+        self._environment = environment
+        self._connections = connections
+        self._servers = deque(servers)
+        """Registers; the first one is asked."""
+
+    @property
+    def attempt_timeout_s(self) -> float:
+        """For one attempt: a second one, perhaps at another node, shall have its time."""
+        return self.timeout_s / 2
+
+    async def retry(
+        self, what: str, attempt: Callable[[], Awaitable[_T]], timeout_s: float | None = None
+    ) -> _T:
+        """Try *attempt* until it succeeds or can't any more."""
+        return await retry(self._environment, timeout_s or self.timeout_s, what, attempt)
+
+    async def register(self, what: str, question: Callable[[int], Any], expected: type[_T]) -> _T:
+        """Ask the register; *question* makes the message of a request number."""
+        return await self.retry(what, lambda: self.register_once(question, expected))
+
+    async def register_once(
+        self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
+    ) -> _T:
+        """One attempt to ask the register; the next one asks another if there are several."""
+        server = self._servers[0]
+        try:
+            connection = await self._connections.get(server)
+            return await connection.request(
+                question(connection.next_request()), expected, timeout_s or self.attempt_timeout_s
+            )
+        except (UnreachableError, ConnectionLostError):
+            if self._servers[0] == server:
+                self._servers.rotate(-1)
+            raise
+
+    async def broker(
+        self, what: str, address: str, question: Callable[[int], Any], expected: type[_T]
+    ) -> _T:
+        """Ask the broker at *address*."""
+
+        async def attempt() -> _T:
+            connection = await self._connections.get(address)
+            return await connection.request(
+                question(connection.next_request()), expected, self.attempt_timeout_s
+            )
+
+        return await self.retry(what, attempt)
+
+    async def leader(
+        self,
+        what: str,
+        topic: TopicName,
+        partition: PartitionId,
+        question: Callable[[int], Any],
+        expected: type[_T],
+        wait_s: float = 0.0,
+    ) -> _T:
+        """Ask whoever leads a log; *wait_s*: so long it may think before it answers."""
+        wrong: TopicInfo | None = None
+
+        async def attempt() -> _T:
+            nonlocal wrong
+            info = await self.lookup.topic(topic, other_than=wrong)
+            wrong = info
+            connection = await self._connections.get(leader_address(info, partition))
+            try:
+                return await connection.request(
+                    question(connection.next_request()), expected, self.attempt_timeout_s + wait_s
+                )
+            except RefusedError as error:
+                if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
+                    # The broker may not know yet, or we not any more: the register does.
+                    raise NotReadyError(str(error.args[0])) from error
+                raise
+
+        return await self.retry(what, attempt, self.timeout_s + wait_s)
+
+    async def describe_once(self, name: str, create: bool) -> TopicInfo:
+        """One attempt to have a topic described."""
+        answer = await self.register_once(
+            lambda request: DescribeTopic(request, name, create), TopicDescription
+        )
+        return answer.topic
