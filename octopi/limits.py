@@ -120,6 +120,9 @@ MOVE_TIMEOUT_S: Final = 3600.0
 REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
 
+ORDER_RETRY_S: Final = 1.0
+"""A broker whose disk refused an order of the register tries again after this."""
+
 RECONNECT_GRACE_S: Final = 3.0
 """A restarted register gives brokers so long to come back before it replaces leaders."""
 

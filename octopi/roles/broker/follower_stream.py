@@ -42,6 +42,11 @@ class FollowerStream:
         self._address_of = address_of
         self._agent = agent
         self._connection: Connection | None = None
+        self._session = trio.CancelScope()
+
+    def reopen(self) -> None:
+        """Give this session up; another one begins after the usual pause."""
+        self._session.cancel()
 
     def post(self, message: m.Follow | m.Acknowledge) -> None:
         """Send it on the stream; lost if that is down, as the next session makes good."""
@@ -87,6 +92,7 @@ class FollowerStream:
         self._connection = connection
         agreed = trio.Event()
         async with trio.open_nursery() as nursery:
+            self._session = nursery.cancel_scope
             await nursery.start(self._run_connection, connection, nursery, agreed)
             self._replica.submit(self._replica.machine.stream_opened)
             with self._environment.clock.timeout(MEMBERSHIP_HEARTBEAT_TIMEOUT_S) as slow:

@@ -208,6 +208,11 @@ class Logs(Peers):
         self._following[partition] = stream
         self._tasks.start_soon(stream.run)
 
+    def follow_anew(self, partition: int) -> None:
+        stream = self._following.get(partition)
+        if stream is not None:
+            stream.reopen()
+
     def stop_following(self, partition: int) -> None:
         stream = self._following.pop(partition, None)
         if stream is not None:

@@ -6,6 +6,7 @@ that can't change by itself ends it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 import attrs
 import trio
 
-from octopi.environment import Environment
+from octopi.environment import Clock, Environment
 from octopi.errors import (
     ConnectionLostError,
     OctopiError,
@@ -28,6 +29,7 @@ from octopi.limits import (
     BACKOFF_S_MAX,
     GATHER_S,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    ORDER_RETRY_S,
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
@@ -105,7 +107,7 @@ class Membership:
                     self._environment, register, MEMBERSHIP, self._agent
                 )
                 async with trio.open_nursery() as nursery:
-                    session = _Session(connection, self._identity, self._logs)
+                    session = _Session(connection, self._identity, self._logs, clock)
                     await nursery.start(session.run)
                     try:
                         await session.join(self._address, self._remember)
@@ -146,10 +148,13 @@ class Membership:
 class _Session:
     """One membership connection, from the broker's side."""
 
-    def __init__(self, connection: Connection, identity: Identity, logs: Logs) -> None:
+    def __init__(
+        self, connection: Connection, identity: Identity, logs: Logs, clock: Clock
+    ) -> None:
         self._connection = connection
         self._identity = identity
         self._logs = logs
+        self._clock = clock
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
@@ -196,17 +201,27 @@ class _Session:
         Raises:
           ConnectionLostError: when it has ended.
         """
-        async for order in self._orders:
-            await self._carry_out(order)
+        async with trio.open_nursery() as nursery:
+            async for order in self._orders:
+                if not await self._carry_out(order):
+                    nursery.start_soon(self._put_off, order)
+            nursery.cancel_scope.cancel()
         raise ConnectionLostError(self._connection.end_reason or "the connection ended")
 
-    async def _carry_out(self, order: Order) -> None:
+    async def _put_off(self, order: Order) -> None:
+        """Have *order* carried out after a while: the register gives it once."""
+        await self._clock.sleep_until(self._clock.now() + ORDER_RETRY_S)
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            self._send.send_nowait(order)
+
+    async def _carry_out(self, order: Order) -> bool:
+        """Do it; say whether that is done with."""
         if isinstance(order, m.AnnounceEpoch):
             self._logs.announced(order)
-            return
+            return True
         if isinstance(order, m.InSyncAltered):
             self._logs.in_sync_altered(order)
-            return
+            return True
         try:
             match order:
                 case m.InstallPartitions():
@@ -218,8 +233,9 @@ class _Session:
         except StorageError as error:
             _log.error("an order of the register failed", why=str(error))
             refuse(self._connection, order.request, error)
-        else:
-            self._connection.post(m.Done(order.request))
+            return False
+        self._connection.post(m.Done(order.request))
+        return True
 
 
 def _first(group: BaseExceptionGroup[OctopiError]) -> OctopiError:

@@ -96,6 +96,9 @@ class Peers:
     def follow(self, partition: int, leader: int) -> None:
         """Keep a stream to *leader* open from now on."""
 
+    def follow_anew(self, partition: int) -> None:
+        """Close that stream, and open another one after a while."""
+
     def stop_following(self, partition: int) -> None:
         """Close that stream."""
 
@@ -371,11 +374,13 @@ class PartitionReplica:
         try:
             base = log.append(records, found)
         except StorageError as error:
-            # A full disk may have space again: a new session begins where the log ends.
             _log.error("following stopped", partition=self.partition, why=str(error))
-            if not isinstance(error, DiskFullError):
+            if isinstance(error, DiskFullError):
+                # It may have space again: a new session begins where the log ends.
+                self._peers.follow_anew(self.partition)
+            else:
                 self._fail(error)
-            self._peers.stop_following(self.partition)
+                self._peers.stop_following(self.partition)
             return []
         self._trace(steps.P3_REPLICATED, log, offset=base, end=log.end)
         return self.machine.replicated(log.topic_id, found)
@@ -412,7 +417,8 @@ class PartitionReplica:
 
     def _failed(self, error: StorageError) -> list[PartitionEffect]:
         if self.failure is None:
-            self.failure = error
+            if not isinstance(error, DiskFullError):  # which may have space again
+                self.failure = error
             _log.error("replica failed", partition=self.partition, why=str(error))
         if self.machine.leader is None:
             return []
