@@ -283,6 +283,10 @@ class PartitionLeader:
 
     def _lags(self, broker: int, now: float) -> bool:
         session = self.sessions.get(broker)
+        if session is not None and not session.open:
+            # Its process is gone, most often: nobody is to wait for it, and if it is not,
+            # it follows and joins again in a moment.
+            return True
         since = self._began_at if session is None else session.caught_up_at
         return now - since > self._lag_s_max
 

@@ -112,12 +112,24 @@ def test_a_follower_that_lags_leaves_after_the_bound_and_not_before() -> None:
     assert machine.wanted_change(9.0) is None, "one change at a time"
 
 
+def test_a_follower_whose_stream_broke_is_not_waited_for() -> None:
+    machine = leader([1, 2])
+    machine.follow(FOLLOW)
+    machine.acknowledge(attrs.evolve(ACKNOWLEDGE, end=100))
+    assert machine.wanted_change(0.1) is None
+    machine.session_ended(2, 1, 1)
+    assert machine.wanted_change(0.1) == machine.leaving(2)
+    machine.follow(attrs.evolve(FOLLOW, attempt=2))
+    assert machine.wanted_change(0.1) is None
+
+
 def test_a_stream_that_breaks_again_and_again_is_no_excuse() -> None:
     machine = leader([1, 2])
     for attempt in range(1, 5):
         machine.follow(attrs.evolve(FOLLOW, attempt=attempt))
         machine.session_ended(2, 1, attempt)
         machine.wanted_change(attempt * 0.3)
+    machine.follow(attrs.evolve(FOLLOW, attempt=5))
     assert machine.wanted_change(1.3) == machine.leaving(2)
 
 
