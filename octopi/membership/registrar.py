@@ -108,10 +108,11 @@ class Registrar:
     ) -> Admission:
         """A broker asks to join the formed cluster.
 
-        It leaves the in-sync set of partitions whose logs it says are not intact, before it
-        may act.  What it leads as their only replica it leads again, in a new epoch if it was
-        restarted.  What was decided and the register doesn't know (its disk was lost) is
-        taken over as soon as that is safe (`octopi.membership.rebuild`).
+        It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
+        its data directory is new, before it may act.  What it leads as their only replica it
+        leads again, in a new epoch if it was restarted.  What was decided and the register
+        doesn't know (its disk was lost) is taken over as soon as that is safe
+        (`octopi.membership.rebuild`).
 
         Raises:
           RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED.
@@ -136,6 +137,16 @@ class Registrar:
                 "an older copy of its data directory",
                 Status.BROKER_FENCED,
             )
+        # Who does not know its cluster, and is known here, has lost its data directory.
+        has_lost_data = known is not None and not cluster
+        held = [one for one in state.partitions.values() if broker in one.replicas]
+        if has_lost_data and held and known is not None and incarnation <= known.incarnation:
+            raise RefusedError(
+                f"broker {broker} holds replicas, and was here with incarnation "
+                f"{known.incarnation}; this data directory is new: start it without an id, and "
+                "move the replicas to the id that it gets",
+                Status.BROKER_FENCED,
+            )
         entries: list[Entry] = []
         registration = BrokerRegistered(broker, incarnation, address)
         if registration != known:
@@ -146,8 +157,15 @@ class Registrar:
         partitions, spent = self._adopt(standings or [], entries)
         conflicts = self._take_over_topics(inventory, partitions, entries)
         damaged = {one.partition for one in standings or [] if not one.intact}
+        if has_lost_data:
+            damaged.update(partitions)
         for partition, record in partitions.items():
             if record.replicas == [broker]:
+                if has_lost_data:
+                    conflicts.append(
+                        f"what was in partition {partition} is lost: the broker was its only "
+                        "replica and comes without its data"
+                    )
                 if record.leader_incarnation != incarnation:
                     again = _reappointed(record, incarnation, spent[partition] + 1)
                     entries.append(PartitionDecided(again))

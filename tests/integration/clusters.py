@@ -155,6 +155,7 @@ class LocalCluster(NamedBrokers):
         self.cluster = cluster
         self.names = []
         self._nodes: dict[str, Node] = {}
+        self._ids: dict[str, int | None] = {}
         self.disks: dict[str, MemoryDisk | None] = {}
         self.traces: dict[str, Trace] = {}
         """Observers of the steps of brokers that are started from now on."""
@@ -177,12 +178,13 @@ class LocalCluster(NamedBrokers):
         """The running broker of that name."""
         return self._nodes[name]
 
-    async def add(self, disk: MemoryDisk | None = None) -> str:
-        """Start one more broker; return its name."""
+    async def add(self, disk: MemoryDisk | None = None, broker: int | None = None) -> str:
+        """Start one more broker, with the id *broker* if that is given; return its name."""
         name = f"broker-{len(self.names) + 1}"
         self.disks[name] = disk
+        self._ids[name] = broker
         self._nodes[name] = await self.cluster.start_broker(
-            name, disk=disk, trace=self.traces.get(name)
+            name, disk=disk, trace=self.traces.get(name), broker=broker
         )
         self.names.append(name)
         return name
@@ -197,7 +199,11 @@ class LocalCluster(NamedBrokers):
     async def restart(self, name: str) -> None:
         listen = self._nodes[name].url.removeprefix("ws://")
         self._nodes[name] = await self.cluster.start_broker(
-            name, listen=listen, disk=self.disks[name], trace=self.traces.get(name)
+            name,
+            listen=listen,
+            disk=self.disks[name],
+            trace=self.traces.get(name),
+            broker=self._ids[name],
         )
 
 

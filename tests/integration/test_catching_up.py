@@ -8,7 +8,7 @@ import trio
 
 import octopi
 from octopi import steps
-from octopi.wire import messages as m
+from octopi.errors import RefusedError
 from tests.integration.clusters import local_cluster, process_cluster
 from tests.integration.traffic import traffic
 
@@ -152,6 +152,36 @@ async def test_a_hung_leader_is_replaced_and_follows_when_it_goes_on(tmp_path: P
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
+async def test_a_broker_that_lost_its_data_and_kept_its_id_is_not_taken_for_in_sync(
+    tmp_path: Path,
+) -> None:
+    """It is back sooner than it is missed, while the in-sync set still names it."""
+    async with local_cluster(tmp_path, brokers=0) as cluster:
+        for number in (1, 2, 3):
+            await cluster.add(broker=number)
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(100)
+            leader = await cluster.leader("orders")
+            lost, other = await cluster.followers("orders")
+            await cluster.kill(other)
+            await cluster.in_sync("orders", 2)
+            await cluster.kill(lost)
+            cluster.data_dir(lost).rename(tmp_path / "lost")
+            with pytest.RaisesGroup(
+                pytest.RaisesExc(RefusedError, match="this data directory is new"),
+                flatten_subgroups=True,
+            ):
+                await cluster.restart(lost)
+            # Its next life has a greater incarnation: what supervises it starts it again.
+            await cluster.restart(lost)
+            await cluster.kill(leader)
+            await cluster.restart(leader)
+            await cluster.restart(other)
+            await cluster.in_sync("orders", 3)
+            await flow.progress(50)
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
 async def test_a_broker_that_lost_its_data_is_a_new_one_and_takes_the_place_of_the_old(
     tmp_path: Path,
 ) -> None:
@@ -165,10 +195,8 @@ async def test_a_broker_that_lost_its_data_is_a_new_one_and_takes_the_place_of_t
             await cluster.in_sync("orders", 2)
             await cluster.restart(lost)
             place = await cluster.place("orders")
-            async with cluster.cluster.connection(cluster.url) as register:
-                await register.request(
-                    m.MoveReplica(register.next_request(), place.partition, leaving, 4), m.Done, 20
-                )
+            async with octopi.connect(cluster.url) as client:
+                await client.move_replica(place.partition, leaving, 4, timeout_s=20)
             place = await cluster.in_sync("orders", 3)
             assert 4 in place.in_sync
             assert leaving not in place.replicas

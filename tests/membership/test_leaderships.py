@@ -24,10 +24,14 @@ class Register:
             self.registrar.apply(entry)
         self.registrar.check_invariants()
 
-    def join(self, broker: int, incarnation: int, *, intact: bool = True) -> None:
+    def join(
+        self, broker: int, incarnation: int, *, intact: bool = True, cluster: str | None = None
+    ) -> None:
         self.registrar.left(broker, incarnation - 1)
+        if cluster is None:  # brokers remember it with their data
+            cluster = self.registrar.state.cluster
         admission = self.registrar.admit(
-            cluster="",
+            cluster=cluster,
             broker=broker,
             incarnation=incarnation,
             address=f"ws://broker-{broker}",
@@ -132,6 +136,13 @@ def test_a_leaders_request_is_journaled_and_answered() -> None:
     assert again is not None
     assert again[0] == []
     assert not again[1].accepted
+
+
+def test_a_broker_with_a_new_data_directory_is_in_sync_no_more() -> None:
+    register = Register()
+    assert register.first.in_sync == [1, 2, 3]
+    register.join(2, 2, cluster="")
+    assert register.first.in_sync == [1, 3]
 
 
 def test_when_all_lost_power_an_operator_or_an_option_decides_what_is_lost() -> None:

@@ -42,8 +42,11 @@ class Register:
         broker: int | None = None,
         incarnation: int = 1,
         inventory: Inventory | None = None,
-        cluster: str = "",
+        cluster: str | None = None,
     ) -> int:
+        if cluster is None:  # brokers remember it with their data
+            state = self.registrar.state
+            cluster = state.cluster if broker in state.brokers else ""
         admission = self.registrar.admit(
             cluster=cluster,
             broker=broker,
@@ -104,6 +107,18 @@ def test_a_copy_of_an_older_data_directory_is_fenced() -> None:
     register.join(3, 5)
     register.registrar.left(3, 5)
     assert status_of(register.join, 3, 4) == Status.BROKER_FENCED
+
+
+def test_a_broker_whose_data_directory_is_new_has_to_leave_its_id_to_the_replicas() -> None:
+    register = Register()
+    register.join(1)
+    register.join(2)
+    register.create("orders", partitions=[0])
+    leader = register.registrar.state.partitions[0].leader
+    register.registrar.left(leader, 1)
+    assert status_of(register.join, leader, 1, cluster="") == Status.BROKER_FENCED
+    register.registrar.left(3 - leader, 1)
+    assert register.join(3 - leader, 1, cluster="") == 3 - leader, "it had nothing to lose"
 
 
 def test_a_broker_of_another_cluster_is_refused() -> None:
