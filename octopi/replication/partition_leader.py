@@ -110,9 +110,9 @@ class PartitionLeader:
         topic_id = TopicId(message.topic_id)
         leader = self.logs.get(topic_id)
         if message.epoch != self.epoch:
-            return [_refuse(message, f"the epoch is {self.epoch}")]
+            return [refuse_follow(message, f"the epoch is {self.epoch}")]
         if leader is None or broker not in self.replicas or broker == self.broker:
-            return [_refuse(message, "that log is not led here, or not for you")]
+            return [refuse_follow(message, "that log is not led here, or not for you")]
         session = self.sessions.get(broker)
         if session is not None and number < session.number:
             return []  # late: a newer session began
@@ -313,7 +313,8 @@ def _history(message: Follow) -> EpochHistory:
     return EpochHistory.load(rows)
 
 
-def _refuse(message: Follow, reason: str) -> ToBroker:
+def refuse_follow(message: Follow, reason: str) -> ToBroker:
+    """The answer to who can't follow here now."""
     refused = FollowRefused(
         message.partition,
         message.epoch,

@@ -45,7 +45,7 @@ from octopi.replication.effects import (
 from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_follower import PartitionFollower
-from octopi.replication.partition_leader import PartitionLeader, on_log
+from octopi.replication.partition_leader import PartitionLeader, on_log, refuse_follow
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
@@ -240,8 +240,11 @@ class Replica:
         return effects
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
-        """A follower wants to follow a log; silence is an answer that makes it try again."""
-        return self.leader.follow(message) if self.leader is not None else []
+        """A follower wants to follow a log."""
+        if self.leader is None:
+            # It may have heard before us that we lead: told so, it tries again at once.
+            return [refuse_follow(message, "this broker doesn't lead the partition (yet)")]
+        return self.leader.follow(message)
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
         """A follower holds more of a log."""

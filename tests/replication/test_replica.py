@@ -24,6 +24,7 @@ from octopi.wire.messages import (
     EpochStart,
     Follow,
     Followed,
+    FollowRefused,
     PartitionRecord,
 )
 
@@ -102,6 +103,18 @@ def test_a_record_of_an_earlier_life_lets_nobody_lead() -> None:
     machine.joined()
     machine.installed(RECORD, 0.0)
     assert machine.role == Role.IDLE
+
+
+def test_a_follower_that_comes_before_the_record_is_told_to_come_again() -> None:
+    machine = replica()
+    follow = Follow(0, 3, 2, 1, 1, TOPIC, [], 0)
+    (early,) = machine.follow(follow)
+    assert isinstance(early, ToBroker)
+    assert isinstance(early.message, FollowRefused)
+    machine.installed(RECORD, 0.0)
+    (answer,) = machine.follow(attrs.evolve(follow, attempt=2))
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, Followed)
 
 
 def test_nothing_is_done_before_the_register_knows_this_life() -> None:
