@@ -21,12 +21,12 @@ async def test_many_producers_consumers_and_brokers_under_load_agree_in_the_end(
     async with local_cluster(tmp_path, brokers=5) as cluster:
         began = time.monotonic()
         async with traffic(cluster.url, "orders", producers=8, consumers=6, partitions=6) as flow:
-            await flow.progress(1500)
+            await flow.progress(800)
             dies = await cluster.leader("orders")
             await cluster.kill(dies)
-            await flow.progress(500)
+            await flow.progress(300)
             await cluster.restart(dies)
-            await flow.progress(500)
+            await flow.progress(300)
         rate = flow.acknowledged_count / (time.monotonic() - began)
         record_property("acknowledged_messages_per_s", round(rate))
         await flow.check_replicas(cluster.data_dirs, 3)
