@@ -149,7 +149,8 @@ async def _watch(
             for one in await client.describe_logs(brokers=asked):
                 if one.log.partition == partition:
                     held[one.broker] += one.log.log_end - one.log.log_start
-            show(held[joining], max(held.values()))
+            if any(held.values()):
+                show(held[joining], max(held.values()))
         await trio.sleep(_LOOK_INTERVAL_S)
 
 
