@@ -5,7 +5,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
-demo: .venv/.runtime ## start a register and brokers, move real data through them, compare, stop
+demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
 test: .venv/.dev ## run all tests
 	$(BIN)/pytest

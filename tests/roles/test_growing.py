@@ -152,3 +152,10 @@ async def test_impossible_wishes_are_refused(tmp_path: Path) -> None:
         ]
         for wish, status in wishes:
             assert (await refusal_of(ask(cluster, wish))).status == status
+
+
+async def test_before_there_is_a_cluster_nothing_is_added_to_it(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        await trio.sleep(0.1)  # gathering is over: the refusal is about brokers
+        refused = await refusal_of(ask(cluster, m.AddPartitions(0, 1)))
+        assert refused.status == Status.NO_BROKER

@@ -56,9 +56,11 @@ class Rebalancing:
         """Have *count* more partitions.
 
         Raises:
-          RefusedError: INVALID_OPTION.
+          RefusedError: INVALID_OPTION; NO_BROKER before there is a cluster.
         """
         state = self._node.registrar.state
+        if not state.cluster:
+            raise RefusedError("no broker has joined", Status.NO_BROKER)
         if not 1 <= count <= LIST_COUNT_MAX - state.partition_count:
             raise RefusedError(
                 f"a cluster has at most {LIST_COUNT_MAX} partitions, this one has "
