@@ -7,6 +7,7 @@ import pytest
 import trio
 
 import octopi
+from octopi.storage import checkpoint
 from tests.cluster import Cluster, describe, running_cluster
 from tests.fakes.disk import MemoryDisk
 
@@ -51,3 +52,28 @@ async def test_the_others_carry_on(tmp_path: Path, which: str, fault: str) -> No
             if fault != "failed fsync" or which == "leader":
                 assert chosen not in after.in_sync
             assert after.leader != chosen or which == "follower"
+
+
+async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        disks = await three_brokers(cluster)
+        topic = await describe(cluster, "orders")
+        before = topic.partitions[0]
+        assert before.leader is not None
+        others = [number for number in disks if number != before.leader]
+        for number in others:
+            path_end = f"replicas/{before.partition}"
+            disks[number].fail(errno.ENOSPC, "replace_file", path_end=path_end, times=3)
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            await producer.send("orders", b"before")
+            await client.drain_broker(before.leader)
+            await producer.send("orders", b"after")
+            after = (await client.describe_topic("orders")).partitions[0]
+            assert after.leader in others
+            for number in others:
+                path = next(one for one in disks[number].files() if "/replicas/" in one)
+                stored = checkpoint.load(disks[number], path)
+                assert stored is not None
+                assert stored["promised"] == after.epoch

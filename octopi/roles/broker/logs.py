@@ -19,6 +19,7 @@ from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import PartitionId, TopicId
 from octopi.limits import REPLICA_TICK_S
 from octopi.logger import get_logger
+from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
@@ -179,6 +180,16 @@ class Logs(Peers):
                 leader = replica.machine.leader
                 if leader is not None and leader.pending is not None:
                     self.to_register(leader.pending)
+                self._see_to_stream(replica)
+
+    def _see_to_stream(self, replica: PartitionReplica) -> None:
+        """A follower has a stream, also if the disk failed just when it was to be opened."""
+        record = replica.machine.state.record
+        follows = (
+            replica.machine.role == Role.FOLLOWER and replica.failure is None and replica.is_settled
+        )
+        if follows and record is not None and replica.partition not in self._following:
+            self.follow(replica.partition, record.leader)
 
     # --- Peers -----------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ class PartitionReplica:
         self._busy = False
         self._idle = trio.Event()
         self._role = Role.IDLE
+        self._owed: dict[object, PartitionEffect] = {}
         self._served_epoch = 0
         self._resigned = 0
         self.machine = Replica(
@@ -220,6 +221,11 @@ class PartitionReplica:
         log.on_flushed = lambda end: self.submit(lambda: self.machine.flushed(topic_id, end))
         log.on_failed = lambda error: self.submit(lambda: self._failed(error))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every event so far has had its effects, on the device too."""
+        return not (self._busy or self._events or self._effects or self._owed)
+
     async def settled(self) -> None:
         """Wait until every event so far has had its effects."""
         while self._busy or self._events:
@@ -235,7 +241,8 @@ class PartitionReplica:
                 if not self._events:
                     break
                 try:
-                    self._effects.extend(self._events.popleft()())
+                    effects = self._events.popleft()()
+                    self._effects.extend([*self._owed_effects(), *effects])
                 except ProtocolError as error:
                     # Of a peer, maybe one that is gone: nothing of what it said is done.
                     _log.warning("peer refused", partition=self.partition, why=str(error))
@@ -257,11 +264,22 @@ class PartitionReplica:
             follow_up = await self._wait_for(effect)
         except StorageError as error:
             follow_up = []
+            is_news = _debt(effect) not in self._owed
+            self._owed[_debt(effect)] = effect
             self._drop_effects(error)
-            self._fail(error)
+            self._effects.extend(self._failed(error, is_news=is_news))
+        else:
+            self._owed.pop(_debt(effect), None)
         self._effects.extendleft(reversed(follow_up))
         self._busy = False
         self._drain()
+
+    def _owed_effects(self) -> list[PartitionEffect]:
+        """What failed before and has to be done first: the machine believes that it is."""
+        return [
+            StoreState(self.machine.state) if isinstance(effect, StoreState) else effect
+            for effect in self._owed.values()
+        ]
 
     def _drop_effects(self, error: StorageError) -> None:
         """What stood behind an effect that failed must not happen; who waits is refused."""
@@ -415,10 +433,10 @@ class PartitionReplica:
         """The disk failed: no promise can be kept any more, and who waits is refused next."""
         self._effects.extend(self._failed(error))
 
-    def _failed(self, error: StorageError) -> list[PartitionEffect]:
-        if self.failure is None:
-            if not isinstance(error, DiskFullError):  # which may have space again
-                self.failure = error
+    def _failed(self, error: StorageError, *, is_news: bool = True) -> list[PartitionEffect]:
+        if self.failure is None and not isinstance(error, DiskFullError):
+            self.failure = error  # a full disk may have space again
+        if is_news:
             _log.error("replica failed", partition=self.partition, why=str(error))
         if self.machine.leader is None:
             return []
@@ -445,6 +463,13 @@ class PartitionReplica:
         trace = self._environment.trace
         if trace is not None:
             trace(step, topic=log.topic.topic, partition=self.partition, **facts)
+
+
+def _debt(effect: PartitionEffect) -> object:
+    """What makes two waiting effects one debt."""
+    if isinstance(effect, OnLog):
+        return effect.topic_id, type(effect.effect)
+    return type(effect)
 
 
 def stored_state(environment: Environment, path: str) -> ReplicaState:
