@@ -119,12 +119,13 @@ def revive(broker: NodeProcess) -> None:
 async def leaders_at_rest(client: octopi.Client) -> dict[int, int]:
     """Wait until all replicas are in sync, and nothing is evened out any more; return the
     leader of each partition."""
-    seen: list[octopi.PartitionInfo] = []
+    leaders: dict[int, int] = {}
     while True:
-        before, seen = seen, (await client.describe_cluster()).partitions
+        seen = (await client.describe_cluster()).partitions
+        before = leaders
         leaders = {one.partition: one.leader for one in seen if one.leader is not None}
         in_sync = all(len(one.in_sync) == len(one.replicas) for one in seen)
-        if seen == before and in_sync and len(leaders) == len(seen):
+        if leaders == before and in_sync and len(leaders) == len(seen):
             return leaders
         await trio.sleep(REST_S)
 
