@@ -6,6 +6,7 @@ mark, and what a client reads of them is what the histories are held against.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -66,11 +67,14 @@ async def run_chaos(
         say(line)
 
     with node_processes(directory) as nodes:
-        async with trio.open_nursery() as nursery:
-            cluster = ChaosCluster(nodes, nursery)
-            await cluster.start(brokers)
-            await _Run(cluster, report, log).run()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                cluster = ChaosCluster(nodes, nursery)
+                await cluster.start(brokers)
+                await _Run(cluster, report, log).run()
+                nursery.cancel_scope.cancel()
+        except* Exception as group:  # told together with what led to it
+            report.faults.append("".join(traceback.format_exception(group)))
     return report
 
 
@@ -192,7 +196,7 @@ class _Run:
             if len(held) != 1 or any(len(records) != end for records in held):
                 sizes = {", ".join(names): len(records) for records, names in held.items()}
                 report.faults.append(f"{log}: replicas differ below {end}: {sizes} bytes")
-        report.faults += self.cluster.complaints()
+        report.faults += [*self.workload.faults, *self.cluster.complaints()]
         report.counts = {
             **self.workload.counts,
             "Duplicate receipts": sum(getattr(one, "duplicate", 0) for one in history.events),

@@ -69,6 +69,8 @@ class Workload:
         self.counts: Counter[str] = Counter()
         """Of the kinds of events."""
         self.positions: dict[str, dict[LogName, int]] = {name: {} for name, _, _ in CONSUMERS}
+        self.faults: list[str] = []
+        """Errors that no client may get, whatever fails around it."""
         self.partitions: dict[str, list[int]] = {}
         """Of each topic."""
         self.stopping = trio.Event()
@@ -140,7 +142,7 @@ class Workload:
             except octopi.OctopiError as error:
                 limit.release()
                 if not isinstance(error, octopi.NotDeliveredError) and not may_pass(error):
-                    raise
+                    self.faults.append(f"{name} can't send to {log}: {error!r}")
                 self._note(Failed(trio.current_time(), value, str(error)))
                 continue
             if kind.waits:
@@ -204,7 +206,8 @@ class Workload:
                             start = str(consumer.position)
                 except octopi.OctopiError as error:
                     if not may_pass(error):
-                        raise
+                        self.faults.append(f"{name} can't read {topic} from {start}: {error!r}")
+                        return
                     self.counts["consumers lost"] += 1
                     await trio.sleep(_REOPEN_S)
 
