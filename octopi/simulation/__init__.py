@@ -1,0 +1,1 @@
+"""Whole clusters on virtual time, networks and disks, one seed to each run."""

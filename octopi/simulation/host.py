@@ -1,0 +1,221 @@
+"""One simulated machine: its lives, its clock, and how it dies.
+
+A host has a disk that outlives its lives.  A life is one run of a program on it, with an
+`Environment` of its own.  When a life is over, every call to that environment raises
+`NodeDead`: cancelling a task runs its cleanup, and the cleanup of a dead process must reach
+nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from octopi.environment import Environment
+from octopi.simulation import driver
+from octopi.simulation.disk import SimulatedDisk
+from octopi.simulation.world import World
+
+if TYPE_CHECKING:
+    from octopi.simulation.network import Network
+
+EPOCH_MS: Final = 1_767_225_600_000
+"""2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
+
+Program = Callable[[Environment], Awaitable[None]]
+"""What runs on a host: returns when it has stopped."""
+
+
+class NodeDead(BaseException):  # no error: the process is gone
+    """The life that called is over.  Not an `Exception`: nothing may handle it."""
+
+
+class HostClock:
+    """`octopi.environment.Clock` of one host, which may run fast or slow.
+
+    *rate*: seconds of the host to a second of the world.
+    """
+
+    def __init__(self, world: World, rate: float = 1.0) -> None:
+        self._world = world
+        self.rate = rate
+        self.wall_jump_ms = 0
+        """How far the wall clock was set off; `now` never jumps."""
+
+    def now(self) -> float:
+        return self._world.now * self.rate
+
+    def wall_ms(self) -> int:
+        return EPOCH_MS + int(self._world.now * self.rate * 1000) + self.wall_jump_ms
+
+    async def sleep_until(self, deadline: float) -> None:
+        await trio.sleep_until(deadline / self.rate)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds / self.rate)
+
+
+class HostChance:
+    """`octopi.environment.Chance` of one life."""
+
+    def __init__(self, world: World, host: str, life: int) -> None:
+        self._random = world.random("chance", host, life)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def token_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class Life:
+    """One run of a program on a host: what `driver.OWNER` says tasks belong to."""
+
+    def __init__(self, host: Host, number: int) -> None:
+        self.host = host
+        self.number = number
+        self.is_over = False
+        self.is_paused = False
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.error: BaseException | None = None
+        """What the program ended with, if that was an error of its own."""
+
+    def check(self) -> None:
+        """Raise `NodeDead` if this life is over."""
+        if self.is_over:
+            raise NodeDead(self.host.name)
+
+    def trace(self, step: str, **facts: Any) -> None:  # noqa: ANN401
+        """`octopi.environment.Trace` of this life."""
+        self.check()
+        self.host.world.note(step, self.host.name, self.number, **facts)
+        self.check()
+
+    def effect(self, operation: str, edge: str, path: str) -> None:
+        """Something is about to be done to the outside, or was done just now."""
+        self.check()
+        self.host.effects[operation, edge] += 1
+        for observer in self.host.effect_observers:
+            observer(self, operation, edge, path)
+        self.check()
+
+
+class Host:
+    """A machine in *world*; `boot` starts a life."""
+
+    def __init__(self, world: World, network: Network, name: str) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.disk = SimulatedDisk()
+        self.clock = HostClock(world)
+        self.life: Life | None = None
+        """The current life; None while the host is down."""
+        self.life_count = 0
+        self.effects: Counter[tuple[str, str]] = Counter()
+        """How often each effect came to each of its edges."""
+        self.effect_observers: list[Callable[[Life, str, str, str], None]] = []
+        network.add(self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a program runs, be it paused."""
+        return self.life is not None
+
+    def boot(self, program: Program, nursery: trio.Nursery) -> Life:
+        """Start *program*; its tasks are *nursery*'s.  The host must be down."""
+        assert self.life is None, f"{self.name} runs"
+        self.life_count += 1
+        life = self.life = Life(self, self.life_count)
+        self.world.note("boot", self.name, life.number)
+        self.network.booted(life)
+        nursery.start_soon(self._live, life, program, name=f"{self.name} life {life.number}")
+        return life
+
+    async def _live(self, life: Life, program: Program) -> None:
+        driver.OWNER.set(life)
+        try:
+            with life.scope:
+                async with trio.open_nursery() as tasks:
+                    await program(self._environment(life, tasks))
+                    tasks.cancel_scope.cancel()
+        except BaseException as error:  # sorted out below
+            self._ended_with(life, error)
+        finally:
+            if not life.is_over:
+                self.world.note("exit", self.name, life.number, error=repr(life.error))
+                self._end(life)
+            life.ended.set()
+
+    def _ended_with(self, life: Life, error: BaseException) -> None:
+        _, others = (
+            error.split((NodeDead, trio.Cancelled))
+            if isinstance(error, BaseExceptionGroup)
+            else (None, None if isinstance(error, NodeDead | trio.Cancelled) else error)
+        )
+        if others is None or life.is_over:
+            return  # what a dead process does with its death is nobody's business
+        if not _is_ordinary(others):
+            self.world.fail(others)
+        life.error = others
+
+    def _environment(self, life: Life, tasks: trio.Nursery) -> Environment:
+        return Environment(
+            clock=self.clock,
+            net=self.network.net(life, tasks),
+            disk=self.disk.attach(life.effect),
+            chance=HostChance(self.world, self.name, life.number),
+            trace=life.trace,
+        )
+
+    # --- ways to end -----------------------------------------------------------------
+
+    def kill(self) -> None:
+        """End the process as SIGKILL does: the page cache and what was sent survive."""
+        life = self._running("kill")
+        self.disk.end_life()
+        self.network.closed(life)
+        self._end(life)
+
+    def lose_power(self) -> None:
+        """End the machine: what was not synced may be lost, and nobody is told."""
+        life = self._running("lose power")
+        self.disk.lose_power(self.world.random("power", self.name, life.number))
+        self.network.vanished(life)
+        self._end(life)
+
+    def pause(self) -> None:
+        """Stop all tasks as SIGSTOP does, at the next time each of them waits."""
+        self._running("pause").is_paused = True
+        driver.look_at_pauses()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._running("resume").is_paused = False
+        driver.look_at_pauses()
+
+    def _running(self, what: str) -> Life:
+        assert self.life is not None, f"{self.name} is down"
+        self.world.note(what, self.name, self.life.number)
+        return self.life
+
+    def _end(self, life: Life) -> None:
+        life.is_over = True
+        life.scope.cancel()
+        if life.is_paused:  # its tasks have to run to find out that they are dead
+            life.is_paused = False
+            driver.look_at_pauses()
+        self.life = None
+
+
+def _is_ordinary(error: BaseException) -> bool:
+    """Whether a process may end with *error*, as on a broken disk, instead of having a fault."""
+    from octopi.errors import OctopiError
+
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_ordinary(one) for one in error.exceptions)
+    return isinstance(error, OctopiError)
