@@ -49,6 +49,9 @@ INTERNAL_ERROR: Final = 1011
 
 _HEARTBEAT: Final = encode(Heartbeat())
 
+_CLOCK_RESOLUTION_S: Final = 1e-6
+"""Differences of times are inexact: a deadline may seem to come a little early."""
+
 _T = TypeVar("_T")
 
 
@@ -122,6 +125,9 @@ class Connection:
         self._flushed = trio.Event()
         self._ended = trio.Event()
 
+        self._heard_at = self._sent_at = clock.now()
+        self._sending_since: float | None = None
+        """When the message that the link has right now was handed to it."""
         self._sent_count = self._sent_bytes = 0
         self._received_count = self._received_bytes = 0
 
@@ -320,23 +326,17 @@ class Connection:
             if self._end is not None:
                 self._flushed.set()
                 return
-            with self._clock.timeout(self._heartbeat_interval_s) as quiet:
-                await self._work.park()
-            if quiet.cancelled_caught and not self._outbox:
-                self._outbox.append(_HEARTBEAT)
-                self._outbox_bytes += len(_HEARTBEAT)
+            await self._work.park()
 
     async def _send_next(self) -> bool:
         data = self._outbox.popleft()
-        with self._clock.timeout(SEND_TIMEOUT_S) as stuck:
-            try:
-                await self._link.send(data)
-            except ConnectionLostError as error:
-                self._lose(str(error))
-                return False
-        if stuck.cancelled_caught:
-            self._lose(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
+        self._sent_at = self._sending_since = self._clock.now()
+        try:
+            await self._link.send(data)
+        except ConnectionLostError as error:
+            self._lose(str(error))
             return False
+        self._sending_since = None
         self._outbox_bytes -= len(data)
         self._sent_count += 1
         self._sent_bytes += len(data)
@@ -345,9 +345,13 @@ class Connection:
 
     async def _read(self, on_message: Callable[[Any], None]) -> None:
         try:
-            while await self._read_next(on_message):
-                while self._is_full:
-                    await self._room.park()
+            while True:
+                # One scope for many messages: entering one for each would cost more than
+                # all else that happens to a small message here.
+                with self._clock.timeout(self._time_left()):
+                    await self._read_all(on_message)
+                    return
+                self._keep_time()
         except ProtocolError as error:
             _log.info("peer_refused", peer=self.peer, error=str(error))
             await self._refuse(error)
@@ -357,37 +361,59 @@ class Connection:
             _log.exception("message_handler_failed", peer=self.peer)
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
+    async def _read_all(self, on_message: Callable[[Any], None]) -> None:
+        while True:
+            if self._is_full:
+                while self._is_full:
+                    await self._room.park()
+                self._heard_at = self._clock.now()  # what was left unread is no silence
+            if not await self._read_next(on_message):
+                return
+
     async def _read_next(self, on_message: Callable[[Any], None]) -> bool:
         # A function of its own so that an idle connection doesn't keep its last message.
-        data = await self._receive()
-        if data is None:
+        try:
+            data = await self._link.receive()
+        except ConnectionLostError as error:
+            self._lose(str(error))
             return False
+        self._heard_at = self._clock.now()
+        self._received_count += 1
+        self._received_bytes += len(data)
         if self._end is None:
             self._take(decode(data, self._receives), on_message)
         return True
+
+    def _time_left(self) -> float:
+        """Seconds until `_keep_time` may have something to do."""
+        if self._sending_since is None:
+            due = self._sent_at + self._heartbeat_interval_s
+        else:
+            due = self._sending_since + SEND_TIMEOUT_S
+        if not self._is_full:
+            due = min(due, self._heard_at + self._heartbeat_timeout_s)
+        return max(0.0, due - self._clock.now())
+
+    def _keep_time(self) -> None:
+        """Give up on a peer that hangs; let one that waits hear of us."""
+        now = self._clock.now() + _CLOCK_RESOLUTION_S
+        if self._sending_since is not None:
+            if now >= self._sending_since + SEND_TIMEOUT_S:
+                self._lose(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
+        elif now >= self._sent_at + self._heartbeat_interval_s:
+            self._sent_at = self._clock.now()
+            if self._end is None and not self._outbox:
+                self._outbox.append(_HEARTBEAT)
+                self._outbox_bytes += len(_HEARTBEAT)
+                self._work.unpark()
+        if not self._is_full and now >= self._heard_at + self._heartbeat_timeout_s:
+            self._lose(f"{self.peer} was silent for {self._heartbeat_timeout_s:g} s")
 
     @property
     def _is_full(self) -> bool:
         return self._end is None and (
             self._outbox_bytes > OUTBOX_BYTES_MAX or len(self._unanswered) >= REQUESTS_IN_FLIGHT_MAX
         )
-
-    async def _receive(self) -> bytes | None:
-        """The next message, or None at the end."""
-        data = None
-        with self._clock.timeout(self._heartbeat_timeout_s) as silence:
-            try:
-                data = await self._link.receive()
-            except ConnectionLostError as error:
-                self._lose(str(error))
-                return None
-        if data is None:
-            assert silence.cancelled_caught
-            self._lose(f"{self.peer} was silent for {self._heartbeat_timeout_s:g} s")
-            return None
-        self._received_count += 1
-        self._received_bytes += len(data)
-        return data
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
         """Give a message to whom it is for."""
