@@ -17,6 +17,7 @@ This module knows no connection: who may send what is `allowed`.
 
 from __future__ import annotations
 
+import struct
 import types
 import typing
 from typing import Any, Final, Protocol, TypeVar
@@ -41,6 +42,10 @@ _TRUE: Final = b"\xf5"
 _NULL: Final = b"\xf6"
 
 _INTEGER_BOUND: Final = 1 << 63
+_BYTE: Final = [bytes((byte,)) for byte in range(256)]
+_HEAD_OF_16_BITS: Final = struct.Struct(">BH").pack
+_HEAD_OF_32_BITS: Final = struct.Struct(">BI").pack
+_HEAD_OF_64_BITS: Final = struct.Struct(">BQ").pack
 _NAME_BYTES_MAX: Final = 40
 """Names that a peer made up are repeated in an error up to this length."""
 
@@ -83,13 +88,13 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
     """
     status = Status.MALFORMED_MESSAGE
     name = "message"
-    request = None
+    fields_at = len(data)
     try:
         count, at = _container(data, 0, _MAP)
         if not data.startswith(_TYPE_KEY, at):
             raise _Problem("the first key has to be 'type'")
         found, at = _TYPE_NAME.decode(data, at + len(_TYPE_KEY))
-        request = _request_at(data, at)
+        fields_at = at
         cls = MESSAGES.get(found)
         if cls is None:
             status = Status.UNKNOWN_MESSAGE
@@ -102,6 +107,7 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
         if at != len(data):
             raise _Problem(f"{len(data) - at} bytes follow it")
     except _Problem as problem:
+        request = _request_at(data, fields_at)
         raise ProtocolError(f"{name}{problem}", status, request) from None
     return message
 
@@ -141,6 +147,8 @@ class _Integer:
         parts.append(_head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value))
 
     def decode(self, data: bytes, at: int) -> tuple[int, int]:
+        if at < len(data) and data[at] < 24:  # the most frequent ones need no more
+            return data[at], at + 1
         major, value, behind = _read_head(data, at)
         if major > _NEGATIVE:
             raise _mismatch("an integer", data, at)
@@ -285,6 +293,27 @@ class _Structure:
 
     def decode_fields(self, data: bytes, at: int, count: int) -> tuple[object, int]:
         """Decode *count* keys with their values, and make the object of them."""
+        if count == len(self._fields):
+            values, behind = self._decode_in_order(data, at)
+            if len(values) == count:
+                return self._cls(*values), behind
+        return self._decode_in_any_order(data, at, count)
+
+    def _decode_in_order(self, data: bytes, at: int) -> tuple[list[Any], int]:
+        """The values of all fields that stand in the order in which we write them."""
+        values: list[Any] = []
+        for name, key, kind in self._fields:
+            if not data.startswith(key, at):
+                break
+            try:
+                value, at = kind.decode(data, at + len(key))
+            except _Problem as problem:
+                problem.place = f".{name}{problem.place}"
+                raise
+            values.append(value)
+        return values, at
+
+    def _decode_in_any_order(self, data: bytes, at: int, count: int) -> tuple[object, int]:
         fields = self._fields
         values: list[Any] = [_MISSING] * len(fields)
         for _ in range(count):
@@ -329,12 +358,16 @@ class _Part:
 
 
 def _head(major: int, argument: int) -> bytes:
+    initial = major << 5
     if argument < 24:
-        return bytes((major << 5 | argument,))
-    for extra, size in ((24, 1), (25, 2), (26, 4)):
-        if argument < 1 << 8 * size:
-            return bytes((major << 5 | extra,)) + argument.to_bytes(size, "big")
-    return bytes((major << 5 | 27,)) + argument.to_bytes(8, "big")
+        return _BYTE[initial | argument]
+    if argument < 1 << 8:
+        return bytes((initial | 24, argument))
+    if argument < 1 << 16:
+        return _HEAD_OF_16_BITS(initial | 25, argument)
+    if argument < 1 << 32:
+        return _HEAD_OF_32_BITS(initial | 26, argument)
+    return _HEAD_OF_64_BITS(initial | 27, argument)
 
 
 def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
