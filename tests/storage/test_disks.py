@@ -1,24 +1,43 @@
-"""The disk in memory behaves like the real one, as far as storage can tell."""
+"""The disk in memory and the simulated one behave like the real one, as far as storage can
+tell; the simulated one also where only a careless program could."""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from octopi.environment import Disk
 from octopi.errors import DirectoryInUseError
 from octopi.operating_system import SystemDisk
+from octopi.simulation.disk import SimulatedDisk
 from tests.fakes.disk import MemoryDisk
 
 
-@pytest.fixture(params=["memory", "system"])
+def simulated_disk() -> Disk:
+    return SimulatedDisk().attach(lambda _operation, _edge, _path: None)
+
+
+@pytest.fixture(params=["memory", "simulated", "system"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
     """A disk and an empty directory on it."""
     if request.param == "system":
         return SystemDisk(), str(tmp_path)
-    disk = MemoryDisk()
+    disk = MemoryDisk() if request.param == "memory" else simulated_disk()
+    disk.make_directory("/tmp/test")
+    return disk, "/tmp/test"
+
+
+@pytest.fixture(params=["simulated", "system"])
+def faithful(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
+    """The same, but for the disk in memory, which takes some corners."""
+    if request.param == "system":
+        return SystemDisk(), str(tmp_path)
+    disk = simulated_disk()
     disk.make_directory("/tmp/test")
     return disk, "/tmp/test"
 
@@ -169,6 +188,123 @@ async def test_a_directory_is_locked_once(place: tuple[Disk, str]) -> None:
     lock.release()
     lock.release()
     disk.lock_directory(root).release()
+
+
+async def test_a_cancelled_sync_does_not_begin(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/file", create=True)
+    syncs: list[Callable[[], Awaitable[None]]] = [
+        file.sync,
+        partial(disk.sync_directory, root),
+        partial(disk.replace_file, f"{root}/other", b"never"),
+    ]
+    for sync in syncs:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await sync()
+        assert scope.cancelled_caught
+    assert disk.list_directory(root) == ["file"]
+    file.close()
+
+
+async def test_a_lengthened_file_ends_with_zeros(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/file", create=True)
+    file.append(b"ab")
+    file.truncate(4)
+    file.append(b"c")
+    assert file.pread(9, 0) == b"ab\0\0c"
+    file.close()
+
+
+async def test_what_was_not_closed_is_there_all_the_same(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    first = disk.open(f"{root}/file", create=True)
+    first.append(b"content")
+    second = disk.open(f"{root}/file")
+    assert (second.size_bytes, second.pread(9, 0)) == (7, b"content")
+    second.append(b" and more")
+    assert first.pread(99, 0) == b"content and more"
+    second.close()
+    first.close()
+
+
+# --- corners -----------------------------------------------------------------------------------
+
+
+async def test_a_place_that_is_none_is_refused(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    file = disk.open(f"{root}/file", create=True)
+    with failure(errno.EINVAL):
+        file.pread(1, -1)
+    with failure(errno.EINVAL):
+        file.truncate(-1)
+    file.close()
+
+
+async def test_a_file_keeps_what_is_below_it_from_being(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    disk.open(f"{root}/file", create=True).close()
+    with failure(errno.EEXIST):
+        disk.make_directory(f"{root}/file")
+    with failure(errno.ENOTDIR):
+        disk.list_directory(f"{root}/file/below")
+    with failure(errno.ENOTDIR):
+        disk.read_file(f"{root}/file/below")
+    with failure(errno.ENOTDIR):
+        disk.remove(f"{root}/file/below")
+    with failure(errno.ENOTDIR):
+        disk.rename(f"{root}/file", f"{root}/file/below")
+    with failure(errno.ENOTDIR):
+        await disk.replace_file(f"{root}/file/below", b"")
+    with failure(errno.ENOTDIR):
+        await disk.sync_directory(f"{root}/file")
+    with failure(errno.ENOTDIR):
+        disk.lock_directory(f"{root}/file")
+
+
+async def test_a_directory_replaces_only_an_empty_one(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    for name in ("moved", "full/below", "empty"):
+        disk.make_directory(f"{root}/{name}")
+    disk.open(f"{root}/moved/content", create=True).close()
+    disk.open(f"{root}/file", create=True).close()
+    with failure(errno.ENOTEMPTY):
+        disk.rename(f"{root}/moved", f"{root}/full")
+    with failure(errno.ENOTDIR):
+        disk.rename(f"{root}/moved", f"{root}/file")
+    with failure(errno.EINVAL):
+        disk.rename(f"{root}/moved", f"{root}/moved/below")
+    disk.rename(f"{root}/moved", f"{root}/moved")
+    disk.rename(f"{root}/moved", f"{root}/empty")
+    assert disk.list_directory(root) == ["empty", "file", "full"]
+    assert disk.list_directory(f"{root}/empty") == ["content"]
+
+
+async def test_an_open_file_knows_its_own_length_only(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    first = disk.open(f"{root}/file", create=True)
+    second = disk.open(f"{root}/file")
+    first.append(b"longer")
+    assert (first.size_bytes, second.size_bytes) == (6, 0)
+    first.close()
+    second.close()
+
+
+async def test_a_lock_is_a_file_that_stays(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    disk.lock_directory(root).release()
+    assert disk.list_directory(root) == ["lock"]
+
+
+async def test_a_replacement_overwrites_what_a_failed_one_left(faithful: tuple[Disk, str]) -> None:
+    disk, root = faithful
+    left = disk.open(f"{root}/file.new", create=True)
+    left.append(b"left by a failure, and long")
+    left.close()
+    await disk.replace_file(f"{root}/file", b"content")
+    assert disk.list_directory(root) == ["file"]
+    assert disk.read_file(f"{root}/file") == b"content"
 
 
 # --- what only the disk in memory can do -----------------------------------------------------
