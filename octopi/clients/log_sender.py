@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 
+from octopi import steps
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
-from octopi.clients.leader_lookup import LeaderLookup, leader_address
+from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
 from octopi.clients.producer_session import (
+    AskLeader,
     Batch,
     Fenced,
     FindLeader,
@@ -28,12 +30,16 @@ from octopi.clients.producer_session import (
     Stored,
 )
 from octopi.clients.retrying import may_pass
+from octopi.clients.silence import Silence
+from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_leader
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
+from octopi.limits import LEADER_SILENCE_S
+from octopi.record import scan
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
-from octopi.wire.messages import Failure, Produce, Produced, TopicInfo
+from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
 
 _TICK_S: Final = 0.0005
 """The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
@@ -63,9 +69,11 @@ class LogSender:
         self.partition = partition
         self.session = session
         self.saw_failure = saw_failure
+        self._environment = environment
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
+        self._silent_brokers = SilentBrokers(environment.clock, lookup)
         self._create_topics = create_topics
         self._nursery = nursery
         self._on_settled = on_settled
@@ -75,7 +83,11 @@ class LogSender:
         self._connection: Connection | None = None
         self._info: TopicInfo | None = None
         """Where the leader was found last."""
+        self._address = ""
+        """The leader that the connection goes to, and the epoch that it leads in."""
+        self._epoch = 0
         self._is_finding = False
+        self._is_asking = False
         self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._sooner = trio.Event()
@@ -141,12 +153,20 @@ class LogSender:
                 case Send(batch, attempt, records):
                     self._send(batch, attempt, records)
                 case Settled():
+                    outcome = effect.batch.outcome
+                    trace = self._environment.trace
+                    if trace is not None and not isinstance(outcome, Stored):
+                        of_log = {"topic": self.topic, "partition": self.partition}
+                        given_up = {"sequence": effect.batch.first_sequence, "count": effect.count}
+                        trace(steps.C7_GAVE_UP, **of_log, **given_up, why=repr(outcome))
                     self._on_settled(effect)
                     settled = self._waiting.pop(effect.batch, None)
                     if settled is not None:
                         settled.set()
                 case FindLeader():
                     self._let_go(effect)
+                case AskLeader():
+                    self._ask_about(connection)
                 case Fenced(why):
                     self._on_fenced(why)
         if self._connection is None and not self._is_finding and not session.is_empty:
@@ -163,22 +183,41 @@ class LogSender:
         connection = self._connection
         assert connection is not None, "the session sends only while it is connected"
         request = connection.next_request()
+        told: dict[str, Any] = {}
+        if (trace := self._environment.trace) is not None:
+            told = self._facts(attempt, records)
+            trace(steps.C1_SENDING if attempt == 1 else steps.C2_REPEATING, **told)
         connection.ask(
             Produce(request, self.topic, self.partition, records),
-            partial(self._take_answer, connection, request, batch, attempt),
+            partial(self._take_answer, connection, request, batch, attempt, told),
         )
+        if trace is not None:
+            trace(steps.C1_SENT if attempt == 1 else steps.C2_REPEATED, **told)
 
     def _take_answer(
-        self, connection: Connection, request: int, batch: Batch, attempt: int, answer: object
+        self,
+        connection: Connection,
+        request: int,
+        batch: Batch,
+        attempt: int,
+        told: dict[str, Any],
+        answer: object,
     ) -> None:
+        """*told*: which batch, for observers."""
         connection.forget(request)
         if self._is_closed:
             return
+        trace = self._environment.trace
         if isinstance(answer, Produced):
             self._backoff.reset()
+            if trace is not None:
+                receipt = {"offset": answer.offset, "duplicate": answer.duplicate}
+                trace(steps.C3_RECEIPT, **told, **receipt, records_epoch=answer.epoch)
             stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
             self.session.answered(batch, attempt, stored)
         elif isinstance(answer, Failure):
+            if trace is not None:
+                trace(steps.C4_REFUSED, **told, status=answer.status, reason=answer.reason)
             self.session.refused(batch, attempt, refusal(answer))
         elif isinstance(answer, ConnectionLostError):
             if connection is self._connection:
@@ -187,10 +226,26 @@ class LogSender:
             self._connections.discard(connection, "that is no answer to a produce")
         self.pump()
 
+    def _facts(self, attempt: int, records: bytes) -> dict[str, Any]:
+        """Which batch: it has sequences, so it is one run."""
+        (run,) = scan(records).runs
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "producer": run.producer_id,
+            "producer_epoch": run.producer_epoch,
+            "sequence": run.first_sequence,
+            "count": run.count,
+            "attempt": attempt,
+        }
+
     # --- the leader --------------------------------------------------------------------
 
     def _let_go(self, effect: FindLeader) -> None:
         connection, self._connection = self._connection, None
+        if (trace := self._environment.trace) is not None:
+            of_log = {"topic": self.topic, "partition": self.partition}
+            trace(steps.C5_REDIRECTED, **of_log, address=effect.address, why=str(effect.why))
         if connection is not None and effect.silent:
             self._connections.discard(connection, str(effect.why))
         if not self._is_finding:
@@ -221,7 +276,9 @@ class LogSender:
                     self._info = wrong = info
                     self._on_topic_described(info)
                     address = leader_address(info, self.partition)
-                self._connection = await self._connections.get(address)
+                    self._epoch = partition_of(info, self.partition).epoch
+                self._address = address
+                self._connection = await self._connect()
             except OctopiError as error:
                 if not may_pass(error):
                     self.session.fail(error)
@@ -230,10 +287,41 @@ class LogSender:
                 is_told = False
                 await self._back_off()
             else:
+                if (trace := self._environment.trace) is not None:
+                    of_log = {"topic": self.topic, "partition": self.partition}
+                    trace(steps.C6_FOUND, **of_log, address=address)
                 self.session.connected()
                 break
         self._is_finding = False
         self.pump()
+
+    async def _connect(self) -> Connection:
+        silence = Silence(LEADER_SILENCE_S, partial(float, self._clock.now()))
+        async with self._silent_brokers.unless_replaced(
+            self.topic, self.partition, self._judge, silence
+        ):
+            return await self._connections.get(self._address)
+
+    def _ask_about(self, connection: Connection | None) -> None:
+        if connection is not None and not self._is_asking:
+            self._is_asking = True
+            self._nursery.start_soon(self._ask_register, connection)
+
+    async def _ask_register(self, connection: Connection) -> None:
+        """Have the session leave a silent leader if another one leads."""
+        verdict = await self._silent_brokers.judge(self.topic, self.partition, self._judge)
+        self._is_asking = False
+        if connection is not self._connection:
+            return
+        if verdict is Verdict.LEAVE:
+            text = f"{self._address} is silent, and does not lead {self.topic}/{self.partition} now"
+            self.session.disconnected(ConnectionLostError(text))
+        elif verdict is Verdict.NOBODY:
+            self.session.nobody_leads(self._clock.now())
+        self.pump()
+
+    def _judge(self, place: PartitionInfo) -> Verdict:
+        return judge_leader(self._address, self._epoch, place)
 
     async def _back_off(self) -> None:
         await self._clock.sleep_until(self._clock.now() + self._backoff.next_s())

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import attrs
 import trio
 
+from octopi import steps
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
 from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, remedy
@@ -66,6 +68,7 @@ class LogSubscriber:
         """*on_end* is called once, with the reason if it isn't that the session finished."""
         self.session = session
         self._options = options
+        self._environment = environment
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
@@ -86,6 +89,8 @@ class LogSubscriber:
 
     def took(self, chunk: Chunk) -> None:
         """The program took *chunk*: let the broker send more."""
+        if (trace := self._environment.trace) is not None:
+            trace(steps.C11_TAKEN, **self._of_log, **_place(chunk.offset, chunk.records))
         credit = self.session.took(chunk)
         if credit is not None and self._link is not None:
             connection, request = self._link
@@ -105,6 +110,8 @@ class LogSubscriber:
                 try:
                     await self._mend(error)
                 except OctopiError as fatal:
+                    if (trace := self._environment.trace) is not None:
+                        trace(steps.C13_ENDED, **self._of_log, why=str(fatal))
                     self._on_end(fatal)
                     return
         self._on_end(None)
@@ -139,6 +146,8 @@ class LogSubscriber:
 
         offset = session.resume()
         message = Subscribe(request, session.topic, session.partition, offset, session.credit)
+        if (trace := self._environment.trace) is not None:
+            trace(steps.C8_SUBSCRIBING, **self._of_log, offset=offset, peer=connection.peer)
         connection.ask(message, take)
         self._link = (connection, request)
         try:
@@ -167,9 +176,18 @@ class LogSubscriber:
             case Delivery(_, offset, records, highwater):
                 self._backoff.reset()
                 chunk = self.session.delivered(offset, records, highwater)
-                if chunk is not None:
-                    self._on_chunk(self, chunk)
-            case Subscribed(_, topic_id, _, _, highwater):
+                if chunk is None:
+                    return
+                if (trace := self._environment.trace) is not None:
+                    got = _place(chunk.offset, chunk.records) | {"highwater": highwater}
+                    trace(steps.C10_DELIVERING, **self._of_log, **got)
+                self._on_chunk(self, chunk)
+                if trace is not None:
+                    trace(steps.C10_DELIVERED, **self._of_log, **got)
+            case Subscribed(_, topic_id, epoch, _, highwater):
+                if (trace := self._environment.trace) is not None:
+                    accepted = {"topic_id": topic_id, "epoch": epoch, "highwater": highwater}
+                    trace(steps.C8_SUBSCRIBED, **self._of_log, **accepted)
                 self._lost_at = None
                 self._addresses.clear()
                 self.session.subscribed(topic_id, highwater)
@@ -189,6 +207,8 @@ class LogSubscriber:
         what = remedy(error)
         if what is Remedy.STOP:
             raise error
+        if (trace := self._environment.trace) is not None:
+            trace(steps.C9_RESUMING, **self._of_log, offset=self.session.wanted, why=str(error))
         now = self._clock.now()
         if self._lost_at is None:
             self._lost_at = now
@@ -211,6 +231,18 @@ class LogSubscriber:
         if gap is not None:
             if not self._options.skip_gaps:
                 raise gap
+            if (trace := self._environment.trace) is not None:
+                gone = {"offset": session.wanted, "end": gap.available_from}
+                trace(steps.C12_SKIPPED, **self._of_log, **gone)
             session.skip_to(Offset(gap.available_from))
             self._on_gap(gap)
         self._has_lost_history = False
+
+    @property
+    def _of_log(self) -> dict[str, Any]:
+        """Which log, for observers."""
+        return {"topic": self.session.topic, "partition": self.session.partition}
+
+
+def _place(offset: int, records: bytes) -> dict[str, int]:
+    return {"offset": offset, "end": offset + len(records)}

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from octopi import record
+from octopi import record, steps
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
@@ -213,10 +213,18 @@ class BrokerLog:
         Raises:
           StorageError: if the disk fails, or did.
         """
-        end = self._files.end
+        await self._flush_to(self._files.end)
+        return self._files.flushed_end
+
+    async def _flush_to(self, end: Offset) -> None:
+        if self._files.flushed_end >= end:
+            return
+        if (trace := self._environment.trace) is not None:
+            trace(steps.D1_FLUSHING, **self._ends())
         while self._files.flushed_end < end:
             await self._files.flush()
-        return self._files.flushed_end
+        if trace is not None:
+            trace(steps.D1_FLUSHED, **self._ends())
 
     async def store_checkpoint(self) -> None:
         """Flush, then note all that recovery needs up to there.
@@ -241,11 +249,25 @@ class BrokerLog:
                 "epochs": self.state.epochs.dump(),
                 "producers": self.state.sequences.dump(),
             }
-            while self._files.flushed_end < point:
-                await self._files.flush()
+            await self._flush_to(point)
+            if (trace := self._environment.trace) is not None:
+                noted = {key: state[key] for key in ("highwater", "recovery_point", "epochs")}
+                trace(steps.D3_NOTING, **self._ends(), **noted)
             path = f"{self.directory}/checkpoint"
             await checkpoint.store(self._environment.disk, path, state)
+            if trace is not None:
+                trace(steps.D3_NOTED, **self._ends(), **noted)
             self._recovery_point = point
+
+    def _ends(self) -> dict[str, Any]:
+        """For `Environment.trace`: which log, and how far it goes."""
+        return {
+            "topic": self.topic.topic,
+            "topic_id": self.topic_id,
+            "partition": self.partition,
+            "log_end": self._files.end,
+            "flushed_end": self._files.flushed_end,
+        }
 
     async def close(self) -> None:
         """Make everything durable, let go of the files."""
@@ -349,6 +371,8 @@ class BrokerLog:
             return
         self.state.start = self._files.start
         if removed.segment_count:
+            if (trace := self._environment.trace) is not None:
+                trace(steps.D4_RETIRED, **self._ends(), log_start=self.start)
             _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
 
     def describe(self) -> LogInfo:

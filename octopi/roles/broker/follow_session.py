@@ -14,10 +14,13 @@ from typing import Final
 import attrs
 import trio
 
+from octopi import steps
+from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
 from octopi.identifiers import Offset, TopicId
 from octopi.limits import FETCH_BYTES_DEFAULT, FOLLOW_WINDOW_BYTES
 from octopi.logger import get_logger
+from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
@@ -43,7 +46,10 @@ class _Followed:
 class FollowSession:
     """A follower's connection: it names a partition with its first message."""
 
-    def __init__(self, logs: Logs, connection: Connection, tasks: trio.Nursery) -> None:
+    def __init__(
+        self, environment: Environment, logs: Logs, connection: Connection, tasks: trio.Nursery
+    ) -> None:
+        self._environment = environment
         self._logs = logs
         self._connection = connection
         self._tasks = tasks
@@ -78,6 +84,9 @@ class FollowSession:
                 replica = self._logs.replica(message.partition)
                 if followed is None or replica is None:
                     return
+                if (trace := self._environment.trace) is not None:
+                    of_log = facts.of_log(followed.log, message.epoch)
+                    trace(steps.P5_HEARD, **of_log, follower=message.broker, end=message.end)
                 followed.acknowledged = max(followed.acknowledged, Offset(message.end))
                 self.wake()
                 replica.submit(partial(replica.machine.acknowledge, message))
@@ -152,22 +161,37 @@ class FollowSession:
             records = records[: stop - followed.position]
         elif highwater <= followed.told_highwater:
             return 0
-        self._connection.post(
-            m.Replicate(
-                partition=answer.partition,
-                epoch=answer.epoch,
-                incarnation=answer.incarnation,
-                attempt=answer.attempt,
-                topic_id=answer.topic_id,
-                offset=followed.position,
-                records_epoch=epoch,
-                records=records,
-                highwater=highwater,
-            )
+        message = m.Replicate(
+            partition=answer.partition,
+            epoch=answer.epoch,
+            incarnation=answer.incarnation,
+            attempt=answer.attempt,
+            topic_id=answer.topic_id,
+            offset=followed.position,
+            records_epoch=epoch,
+            records=records,
+            highwater=highwater,
         )
+        self._trace(log, message, steps.P2_FORWARDING, steps.P6_TELLING)
+        self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
         followed.told_highwater = highwater
+        self._trace(log, message, steps.P2_FORWARDED, steps.P6_TOLD)
         return 1
+
+    def _trace(self, log: BrokerLog, message: m.Replicate, records: str, mark: str) -> None:
+        """An edge of what *message* is about: records, or only the highwater mark."""
+        trace = self._environment.trace
+        if trace is None:
+            return
+        assert self._session is not None
+        told = facts.of_log(log, message.epoch) | {"follower": self._session[1]}
+        told["highwater"] = message.highwater
+        if message.records:
+            told |= {"offset": message.offset, "end": message.offset + len(message.records)}
+            trace(records, **told, records_epoch=message.records_epoch)
+        else:
+            trace(mark, **told)
 
     def _leads(self, partition: int, epoch: int) -> bool:
         """Whether this broker still leads in the epoch of the session.  If not, the log is

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import trio
 
+from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -13,8 +14,10 @@ from octopi.errors import (
     ProtocolError,
     UnreachableError,
 )
+from octopi.identifiers import TopicId
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.logger import get_logger
+from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
@@ -94,6 +97,9 @@ class FollowerStream:
         async with trio.open_nursery() as nursery:
             self._session = nursery.cancel_scope
             await nursery.start(self._run_connection, connection, nursery, agreed)
+            if (trace := self._environment.trace) is not None:
+                partition = self._replica.partition
+                trace(steps.J7_STREAM_OPENED, partition=partition, leader=self.leader)
             self._replica.submit(self._replica.machine.stream_opened)
             with self._environment.clock.timeout(MEMBERSHIP_HEARTBEAT_TIMEOUT_S) as slow:
                 await agreed.wait()
@@ -115,6 +121,10 @@ class FollowerStream:
             replica = self._replica
             match message:
                 case m.Followed():
+                    log = replica.logs.get(TopicId(message.topic_id))
+                    if (trace := self._environment.trace) is not None and log is not None:
+                        said = facts.of_message(log, message)
+                        trace(steps.J10_PARTED, **said, leader=self.leader)
                     agreed.set()
                     replica.submit(lambda: replica.machine.followed(message))
                 case m.Replicate():

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
+from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import PartitionId, TopicId
 from octopi.limits import REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.replication.replica import Role
+from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
@@ -243,6 +245,8 @@ class Logs(Peers):
           StorageError: if the disk fails; then nothing was done.
         """
         assert self._identity is not None
+        if (trace := self._environment.trace) is not None:
+            trace(steps.E10_INSTALLING, records=records)
         table = dict(self.partitions)
         for decided in records:
             known = table.get(decided.partition)
@@ -258,6 +262,8 @@ class Logs(Peers):
                 self._environment.disk, f"{self._data_directory}/partitions", state
             )
             self.partitions, self._addresses = table, addresses
+        if trace is not None:
+            trace(steps.E10_INSTALLED, records=records)
         for decided in records:
             replica = self._replicas.get(decided.partition)
             if replica is None:
@@ -275,6 +281,8 @@ class Logs(Peers):
         """The register begins a new epoch."""
         replica = self._replicas.get(message.partition)
         if replica is not None:
+            if (trace := self._environment.trace) is not None:
+                trace(steps.E4_HEARD, partition=message.partition, epoch=message.epoch)
             replica.submit(partial(replica.machine.announced, message))
 
     def in_sync_altered(self, message: m.InSyncAltered) -> None:
@@ -307,10 +315,15 @@ class Logs(Peers):
 
     async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> None:
         directory = log_directory(self._data_directory, partition_id, topic.topic)
+        if (trace := self._environment.trace) is not None:
+            made = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition_id}
+            trace(steps.T3_MAKING, **made)
         await make_durable_directory(self._environment.disk, directory)
         log = self._make(directory, topic, partition_id)
         await log.store_checkpoint()
         self._logs[topic.topic, partition_id] = log
+        if trace is not None:
+            trace(steps.T3_MADE, **made)
         self._replicas[partition_id].add_log(log)
 
     async def remove_topic(self, topic: str, topic_id: str) -> None:
@@ -338,6 +351,8 @@ class Logs(Peers):
         Raises:
           StorageError: if the disk fails.
         """
+        if (trace := self._environment.trace) is not None:
+            trace(steps.T7_REMOVING, **facts.of_log(log, 0))
         log.discard()
         try:
             # The new name is what makes it gone; removing the files may take two lives.
@@ -346,6 +361,8 @@ class Logs(Peers):
             await self._environment.disk.sync_directory(
                 f"{self._data_directory}/logs/{log.partition}"
             )
+            if trace is not None:
+                trace(steps.T7_REMOVED, **facts.of_log(log, 0))
             self._remove_directory(doomed)
         except OSError as error:
             raise StorageError(f"{log.directory} can't be removed: {error}") from error
@@ -356,6 +373,8 @@ class Logs(Peers):
         Raises:
           StorageError: if the disk fails.
         """
+        if (trace := self._environment.trace) is not None:
+            trace(steps.J13_RETIRING, partition=partition_id)
         self.stop_following(partition_id)
         replica = self._replicas.pop(partition_id)
         await replica.settled()
@@ -365,6 +384,8 @@ class Logs(Peers):
             self._environment.disk.remove(replica.path)
         except OSError as error:
             raise StorageError(f"{replica.path} can't be removed: {error}") from error
+        if trace is not None:
+            trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
 
     def _remove_directory(self, directory: str) -> None:

@@ -14,7 +14,8 @@ from typing import Final
 import attrs
 import trio
 
-from octopi.environment import Clock, Environment
+from octopi import steps
+from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     OctopiError,
@@ -47,6 +48,13 @@ _PAGE: Final = 1_000
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
+
+_EDGES: Final[dict[type, tuple[str, str]]] = {
+    m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
+    m.AlterInSync: (steps.E16_PROPOSING, steps.E16_PROPOSED),
+    m.Resign: (steps.E19_RESIGNING, steps.E19_RESIGNED),
+}
+"""What it means to tell the register this."""
 
 Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic | m.AnnounceEpoch | m.InSyncAltered
 """What a register asks of a broker: all that the endpoint lets through."""
@@ -87,7 +95,12 @@ class Membership:
         """Send it to the register, if that is there; whoever sends it repeats it."""
         connection = self._connection
         if connection is not None and connection.end_reason is None:
+            if (trace := self._environment.trace) is not None:
+                before, after = _EDGES[type(message)]
+                trace(before, **attrs.asdict(message))
             connection.post(message)
+            if trace is not None:
+                trace(after, **attrs.asdict(message))
 
     async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
         """Stay joined until cancelled; ``started`` when joined for the first time.
@@ -106,8 +119,10 @@ class Membership:
                 connection = await open_connection(
                     self._environment, register, MEMBERSHIP, self._agent
                 )
+                if (trace := self._environment.trace) is not None:
+                    trace(steps.J2_CONNECTED, register=register)
                 async with trio.open_nursery() as nursery:
-                    session = _Session(connection, self._identity, self._logs, clock)
+                    session = _Session(self._environment, connection, self._identity, self._logs)
                     await nursery.start(session.run)
                     try:
                         await session.join(self._address, self._remember)
@@ -149,12 +164,17 @@ class _Session:
     """One membership connection, from the broker's side."""
 
     def __init__(
-        self, connection: Connection, identity: Identity, logs: Logs, clock: Clock
+        self,
+        environment: Environment,
+        connection: Connection,
+        identity: Identity,
+        logs: Logs,
     ) -> None:
+        self._environment = environment
         self._connection = connection
         self._identity = identity
         self._logs = logs
-        self._clock = clock
+        self._clock = environment.clock
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
@@ -170,15 +190,19 @@ class _Session:
         Raises:
           RefusedError, ConnectionLostError: if that fails.
         """
+        trace = self._environment.trace
         if self._identity.broker is not None:
             await self._logs.identified(self._identity.broker, self._identity.incarnation)
         topics, standings = self._logs.topics(), self._logs.standings()
         partitions = sorted(self._logs.partitions.values(), key=lambda one: one.partition)
         for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
             page = slice(at, at + _PAGE)
-            await self._connection.send(
-                m.Inventory(partitions[page], topics[page], standings[page])
-            )
+            inventory = m.Inventory(partitions[page], topics[page], standings[page])
+            if trace is not None:
+                trace(steps.J3_REPORTING, **attrs.asdict(inventory, recurse=False))
+            await self._connection.send(inventory)
+        if trace is not None:
+            trace(steps.J4_JOINING, **attrs.asdict(self._identity))
         joined = await self._connection.request(
             m.Join(
                 self._connection.next_request(),
@@ -190,6 +214,9 @@ class _Session:
             m.Joined,
             REQUEST_TIMEOUT_S + GATHER_S,
         )
+        if trace is not None:
+            admitted = {"cluster": joined.cluster, "broker": joined.broker}
+            trace(steps.J4_JOINED, **admitted, incarnation=self._identity.incarnation)
         if (joined.cluster, joined.broker) != (self._identity.cluster, self._identity.broker):
             self._identity.cluster, self._identity.broker = joined.cluster, joined.broker
             await remember(self._identity)

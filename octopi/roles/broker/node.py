@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 import trio
 
+from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.limits import RETENTION_CHECK_INTERVAL_S
@@ -114,7 +115,9 @@ async def _serve(
                     CLIENT: lambda connection, tasks: ClientSession(
                         environment, logs, connection, tasks
                     ),
-                    FOLLOW: lambda connection, tasks: FollowSession(logs, connection, tasks),
+                    FOLLOW: lambda connection, tasks: FollowSession(
+                        environment, logs, connection, tasks
+                    ),
                 },
                 stop=stop,
                 task_status=task_status,
@@ -170,7 +173,11 @@ async def _store_identity(
     environment: Environment, data_directory: str, identity: Identity
 ) -> None:
     known = {**attrs.asdict(identity), "page_cache": environment.disk.page_cache_id()}
+    if (trace := environment.trace) is not None:
+        trace(steps.J1_IDENTIFYING, **attrs.asdict(identity))
     await checkpoint.store(environment.disk, f"{data_directory}/identity", known)
+    if trace is not None:
+        trace(steps.J1_IDENTIFIED, **attrs.asdict(identity))
 
 
 async def _retain(environment: Environment, logs: Logs, interval_s: float) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -60,6 +60,7 @@ from octopi.replication.effects import (
 )
 from octopi.replication.replica import Replica, Role
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
 from octopi.transport.failures import cut
 from octopi.wire.messages import (
@@ -149,6 +150,8 @@ class PartitionReplica:
             {topic_id: log.state for topic_id, log in logs.items()},
             lost_power=lost_power,
         )
+        trace = environment.trace
+        self._steps = ReplicaSteps(trace, partition, self.machine) if trace is not None else None
         for log in logs.values():
             self._watch(log)
 
@@ -173,9 +176,13 @@ class PartitionReplica:
             raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
         if not found.count:
             raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
+        trace = self._steps
+        if trace is not None:
+            answer = trace.observed(log, found, answer)
 
         def receive() -> list[PartitionEffect]:
-            self._trace(steps.P1_RECEIVED, log, count=found.count)
+            if trace is not None:
+                trace(steps.P1_RECEIVED, trace.of_batch(log, found))
             try:
                 leader = self.machine.log_leader(log.topic_id)
             except NotLeaderError as error:
@@ -312,9 +319,19 @@ class PartitionReplica:
                             partition=self.partition,
                             log_end=end,
                         )
+                        if (trace := self._steps) is not None:
+                            told = trace.of_cut(known, end)
+                            trace(steps.E13_TRUNCATING, told)
                         await known.truncate(end)
+                        if trace is not None:
+                            trace(steps.E13_TRUNCATED, told)
                     case Restart(start):
+                        if (trace := self._steps) is not None:
+                            told = trace.of_restart(known, start)
+                            trace(steps.E14_RESTARTING, told)
                         await known.restart(start)
+                        if trace is not None:
+                            trace(steps.E14_RESTARTED, told)
         return []
 
     def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
@@ -326,12 +343,16 @@ class PartitionReplica:
                 if isinstance(effect_on_log, Reply):
                     effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
             case ToRegister(message):
+                if (trace := self._steps) is not None and isinstance(message, AlterInSync):
+                    trace.proposing(message)
                 self._peers.to_register(message)
             case ToBroker(broker, to_broker):
+                log = self.logs.get(TopicId(to_broker.topic_id))
+                if (trace := self._steps) is not None and log is not None:
+                    trace.telling(log, broker, to_broker)
                 self._peers.to_broker(self.partition, broker, to_broker)
-                if isinstance(to_broker, Acknowledge):
-                    log = self.logs[TopicId(to_broker.topic_id)]
-                    self._trace(steps.P4_ACKNOWLEDGING, log, end=to_broker.end)
+                if trace is not None and log is not None:
+                    trace.telling(log, broker, to_broker, after=True)
             case FollowLeader(leader):
                 self._peers.follow(self.partition, leader)
         return []
@@ -355,15 +376,13 @@ class PartitionReplica:
             case Forward():
                 log.wake()
             case PublishHighwater(offset):
-                leads = self.machine.leader is not None
-                if leads:
-                    self._trace(steps.P5_IN_SYNC, log, end=offset)
+                if (trace := self._steps) is not None:
+                    trace.publishing(log, offset)
                 log.wake()
-                step = steps.P6_COMMITTED if leads else steps.P8_FOLLOWED
-                self._trace(step, log, highwater=offset)
+                if trace is not None:
+                    trace.published(log, offset)
             case Reply(answer, content):
                 answer(content)
-                self._trace(steps.P7_ACKNOWLEDGED, log, receipt=content)
         return [OnLog(log.topic_id, one) for one in follow_up]
 
     def _append(self, log: BrokerLog, effect: Append) -> list[Effect]:
@@ -371,6 +390,9 @@ class PartitionReplica:
             leader = self.machine.log_leader(log.topic_id)
             if self.failure is not None:
                 raise self.failure
+            if (trace := self._steps) is not None:
+                told = trace.of_append(log, effect.scan)
+                trace(steps.P2_APPENDING, told)
             base = log.append(effect.records, effect.scan)
         except OctopiError as error:
             if isinstance(error, DiskFullError):
@@ -383,14 +405,18 @@ class PartitionReplica:
                 # Nothing of it was appended, and another leader will take it.
                 refusal = Refusal(Status.NOT_READY, f"another replica will lead: {error}")
             return [Reply(effect.answer, refusal)]
-        self._trace(steps.P2_APPENDED, log, offset=base, end=log.end)
+        if trace is not None:
+            trace(steps.P2_APPENDED, told)
         return leader.appended(base, effect.scan, effect.answer)
 
     def _append_replicated(
         self, log: BrokerLog, records: bytes, found: Scan
     ) -> list[PartitionEffect]:
+        if (trace := self._steps) is not None:
+            told = trace.of_replication(log, found)
+            trace(steps.P3_REPLICATING, told)
         try:
-            base = log.append(records, found)
+            log.append(records, found)
         except StorageError as error:
             _log.error("following stopped", partition=self.partition, why=str(error))
             if isinstance(error, DiskFullError):
@@ -400,17 +426,25 @@ class PartitionReplica:
                 self._fail(error)
                 self._peers.stop_following(self.partition)
             return []
-        self._trace(steps.P3_REPLICATED, log, offset=base, end=log.end)
+        if trace is not None:
+            trace(steps.P3_REPLICATED, told)
         return self.machine.replicated(log.topic_id, found)
 
     async def _store(self, state: ReplicaState) -> None:
+        if (trace := self._steps) is not None:
+            told = trace.of_state(state)
+            trace(steps.D2_PROMISING, told)
         await checkpoint.store(self._environment.disk, self.path, attrs.asdict(state))
+        if trace is not None:
+            trace(steps.D2_PROMISED, told)
 
     # --- role ------------------------------------------------------------------------
 
     def _note_role(self) -> None:
         """Have consumers served only while what is here is known to be the truth."""
         machine = self.machine
+        if (trace := self._steps) is not None:
+            trace.note_role()
         agrees = machine.follower is not None and machine.follower.agrees
         serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
         epoch = machine.state.promised if serves else 0
@@ -458,11 +492,6 @@ class PartitionReplica:
         self._peers.to_register(
             Resign(self.partition, leader.epoch, leader.broker, leader.incarnation, reason)
         )
-
-    def _trace(self, step: str, log: BrokerLog, **facts: Any) -> None:  # noqa: ANN401
-        trace = self._environment.trace
-        if trace is not None:
-            trace(step, topic=log.topic.topic, partition=self.partition, **facts)
 
 
 def _debt(effect: PartitionEffect) -> object:

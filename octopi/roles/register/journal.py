@@ -13,7 +13,7 @@ from typing import Final
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
-from octopi import record
+from octopi import record, steps
 from octopi.environment import Environment
 from octopi.errors import CorruptLogError, NotReadyError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicName
@@ -86,13 +86,18 @@ class Journal:
         """
         if self._replacing:
             raise NotReadyError("the register is writing a snapshot of its state")
+        if not entries:
+            return
+        if (trace := self._environment.trace) is not None:
+            trace(steps.R2_APPENDING, entries=entries)
         self._append(entries)
+        if trace is not None:
+            trace(steps.R2_APPENDED, entries=entries)
 
     def _append(self, entries: list[Entry]) -> None:
         data = b"".join(record.encode_opaque(_NO_REQUEST, _encode(entry)) for entry in entries)
-        if data:
-            self._log.append(data, record.scan(data), self._environment.clock.wall_ms())
-            self._entry_count += len(entries)
+        self._log.append(data, record.scan(data), self._environment.clock.wall_ms())
+        self._entry_count += len(entries)
 
     async def flush(self) -> None:
         """Wait until everything appended so far is durable.
@@ -101,8 +106,14 @@ class Journal:
           LogReadOnlyError: if the disk failed; the register must stop.
         """
         end = self._log.end
+        if self._log.flushed_end >= end:
+            return
+        if (trace := self._environment.trace) is not None:
+            trace(steps.R3_FLUSHING, log_end=end)
         while self._log.flushed_end < end:
             await self._log.flush()
+        if trace is not None:
+            trace(steps.R3_FLUSHED, log_end=end)
 
     @property
     def wants_snapshot(self) -> bool:
@@ -115,6 +126,8 @@ class Journal:
         Appends are refused meanwhile: they would be lost if this failed.  After a failure the
         old journal is in force.
         """
+        if (trace := self._environment.trace) is not None:
+            trace(steps.R4_SNAPSHOT, entries=entries)
         old, old_number = self._log, self._number
         self._number += 1
         self._replacing = True
@@ -131,9 +144,13 @@ class Journal:
             raise
         finally:
             self._replacing = False
+        if trace is not None:
+            trace(steps.R4_SWITCHED)
         self._entry_count = 0  # what it starts with is not counted: it can't be shortened
         old.close()
         self._remove_others()
+        if trace is not None:
+            trace(steps.R4_REPLACED)
 
     async def close(self) -> None:
         """Make everything durable and remember that; let go of the files."""

@@ -11,8 +11,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
+from octopi import steps
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S
 from octopi.logger import get_logger
@@ -69,8 +71,14 @@ class Leadership:
     # --- changes ---------------------------------------------------------------------
 
     async def _announce(self, partition: int) -> None:
+        if (trace := self._node.environment.trace) is not None:
+            record, wish = self._record(partition), self._wishes.get(partition)
+            trace(steps.E1_WANTED, **attrs.asdict(record), wish=wish)
         self._node.record(self._machine.announce(partition))
         await self._node.durable()
+        if trace is not None:
+            epoch = self._node.registrar.state.announced_epoch(partition)
+            trace(steps.E2_ANNOUNCED, partition=partition, epoch=epoch)
         self._announced_at[partition] = self._clock.now()
         for member in list(self._node.members.values()):
             self.announce_to(member, partition)
@@ -79,7 +87,11 @@ class Leadership:
         """Tell a replica of the change that is under way, if there is one."""
         message = self._machine.announcement(partition)
         if message is not None and member.broker in self._record(partition).replicas:
+            if (trace := self._node.environment.trace) is not None:
+                trace(steps.E3_ANNOUNCING, **attrs.asdict(message), broker=member.broker)
             member.post(message)
+            if trace is not None:
+                trace(steps.E3_TOLD, **attrs.asdict(message), broker=member.broker)
 
     async def _conclude(self, partition: int) -> None:
         waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
@@ -89,9 +101,13 @@ class Leadership:
         entries = self._machine.conclude(partition, wish=wish)
         if not entries:
             return
+        if (trace := self._node.environment.trace) is not None:
+            trace(steps.E8_DECIDING, entries=entries)
         self._node.record(entries)
         del self._announced_at[partition]
         await self._node.durable()
+        if trace is not None:
+            trace(steps.E8_DECIDED, entries=entries)
         record = self._record(partition)
         _log.info(
             "leader appointed",
@@ -109,6 +125,8 @@ class Leadership:
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
         if self._machine.accept(message):
+            if (trace := self._node.environment.trace) is not None:
+                trace(steps.E7_COUNTED, **attrs.asdict(message))
             self.look()
 
     async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
@@ -117,9 +135,14 @@ class Leadership:
         if answer is None:
             return
         entries, altered = answer
+        if (trace := self._node.environment.trace) is not None:
+            judged = attrs.asdict(altered, recurse=False)
+            trace(steps.E17_ALTERING, **judged)
         with contextlib.suppress(NotReadyError, StorageError):  # it asks again
             self._node.record(entries)
             await self._node.durable()
+            if trace is not None:
+                trace(steps.E17_ALTERED, **judged)
             session.post(altered)
         if entries:
             record = altered.record
@@ -162,6 +185,10 @@ class Leadership:
             await self.until(
                 lambda: self._record(partition).epoch >= epoch, HAND_OVER_TIMEOUT_S, "a new leader"
             )
+        except NotReadyError:
+            if (trace := self._node.environment.trace) is not None:
+                trace(steps.E20_GIVEN_UP, partition=partition, wish=wish)
+            raise
         finally:
             del self._wishes[partition]
         return self._record(partition)

@@ -16,6 +16,7 @@ import contextlib
 import attrs
 import trio
 
+from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import topic_name
@@ -128,6 +129,8 @@ class RegisterNode:
         """With an empty journal, let brokers of an older life of the cluster come first."""
         if not self.registrar.state.cluster:
             await self.environment.clock.sleep_until(self.environment.clock.now() + seconds)
+        if (trace := self.environment.trace) is not None:
+            trace(steps.R5_GATHERED, cluster=self.registrar.state.cluster)
         self._gathered.set()
 
     def require_gathered(self) -> None:
@@ -160,6 +163,9 @@ class RegisterNode:
             inventory=inventory,
             standings=[one for page in inventory for one in page.standings],
         )
+        if (trace := self.environment.trace) is not None:
+            admitted = {"broker": admission.broker, "incarnation": join.incarnation}
+            trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
         self.record(admission.entries)
         self.registrar.joined(admission.broker, join.incarnation)
         self.members[admission.broker] = session
@@ -168,6 +174,8 @@ class RegisterNode:
         for conflict in admission.conflicts:
             _log.error("conflict", broker=admission.broker, what=conflict)
         await self.durable()
+        if trace is not None:
+            trace(steps.J5_ADMITTED, **admitted, entries=admission.entries)
         _log.info(
             "broker joined",
             broker=admission.broker,
@@ -189,6 +197,8 @@ class RegisterNode:
         for at in range(0, len(topics), _IN_PAGES):
             confirmed &= await session.install_topics(topics[at : at + _IN_PAGES])
         if confirmed:
+            if (trace := self.environment.trace) is not None:
+                trace(steps.J6_SERVING, broker=broker, incarnation=session.incarnation)
             self.registrar.serves(broker, session.incarnation)
         for partition in list(self.registrar.leaderships.changes):
             self.leadership.announce_to(session, partition)
@@ -207,6 +217,8 @@ class RegisterNode:
         """A joined broker's connection ended."""
         broker, incarnation = session.broker, session.incarnation
         if self.members.get(broker) is session:
+            if (trace := self.environment.trace) is not None:
+                trace(steps.R6_LOST, broker=broker, incarnation=incarnation)
             del self.members[broker]
             self.registrar.left(broker, incarnation)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
@@ -258,10 +270,15 @@ class RegisterNode:
             partitions=partitions,
             options=options or TopicOptions(),
         )
+        if (trace := self.environment.trace) is not None:
+            made = {"topic": topic.topic, "topic_id": topic_id, "partitions": topic.partitions}
+            trace(steps.T1_CREATING, **made)
         self.record(entries)
         installing = self._installing[topic_id] = trio.Event()
         try:
             await self.durable()
+            if trace is not None:
+                trace(steps.T1_CREATED, **made)
             placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
             if placed:
                 await self.tell_partitions(placed, list(self.members.values()))
@@ -272,6 +289,8 @@ class RegisterNode:
                 async with trio.open_nursery() as nursery:
                     for broker in sorted(hosts & self.members.keys()):
                         nursery.start_soon(self.members[broker].install_topics, [topic])
+            if trace is not None:
+                trace(steps.T4_INSTALLED, **made)
         finally:
             installing.set()
             del self._installing[topic_id]
@@ -319,8 +338,13 @@ class RegisterNode:
         topic_name(name)
         self.require_gathered()
         record = self.registrar.require_topic(name)
+        if (trace := self.environment.trace) is not None:
+            gone = {"topic": record.topic, "topic_id": record.topic_id}
+            trace(steps.T5_DELETING, **gone)
         self.record(self.registrar.delete_topic(name))
         await self.durable()
+        if trace is not None:
+            trace(steps.T5_DELETED, **gone)
         removal = self.registrar.state.removals.get(record.topic_id)
         async with trio.open_nursery() as nursery:
             for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
@@ -370,6 +394,8 @@ async def run_register(
                     cluster=node.registrar.state.cluster or None,
                     topics=node.registrar.state.topic_count,
                 )
+                if (trace := environment.trace) is not None:
+                    trace(steps.R1_READ, entries=entries)
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(node.wait_failed)
                 nursery.start_soon(node.leadership.run, RECONNECT_GRACE_S if entries else 0.0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from octopi import steps
 from octopi.errors import (
     ConnectionLostError,
     OctopiError,
@@ -191,19 +192,34 @@ class MembershipSession:
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> bool:
         """Tell decisions about partitions; say whether the broker confirmed."""
-        return await self._tell(
-            m.InstallPartitions(self._connection.next_request(), records, brokers), "partitions"
-        )
+        if (trace := self._node.environment.trace) is not None:
+            trace(steps.E9_TELLING, broker=self.broker, records=records)
+        message = m.InstallPartitions(self._connection.next_request(), records, brokers)
+        confirmed = await self._tell(message, "partitions")
+        if trace is not None and confirmed:
+            trace(steps.E9_CONFIRMED, broker=self.broker, records=records)
+        return confirmed
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
         """Tell decisions about topics; say whether the broker confirmed."""
-        return await self._tell(m.InstallTopics(self._connection.next_request(), records), "topics")
+        if (trace := self._node.environment.trace) is not None:
+            trace(steps.T2_TELLING, broker=self.broker, topics=records)
+        message = m.InstallTopics(self._connection.next_request(), records)
+        confirmed = await self._tell(message, "topics")
+        if trace is not None and confirmed:
+            trace(steps.T2_CONFIRMED, broker=self.broker, topics=records)
+        return confirmed
 
     async def remove_topic(self, topic: str, topic_id: str) -> bool:
         """Have a deleted topic's records removed; say whether the broker confirmed."""
-        return await self._tell(
-            m.RemoveTopic(self._connection.next_request(), topic, topic_id), "removal"
-        )
+        if (trace := self._node.environment.trace) is not None:
+            removal = {"broker": self.broker, "topic": topic, "topic_id": topic_id}
+            trace(steps.T6_TELLING, **removal)
+        message = m.RemoveTopic(self._connection.next_request(), topic, topic_id)
+        confirmed = await self._tell(message, "removal")
+        if trace is not None and confirmed:
+            trace(steps.T6_CONFIRMED, **removal)
+        return confirmed
 
     async def _tell(self, message: Numbered, what: str) -> bool:
         """A broker that doesn't confirm hears it again when it joins the next time."""
