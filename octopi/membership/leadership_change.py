@@ -13,7 +13,7 @@ lead, or, if an operator orders it, the best of those that answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -31,7 +31,8 @@ class Wish:
     """Lead only if nobody else can."""
     replicas: list[int] | None = None
     """Hold the partition from then on.  New ones join the in-sync set by following; of those
-    that go, the others hold all that is committed."""
+    that go, the others hold all that is committed.  Nobody in sync goes while one that stays
+    in sync is away: then the partition stays where it is."""
 
 
 NO_WISH: Final = Wish()
@@ -55,7 +56,7 @@ class LeadershipChange:
         """The broker was restarted: what it reported may be true no more."""
         self.accepts.pop(broker, None)
 
-    def is_complete(self, record: PartitionRecord, live: Iterable[int]) -> bool:
+    def is_complete(self, record: PartitionRecord, live: Collection[int]) -> bool:
         """Whether waiting can't make the choice better: all live candidates accepted."""
         candidates = set(record.in_sync or record.replicas).intersection(live)
         return bool(candidates) and candidates <= self.accepts.keys()
@@ -63,20 +64,22 @@ class LeadershipChange:
     def decide(
         self,
         record: PartitionRecord,
+        live: Collection[int],
         leaderships: Mapping[int, int],
         *,
         min_insync: int = 1,
         wish: Wish = NO_WISH,
     ) -> PartitionRecord | None:
-        """The record that follows *record*; None while no in-sync member has accepted that
-        the wish leaves.
+        """The record that follows *record*; None while no live in-sync member has accepted
+        that the wish leaves.
 
-        *leaderships* counts the partitions that each broker leads.
+        Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
+        for, in vain.  *leaderships* counts the partitions that each broker leads.
         """
         assert self.epoch > record.epoch, "an epoch is decided once"
-        replicas = record.replicas if wish.replicas is None else wish.replicas
+        replicas = _replicas_to_be(record, live, wish)
         members = [one for one in record.in_sync if one in replicas]
-        accepted = [self.accepts[one] for one in members if one in self.accepts]
+        accepted = [self.accepts[one] for one in members if one in self.accepts and one in live]
         if not accepted:
             return None
         preferred = [one for one in accepted if one.broker == wish.leader]
@@ -118,6 +121,17 @@ def choose_leader(accepted: Iterable[AcceptEpoch], leaderships: Mapping[int, int
             one.broker,
         ),
     )
+
+
+def _replicas_to_be(record: PartitionRecord, live: Collection[int], wish: Wish) -> list[int]:
+    """The replicas that are wished for, if they can take over now what leaves them."""
+    if wish.replicas is None:
+        return record.replicas
+    staying = set(record.in_sync).intersection(wish.replicas)
+    leaving = set(record.in_sync) - staying
+    if leaving and not (staying and staying.issubset(live)):
+        return record.replicas
+    return wish.replicas
 
 
 def _appoint(

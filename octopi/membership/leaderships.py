@@ -100,6 +100,7 @@ class Leaderships:
         if record.in_sync:
             decided = change.decide(
                 record,
+                self._live.keys(),
                 leaderships,
                 min_insync=self._state.min_insync(partition),
                 wish=wish,

@@ -76,6 +76,9 @@ class PartitionLeader:
         """The change whose outcome is not known."""
         self.logs: dict[TopicId, LogLeader] = {}
         self.sessions: dict[int, Session] = {}
+        self.away: frozenset[int] = frozenset()
+        """Brokers that are no members at the moment, as the register said last; they may be
+        there all the same."""
         self._durable = durable
         self._lag_s_max = lag_s_max
         self._began_at = now
@@ -287,6 +290,8 @@ class PartitionLeader:
             # Its process is gone, most often: nobody is to wait for it, and if it is not,
             # it follows and joins again in a moment.
             return True
+        if session is None and broker in self.away:
+            return True  # likewise: its process was gone before it could follow
         since = self._began_at if session is None else session.caught_up_at
         return now - since > self._lag_s_max
 

@@ -99,6 +99,7 @@ class Replica:
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         """Its session with the leader; None before the first stream is open."""
+        self._away: frozenset[int] = frozenset()
         self._attempt = 0
         self._lag_s_max = lag_s_max
 
@@ -192,6 +193,7 @@ class Replica:
             record=record, promised=record.epoch, log_epoch=record.epoch, sync_flag=flag
         )
         leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
+        leader.away = self._away
         self.leader = leader
         if leader.alone:
             effects += self._set_sync_flag()
@@ -221,6 +223,15 @@ class Replica:
         if self.state.sync_flag and self._shares:
             effects += self._store(sync_flag=False) + self._require_durable(False)
         return effects
+
+    def told_away(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+        """The register has no connection with *brokers* (*now*: monotonic, s): whoever of them
+        doesn't follow here is not waited for."""
+        self._away = brokers
+        if self.leader is None:
+            return []
+        self.leader.away = brokers
+        return self.tick(now)
 
     def propose(self, change: AlterInSync) -> list[PartitionEffect]:
         """Ask the register for *change*.  Repeat the message while `pending`."""

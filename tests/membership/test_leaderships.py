@@ -1,6 +1,7 @@
 """Leaders and in-sync sets of partitions, decided by a register over its journal."""
 
 from octopi.membership.entries import Entry
+from octopi.membership.leadership_change import Wish
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Standing, TopicOptions
 
@@ -84,6 +85,17 @@ def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
     assert (register.first.epoch, register.first.leader) == (2, others[1])
     assert register.first.in_sync == others
     assert not register.accept(lost), "the change is over"
+
+
+def test_who_accepts_and_leaves_before_the_choice_is_not_waited_for_afterwards() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    register.record(leaderships.announce(0))
+    for broker in (1, 2, 3):
+        assert register.accept(broker, log_end=broker)
+    register.registrar.left(3, 1)
+    register.record(leaderships.conclude(0, wish=Wish(leader=3)))
+    assert (register.first.leader, register.first.in_sync) == (2, [1, 2])
 
 
 def test_a_topics_min_insync_holds_through_a_change() -> None:

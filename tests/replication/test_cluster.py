@@ -179,6 +179,20 @@ class AnyOrder(RuleBasedStateMachine):
         else:
             node.lose_power(lambda synced, end: synced + cut % (end - synced + 1))
 
+    @rule(which=SOME)
+    def lose_the_connection(self, which: int) -> None:
+        """The register notices that a broker is gone; it may be there all the same."""
+        node = self.node(which)
+        self.cluster.registrar.left(node.broker, node.incarnation)
+
+    @rule(which=SOME, others=st.integers(0, 63))
+    def tell_who_is_away(self, which: int, others: int) -> None:
+        """Late or never: it is a hint."""
+        node = self.node(which)
+        if node.replica is not None:
+            away = frozenset(one for one in self.cluster.nodes if others >> one & 1)
+            node.perform(node.replica.told_away(away, 0.0))
+
     @rule(at=SOME, limit=st.integers(0, 3), cut=SOME, power=st.booleans())
     @precondition(lambda self: self.cluster.network)
     def stop_between_effects(self, at: int, limit: int, cut: int, power: bool) -> None:
@@ -201,8 +215,10 @@ class AnyOrder(RuleBasedStateMachine):
         node = self.node(which)
         if node.replica is None:
             node.start()
-        if registers and node.replica is not None and not node.replica.registered:
-            self.cluster.register(node)
+        if registers and node.replica is not None:
+            is_live = self.cluster.registrar.is_live(node.broker)
+            if not (node.replica.registered and is_live):
+                self.cluster.register(node)
 
     @invariant()
     def holds(self) -> None:
@@ -297,6 +313,8 @@ STEPS: Final[dict[str, tuple[float, dict[str, Callable[[random.Random], Any]]]]]
     "restart_the_register": (0.1, {}),
     "restart_the_register_from_a_snapshot": (0.1, {}),
     "lose": (1, {"at": some}),
+    "lose_the_connection": (0.5, {"which": some}),
+    "tell_who_is_away": (0.5, {"which": some, "others": some}),
     "crash": (0.5, {"which": some, "forgets": maybe}),
     "lose_power": (0.5, {"which": some, "cut": some}),
     "stop_between_effects": (0.3, {"at": some, "limit": few, "cut": some, "power": maybe}),

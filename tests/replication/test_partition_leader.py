@@ -123,6 +123,21 @@ def test_a_follower_whose_stream_broke_is_not_waited_for() -> None:
     assert machine.wanted_change(0.1) is None
 
 
+def test_a_broker_that_is_away_is_waited_for_only_if_it_follows_all_the_same() -> None:
+    machine = leader([1, 2, 3])
+    machine.follow(FOLLOW)
+    machine.acknowledge(attrs.evolve(ACKNOWLEDGE, end=100))
+    assert machine.wanted_change(0.1) is None
+    machine.away = frozenset({2, 3})
+    assert machine.wanted_change(0.1) == machine.leaving(3)
+
+
+def test_the_set_does_not_fall_below_min_insync_for_those_that_are_away() -> None:
+    machine = leader([1, 2], min_insync=2)
+    machine.away = frozenset({2})
+    assert machine.wanted_change(0.1) is None
+
+
 def test_a_stream_that_breaks_again_and_again_is_no_excuse() -> None:
     machine = leader([1, 2])
     for attempt in range(1, 5):

@@ -150,6 +150,17 @@ def test_leading_alone_is_proposed_after_flag_and_logs_are_on_the_device() -> No
     assert stored(effects).sync_flag
 
 
+def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
+    both = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
+    early, late = replica(), replica()
+    assert early.told_away(frozenset({3}), 0.0) == []
+    early.installed(both, 0.0)
+    late.installed(both, 0.0)
+    for effects in (early.tick(0.1), late.told_away(frozenset({3}), 0.1)):
+        (proposal,) = [one.message for one in effects if isinstance(one, ToRegister)]
+        assert getattr(proposal, "in_sync", None) == [1, 2]
+
+
 def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> None:
     machine = replica()
     effects = machine.installed(PartitionRecord(0, 3, 2, 1, 1, [1, 2], [1]), 0.0)

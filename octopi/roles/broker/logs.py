@@ -66,6 +66,7 @@ class Logs(Peers):
         self._replicas: dict[int, PartitionReplica] = {}
         self._following: dict[int, FollowerStream] = {}
         self._addresses: dict[int, str] = {}
+        self._away: frozenset[int] = frozenset()
         self._identity: tuple[int, int] | None = None
         self.streams: dict[tuple[int, int], FollowSession] = {}
         """The newest stream of each follower, by partition and broker."""
@@ -157,6 +158,9 @@ class Logs(Peers):
             lost_power=self._lost_power,
         )
         replica.submit(replica.machine.begin)
+        replica.submit(
+            partial(replica.machine.told_away, self._away, self._environment.clock.now())
+        )
         return replica
 
     def replica(self, partition_id: int) -> PartitionReplica | None:
@@ -264,6 +268,7 @@ class Logs(Peers):
             self.partitions, self._addresses = table, addresses
         if trace is not None:
             trace(steps.E10_INSTALLED, records=records)
+        self._note_away(frozenset(one.broker for one in brokers if not one.live))
         for decided in records:
             replica = self._replicas.get(decided.partition)
             if replica is None:
@@ -276,6 +281,16 @@ class Logs(Peers):
             await replica.settled()
             if self._identity[0] not in self.partitions[decided.partition].replicas:
                 await self._retire(decided.partition)
+
+    def _note_away(self, brokers: frozenset[int]) -> None:
+        """The register has no connection with *brokers*: leaders wait for none of them that
+        doesn't follow."""
+        if brokers == self._away:
+            return
+        self._away = brokers
+        for replica in self._replicas.values():
+            now = self._environment.clock.now()
+            replica.submit(partial(replica.machine.told_away, brokers, now))
 
     def announced(self, message: m.AnnounceEpoch) -> None:
         """The register begins a new epoch."""

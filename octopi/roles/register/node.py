@@ -89,6 +89,7 @@ class RegisterNode:
         self._failed = trio.Event()
         self._failure: StorageError | None = None
         self._snapshot_lock = trio.Lock()
+        self._tasks = tasks
         self.leadership = Leadership(self, tasks)
         self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
 
@@ -223,6 +224,14 @@ class RegisterNode:
             self.registrar.left(broker, incarnation)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
             self.leadership.look()
+            self._tasks.start_soon(self._tell_left, broker)
+
+    async def _tell_left(self, broker: int) -> None:
+        """Leaders that count on a broker which left learn so: it may never have followed them,
+        and then they would wait for it."""
+        records = [one for one in self.registrar.state.partitions.values() if broker in one.in_sync]
+        leaders = {one.leader for one in records} & self.members.keys()
+        await self.tell_partitions(records, [self.members[one] for one in sorted(leaders)])
 
     async def tell_partitions(
         self, records: list[PartitionRecord], members: list[MembershipSession]

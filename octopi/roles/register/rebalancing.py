@@ -98,7 +98,13 @@ class Rebalancing:
             raise no_other(partition)
         replicas = [one for one in record.replicas if one != leaving]
         keep = record.leader if record.leader != leaving else None
-        await self._leadership.change(partition, Wish(leader=keep, replicas=replicas))
+        changed = await self._leadership.change(partition, Wish(leader=keep, replicas=replicas))
+        if leaving in changed.replicas:
+            raise RefusedError(
+                f"partition {partition} stays on brokers {changed.replicas}: one that is in sync "
+                "went away meanwhile",
+                Status.NOT_READY,
+            )
         _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
 
     async def _grow(self, record: PartitionRecord, joining: int) -> None:

@@ -1,0 +1,163 @@
+"""Brokers that die while leaderships change hands: nobody waits for them.
+
+Members are played by the test where it matters when exactly a broker says what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+import octopi
+from octopi.errors import Status
+from octopi.operating_system import SystemClock
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.wire import messages as m
+from octopi.wire.endpoints import MEMBERSHIP
+from tests.cluster import Cluster, eventually, running_cluster
+
+SLOWNESS = 100
+"""A second on a slow clock lasts so many."""
+
+
+class SlowClock(SystemClock):
+    """Time that hardly passes, so that who waits for a time-out waits for ever."""
+
+    def now(self) -> float:
+        return super().now() / SLOWNESS
+
+    async def sleep_until(self, deadline: float) -> None:
+        await super().sleep_until(super().now() + deadline - self.now())
+
+
+class Member:
+    """A broker as the register sees it: it joins, confirms everything, and accepts an epoch
+    when the test says so."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.broker = 0
+        self.records: dict[int, m.PartitionRecord] = {}
+        self.live: dict[int, bool] = {}
+        self.announced: list[m.AnnounceEpoch] = []
+
+    def take(self, message: object) -> None:
+        match message:
+            case m.InstallPartitions():
+                self.records |= {one.partition: one for one in message.partitions}
+                self.live |= {one.broker: one.live for one in message.brokers}
+                self.connection.post(m.Done(message.request))
+            case m.InstallTopics():
+                self.connection.post(m.Done(message.request))
+            case m.AnnounceEpoch():
+                self.announced.append(message)
+
+    async def join(self) -> None:
+        request = self.connection.next_request()
+        join = m.Join(request, "", None, 1, f"ws://127.0.0.1:{request}")
+        self.broker = (await self.connection.request(join, m.Joined, 10)).broker
+
+    async def accept(self, log_end: int = 0) -> None:
+        """Wait for an announcement, accept it."""
+        await eventually(lambda: bool(self.announced))
+        epoch = self.announced[-1]
+        self.connection.post(
+            m.AcceptEpoch(epoch.partition, epoch.epoch, self.broker, 1, 1, 1, log_end)
+        )
+
+
+@asynccontextmanager
+async def members(cluster: Cluster, count: int) -> AsyncIterator[list[Member]]:
+    """Members that joined one after the other."""
+    found: list[Member] = []
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            connection = await open_connection(
+                cluster.environment, cluster.register.url, MEMBERSHIP, "test"
+            )
+            member = Member(connection)
+            await nursery.start(connection.run, member.take)
+            await member.join()
+            found.append(member)
+        yield found
+        nursery.cancel_scope.cancel()
+
+
+async def left(member: Member, others: list[Member]) -> None:
+    """End a member; wait until a leader that counts on it was told."""
+    await member.connection.close()
+    await eventually(lambda: any(not one.live.get(member.broker, True) for one in others))
+
+
+async def test_a_broker_that_dies_after_it_accepted_is_neither_appointed_nor_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=0) as cluster,
+        members(cluster, 3) as (first, second, third),
+        octopi.connect(cluster.register.url) as client,
+        trio.open_nursery() as nursery,
+    ):
+        await client.create_topic("orders")
+        (record,) = first.records.values()
+        assert (record.leader, record.in_sync) == (1, [1, 2, 3])
+        nursery.start_soon(client.drain_broker, first.broker)
+        await third.accept(log_end=9)
+        await left(third, [first, second])
+        await first.accept(log_end=5)
+        await second.accept()
+        await eventually(lambda: second.records[record.partition].epoch == 2)
+        decided = second.records[record.partition]
+        assert (decided.leader, decided.in_sync) == (2, [1, 2])
+
+
+async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=0) as cluster,
+        members(cluster, 3) as (first, second, third),
+        octopi.connect(cluster.register.url) as client,
+        cluster.connection(cluster.register.url) as register,
+        trio.open_nursery() as nursery,
+    ):
+        await client.create_topic("orders")
+        (record,) = first.records.values()
+        move = m.MoveReplica(register.next_request(), record.partition, 1, 2)
+        refusals: list[object] = []
+        register.ask(move, refusals.append)
+        await second.accept()
+        await left(second, [first])
+        for member in (first, third):
+            nursery.start_soon(member.accept)
+        await eventually(lambda: bool(refusals))
+        (refusal,) = refusals
+        assert isinstance(refusal, m.Failure)
+        assert refusal.status == Status.NOT_READY
+        decided = first.records[record.partition]
+        assert (sorted(decided.replicas), decided.in_sync) == ([1, 2, 3], [1, 3])
+
+
+async def test_a_message_waits_for_no_broker_that_died_before_it_followed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        quick = cluster.environment
+        cluster.environment = attrs.evolve(quick, clock=SlowClock())
+        await cluster.start_broker()
+        cluster.environment = quick
+        async with (
+            members(cluster, 1) as (other,),
+            octopi.connect(cluster.register.url) as client,
+            client.producer() as producer,
+        ):
+            pending = await producer.submit("orders", b"first")
+            await eventually(lambda: bool(other.records))
+            (record,) = other.records.values()
+            assert (record.leader, record.in_sync) == (1, [1, 2])
+            await other.connection.close()
+            with trio.fail_after(SLOWNESS / 4):
+                await pending
