@@ -34,28 +34,33 @@ class NodeDead(BaseException):  # no error: the process is gone
 
 
 class HostClock:
-    """`octopi.environment.Clock` of one host, which may run fast or slow.
+    """`octopi.environment.Clock` of one host, which may run fast or slow."""
 
-    *rate*: seconds of the host to a second of the world.
-    """
-
-    def __init__(self, world: World, rate: float = 1.0) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self.rate = rate
+        self._rate = 1.0
+        self._ahead_s = 0.0
+        """What the clock shows when the world's shows zero, at the present rate."""
         self.wall_jump_ms = 0
         """How far the wall clock was set off; `now` never jumps."""
 
+    def set_rate(self, rate: float) -> None:
+        """From now on *rate* seconds of the host pass in a second of the world.  What waits
+        already goes on waiting at the old rate."""
+        self._ahead_s += self._world.now * (self._rate - rate)
+        self._rate = rate
+
     def now(self) -> float:
-        return self._world.now * self.rate
+        return self._world.now * self._rate + self._ahead_s
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + int(self._world.now * self.rate * 1000) + self.wall_jump_ms
+        return EPOCH_MS + int(self.now() * 1000) + self.wall_jump_ms
 
     async def sleep_until(self, deadline: float) -> None:
-        await trio.sleep_until(deadline / self.rate)
+        await trio.sleep_until((deadline - self._ahead_s) / self._rate)
 
     def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds / self.rate)
+        return trio.move_on_after(seconds / self._rate)
 
 
 class HostChance:

@@ -1,0 +1,110 @@
+"""Which data may be taken away, so that what the cluster promises can still be asked for.
+
+A promise holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
+"What an acknowledgement promises").  The atlas knows whose data was touched, and refuses an
+action that would touch the last intact copy.  It reads the register's decisions, never a
+log: it errs on the side of sparing data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
+from octopi.wire.messages import PartitionRecord
+
+if TYPE_CHECKING:
+    from octopi.simulation.cluster import SimulatedCluster
+
+
+class Atlas:
+    """The intact copies of one cluster.
+
+    *flushes_before_ack*: all topics do; then a power failure takes nothing that counts.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, *, flushes_before_ack: bool) -> None:
+        self._cluster = cluster
+        self._flushes_before_ack = flushes_before_ack
+        self._destroyed_at: dict[int, int] = {}
+        """Broker -> the version of the register's decisions when its data was touched last."""
+        self._unsure: set[str] = set()
+        """Hosts whose device may lack what they believe to be there: a sync failed."""
+        self._partitions_before_wipe: set[int] = set()
+        """What a register without memory has to find out again."""
+
+    def objection(self, host: str, action: Destroying) -> str:
+        """Why *action* must not happen to *host* now; empty: it may."""
+        node = self._cluster.nodes[host]
+        view = self._cluster.register_view.state
+        if node.kind == "client":
+            return ""
+        missing = self._partitions_before_wipe - view.partitions.keys()
+        if missing:
+            return f"the register has yet to learn of partitions {sorted(missing)}"
+        if node.kind == "register":
+            return self._register_objection(host, action)
+        broker = self._cluster.broker_of(host)
+        for record in view.partitions.values():
+            if broker not in record.in_sync or self._is_destroyed(broker, record):
+                continue
+            if any(one != broker and not self._is_destroyed(one, record) for one in record.in_sync):
+                continue
+            if not self._is_durable(host, record, action):
+                return f"it has the last intact copy of partition {record.partition}"
+        return ""
+
+    def _register_objection(self, host: str, action: Destroying) -> str:
+        match action:
+            case LosePower() if host not in self._unsure:
+                return ""
+            case Wipe():
+                view = self._cluster.register_view.state
+                if view.removals:
+                    return "brokers have yet to remove a topic, and nobody else knows"
+                hurt = [
+                    record.partition
+                    for record in view.partitions.values()
+                    if any(self._is_destroyed(one, record) for one in record.in_sync)
+                ]
+                if hurt:
+                    return f"not all that are in sync can tell it of partitions {hurt}"
+                return ""
+        return "nobody else has its journal"
+
+    def _is_durable(self, host: str, record: PartitionRecord, action: Destroying) -> bool:
+        """Whether what is committed is on the device of *host*."""
+        if not isinstance(action, LosePower) or host in self._unsure:
+            return False
+        led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
+        return self._flushes_before_ack or led_alone
+
+    def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
+        """Whether the in-sync set still counts on data that was touched."""
+        at = self._destroyed_at.get(broker)
+        if at is None:
+            return False
+        return self._cluster.register_view.was_out_of_sync(record.partition, broker) <= at
+
+    # --- what happened -------------------------------------------------------------------
+
+    def destroyed(self, host: str, action: Destroying) -> None:
+        """*action* happened to *host*."""
+        node = self._cluster.nodes[host]
+        view = self._cluster.register_view
+        if node.kind == "register" and isinstance(action, Wipe):
+            self._partitions_before_wipe |= view.state.partitions.keys()
+        broker = self._cluster.broker_of(host)
+        if node.kind == "broker" and broker is not None:
+            for_good = isinstance(action, Rot | RollBack)
+            self._destroyed_at[broker] = _FOR_GOOD if for_good else view.version
+        if isinstance(action, Wipe):
+            self._unsure.discard(host)
+
+    def sync_failed(self, host: str) -> None:
+        """A sync of *host* fails, or may."""
+        self._unsure.add(host)
+
+
+_FOR_GOOD: Final = 1 << 62
+"""Nothing mends a log that rots, or an old one, but a new disk; its broker has a new id then."""

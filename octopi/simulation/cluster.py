@@ -1,0 +1,293 @@
+"""A whole cluster of simulated hosts: a register, brokers, and programs of clients.
+
+In charge of what runs where, and of starting it again: every host can be ended in any way
+at any moment, and `boot` brings back what ran there, once.  What goes wrong when is the
+business of `octopi.simulation.injector`; what clients do is their programs'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Literal
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.identifiers import PartitionId
+from octopi.limits import (
+    GATHER_S,
+    PARTITION_COUNT_DEFAULT,
+    REBALANCE_INTERVAL_S,
+    REPLICA_COUNT_DEFAULT,
+    RETENTION_CHECK_INTERVAL_S,
+)
+from octopi.roles.broker.broker_log import FlushOptions, log_directory
+from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.simulation.host import Host, Life, Program
+from octopi.simulation.network import Network
+from octopi.simulation.register_view import RegisterView
+from octopi.simulation.world import World
+
+REGISTER: Final = "register"
+"""The name of the register's host; brokers are ``broker-1`` and so on."""
+
+_PORT: Final = 7000
+_DATA: Final = "data"
+_STOPPING_LOOK_S: Final = 0.05
+
+Kind = Literal["register", "broker", "client"]
+
+
+@attrs.frozen
+class ClusterOptions:
+    """What the nodes of a cluster are started with; the defaults are those of the program."""
+
+    brokers: int = 3
+    partitions: int = PARTITION_COUNT_DEFAULT
+    replicas: int = REPLICA_COUNT_DEFAULT
+    flush: FlushOptions = attrs.field(factory=FlushOptions)
+    gather_s: float = GATHER_S
+    rebalance_interval_s: float = REBALANCE_INTERVAL_S
+    retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+
+
+class Node:
+    """A host and what runs on it whenever it is up."""
+
+    def __init__(self, host: Host, kind: Kind, run: _Run) -> None:
+        self.host = host
+        self.kind: Kind = kind
+        self.url = ""
+        """Where this life of it serves; empty while it doesn't (yet)."""
+        self.stop = trio.Event()
+        """Set it, and this life ends in order."""
+        self.life: Life | None = None
+        """The newest life, be it over."""
+        self.wipe_count = 0
+        """How often it lost its disk."""
+        self._run = run
+
+    @property
+    def name(self) -> str:
+        """The host's."""
+        return self.host.name
+
+    async def run(self, environment: Environment) -> None:
+        """`Program` of its host."""
+        await self._run(self, environment)
+
+
+_Run = Callable[[Node, Environment], Awaitable[None]]
+
+
+@attrs.define
+class _Started:
+    """`trio.TaskStatus` that remembers where a node serves."""
+
+    node: Node
+    life: Life | None
+    tell: Callable[[], None]
+
+    def started(self, value: str = "") -> None:
+        if self.node.life is self.life:
+            self.node.url = value
+            self.tell()
+
+
+class SimulatedCluster:
+    """Hosts in *world* on *network*; the tasks of all lives are *nursery*'s."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        nursery: trio.Nursery,
+        options: ClusterOptions | None = None,
+    ) -> None:
+        self.world = world
+        self.network = network
+        self.options = options or ClusterOptions()
+        self.nodes: dict[str, Node] = {}
+        """All that ever ran, by name, in the order in which they were added."""
+        self.register_view = RegisterView()
+        """What the register has made durable."""
+        self._nursery = nursery
+        self._lives: list[Life] = []
+        """Those whose tasks may not have ended."""
+        self._changed = trio.Event()
+        world.observers.append(self.register_view)
+        self._add(REGISTER, "register", self._run_register)
+        for _ in range(self.options.brokers):
+            self.add_broker()
+
+    # --- what there is -----------------------------------------------------------------
+
+    @property
+    def register(self) -> Node:
+        """The register."""
+        return self.nodes[REGISTER]
+
+    @property
+    def brokers(self) -> list[Node]:
+        """The brokers."""
+        return [node for node in self.nodes.values() if node.kind == "broker"]
+
+    @property
+    def servers(self) -> list[Node]:
+        """The register and the brokers."""
+        return [node for node in self.nodes.values() if node.kind != "client"]
+
+    @property
+    def address(self) -> str:
+        """What clients connect to."""
+        return f"ws://{REGISTER}:{_PORT}"
+
+    def add_broker(self) -> Node:
+        """Have one more broker, which `boot` starts."""
+        number = len(self.brokers) + 1
+        return self._add(f"broker-{number}", "broker", partial(self._run_broker, number))
+
+    def add_client(self, name: str, program: Program) -> Node:
+        """Have a host that runs *program*, which `boot` starts, each time from its beginning."""
+
+        async def run(_: Node, environment: Environment) -> None:
+            await program(environment)
+
+        return self._add(name, "client", run)
+
+    def _add(self, name: str, kind: Kind, run: _Run) -> Node:
+        assert name not in self.nodes, f"there is a host {name} already"
+        node = self.nodes[name] = Node(Host(self.world, self.network, name), kind, run)
+        return node
+
+    def host_of(self, broker: int) -> str:
+        """The name of the host where the broker of that id runs, or ran; empty: nobody knows."""
+        known = self.register_view.state.brokers.get(broker)
+        return known.address.removeprefix("ws://").partition(":")[0] if known else ""
+
+    def broker_of(self, host: str) -> int | None:
+        """The id of the newest broker that ran on *host*; None: none that is known."""
+        ids = [one for one in self.register_view.state.brokers if self.host_of(one) == host]
+        return max(ids, default=None)
+
+    def leader(self, partition: int) -> str:
+        """The host of the leader that was decided last; empty: none."""
+        record = self.register_view.state.partitions.get(partition)
+        return self.host_of(record.leader) if record is not None else ""
+
+    # --- lives ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Boot the register and all brokers."""
+        for node in self.servers:
+            self.boot(node.name)
+
+    def boot(self, name: str) -> bool:
+        """Start what runs on a host; False: it runs already."""
+        node = self.nodes[name]
+        if node.host.is_up:
+            return False
+        node.url, node.stop = "", trio.Event()
+        node.life = node.host.boot(node.run, self._nursery)
+        self._lives = [life for life in self._lives if not life.ended.is_set()]
+        self._lives.append(node.life)
+        return True
+
+    def boot_after(self, name: str, seconds: float) -> None:
+        """Start it in so many *seconds*, unless it runs then; if it is stopping, when it has
+        stopped."""
+        ending = self.nodes[name].life
+
+        def again() -> None:
+            node = self.nodes[name]
+            if node.host.is_up and node.life is ending and node.stop.is_set():
+                self.world.after(_STOPPING_LOOK_S, again)
+            else:
+                self.boot(name)
+
+        self.world.after(seconds, again)
+
+    def stop(self, name: str) -> None:
+        """Have a node end in order, as SIGTERM does.  A client has no such end: it is killed."""
+        node = self.nodes[name]
+        if node.kind == "client":
+            node.host.kill()
+            return
+        assert node.host.is_up, f"{name} is down"
+        self.world.note("stop", name, node.host.life_count)
+        node.stop.set()
+
+    def wipe(self, name: str) -> None:
+        """Give a host that is down an empty disk."""
+        node = self.nodes[name]
+        assert not node.host.is_up, f"{name} runs"
+        self.world.note("wipe", name)
+        node.host.disk.wipe()
+        node.wipe_count += 1
+
+    async def wait_serving(self) -> None:
+        """Return when the register and all brokers serve; a broker does once it has joined."""
+        while not all(node.url for node in self.servers):
+            await self._changed.wait()
+
+    async def end(self) -> list[str]:
+        """Kill all; return the lives that went on without their process: there must be none."""
+        late = [life for life in self._lives if life.is_over and not life.ended.is_set()]
+        for node in self.nodes.values():
+            if node.host.is_up:
+                node.host.kill()
+        for _ in range(_ENDING_TURNS):
+            if all(life.ended.is_set() for life in self._lives):
+                break
+            await trio.lowlevel.checkpoint()
+        late += [life for life in self._lives if not life.ended.is_set()]
+        return [f"{life.host.name}, life {life.number}" for life in dict.fromkeys(late)]
+
+    # --- programs ------------------------------------------------------------------------
+
+    async def _run_register(self, node: Node, environment: Environment) -> None:
+        options = RegisterOptions(
+            listen=f"{node.name}:{_PORT}",
+            data_directory=_DATA,
+            partition_count=self.options.partitions,
+            replica_count=self.options.replicas,
+            gather_s=self.options.gather_s,
+            rebalance_interval_s=self.options.rebalance_interval_s,
+        )
+        status = _Started(node, node.life, self._tell)
+        await run_register(environment, options, stop=node.stop, task_status=status)
+
+    async def _run_broker(self, number: int, node: Node, environment: Environment) -> None:
+        options = BrokerOptions(
+            listen=f"{node.name}:{_PORT}",
+            data_directory=_DATA,
+            registers=[self.address],
+            # A broker that lost its disk is a new one.
+            broker=None if node.wipe_count else number,
+            flush=self.options.flush,
+            retention_check_interval_s=self.options.retention_check_interval_s,
+        )
+        status = _Started(node, node.life, self._tell)
+        await run_broker(environment, options, stop=node.stop, task_status=status)
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # --- what is on the disks ------------------------------------------------------------
+
+    def stored_records(self, name: str, topic: str, partition: int) -> bytes | None:
+        """The bytes of a log as processes on that host see them; None: it has none."""
+        disk = self.nodes[name].host.disk
+        directory = log_directory(_DATA, PartitionId(partition), topic)
+        files = disk.files(directory)
+        if not files:
+            return None
+        return b"".join(disk.cached(path) for path in files if path.endswith(".log"))
+
+
+_ENDING_TURNS: Final = 1000
+"""A dead life may take so many turns of the loop to unwind; time doesn't pass meanwhile."""

@@ -1,0 +1,442 @@
+"""Carries faults out, at the very moment that they name.
+
+An observer of the world's steps and of the effects of those hosts that are aimed at.  It
+acts at once, within the step: a host that is killed there does nothing that follows.  Each
+fault strikes once.  One that can't (the host is down already, or its data is the last
+intact copy: `octopi.simulation.atlas`) is noted as skipped, so that a plan says what it
+really did.
+
+It has to be the last of the world's observers: the others hear of the step before they
+hear of what was done at it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from octopi import steps
+from octopi.simulation.atlas import Atlas
+from octopi.simulation.cluster import Node, SimulatedCluster
+from octopi.simulation.disk import DiskSnapshot
+from octopi.simulation.disk_faults import Fail
+from octopi.simulation.failures import (
+    STEPS,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    DriftClock,
+    Fault,
+    FillDisk,
+    JumpClock,
+    Kill,
+    LosePower,
+    Pause,
+    ProtectDisk,
+    Reset,
+    RollBack,
+    Rot,
+    Slow,
+    Stop,
+    When,
+    Wipe,
+)
+from octopi.simulation.host import Life
+from octopi.simulation.world import Event
+
+FAULT: Final = "fault"
+SKIPPED: Final = "fault skipped"
+HEALED: Final = "healed"
+"""What the events are called."""
+
+_LEADING: Final = frozenset({"leader", "follower"})
+
+
+class Injector:
+    """Has *faults* happen to *cluster*, as far as *atlas* lets them."""
+
+    def __init__(self, cluster: SimulatedCluster, atlas: Atlas, faults: Iterable[Fault]) -> None:
+        self.broken_disks: set[str] = set()
+        """Hosts whose disk failed: their processes may end by that, or play no role."""
+        self.unfit: set[str] = set()
+        """Hosts whose disk holds what no register may take them back with: an operator has
+        to give them an empty one."""
+        self.counts: Counter[str] = Counter()
+        """What was done, and what was skipped."""
+        self._cluster = cluster
+        self._world = cluster.world
+        self._atlas = atlas
+        self._faults = tuple(faults)
+        self._at_steps: dict[str, list[_Waiting]] = defaultdict(list)
+        self._conditions: list[tuple[When, Fault]] = []
+        self._acknowledged_count = 0
+        self._version_seen = -1
+        self._is_over = False
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._slowed: Counter[tuple[str, str]] = Counter()
+        self._usual: dict[tuple[str, str], tuple[float, float]] = {}
+        """Latency and bandwidth of routes as they were before they were slowed."""
+        self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
+
+    # --- waiting for places --------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Have the faults strike from now on."""
+        for fault in self._faults:
+            match fault.place:
+                case AtTime(seconds):
+                    self._world.at(seconds, partial(self._strike, fault, None, None))
+                case AtStep(step, who, occurrence):
+                    waiting = _Waiting(fault, who, occurrence)
+                    self._at_steps[STEPS[step]].append(waiting)
+                case AtEffect():
+                    self._watch_effects(fault, fault.place)
+                case When():
+                    self._conditions.append((fault.place, fault))
+            if isinstance(fault.action, RollBack):
+                self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
+        self._world.observers.append(self)
+
+    def _copy(self, taken_s: float) -> None:
+        for node in self._cluster.brokers:
+            self._snapshots[node.name, taken_s] = node.host.disk.snapshot()
+
+    def __call__(self, event: Event) -> None:
+        """Look whether a fault is due at *event*."""
+        waiting = self._at_steps.get(event.what)
+        if waiting:
+            partition = event.facts.get("partition")
+            for one in list(waiting):
+                if one.comes(self._fits(one.who, event.host, partition)):
+                    waiting.remove(one)
+                    self._strike(one.fault, event.host, partition)
+        if self._conditions:
+            self._look_at_conditions(event)
+
+    def _watch_effects(self, fault: Fault, place: AtEffect) -> None:
+        waiting = _Waiting(fault, place.who, place.occurrence)
+
+        def observe(life: Life, operation: str, edge: str, path: str) -> None:
+            if edge != place.edge or place.operation not in {"", operation}:
+                return
+            host = life.host.name
+            if waiting.left and waiting.comes(self._fits(place.who, host, None)):
+                self._strike(fault, host, None)
+
+        for node in self._cluster.nodes.values():
+            if self._may_fit(place.who, node):
+                node.host.effect_observers.append(observe)
+
+    def _look_at_conditions(self, event: Event) -> None:
+        self._acknowledged_count += event.what == steps.P7_ACKNOWLEDGED
+        for one in list(self._conditions):
+            when, fault = one
+            if self._holds(when, event):
+                self._conditions.remove(one)
+                self._strike(fault, event.host, event.facts.get("partition"))
+
+    def _holds(self, when: When, event: Event) -> bool:
+        records = self._cluster.register_view.state.partitions.values()
+        match when.condition:
+            case "acknowledged":
+                return self._acknowledged_count >= when.count
+            case "epoch":
+                return any(record.epoch >= when.count for record in records)
+            case "in_sync":
+                return any(len(record.in_sync) <= when.count for record in records)
+            case "lag" if event.what == steps.P2_APPENDED:
+                facts = event.facts
+                return bool(facts["log_end"] - facts["highwater"] >= when.count)
+        return False
+
+    # --- who -----------------------------------------------------------------------------
+
+    def _may_fit(self, who: str, node: Node) -> bool:
+        """Whether *who* may ever mean *node*."""
+        word = who.partition("/")[0]
+        return word in {"any", node.kind, node.name} or (word in _LEADING and node.kind == "broker")
+
+    def _fits(self, who: str, host: str, partition: int | None) -> bool:
+        """Whether *who* means *host*, where *partition* is spoken of."""
+        node = self._cluster.nodes.get(host)
+        if node is None or not self._may_fit(who, node):
+            return False
+        word, _, number = who.partition("/")
+        if word not in _LEADING:
+            return True
+        return host in self._hosts(word, int(number) if number else partition)
+
+    def _hosts(self, word: str, partition: int | None) -> list[str]:
+        """The leaders or followers of *partition*; None: of any."""
+        view = self._cluster.register_view.state
+        found: dict[str, None] = {}
+        for record in view.partitions.values():
+            if partition is None or record.partition == partition:
+                brokers = [record.leader]
+                if word == "follower":
+                    brokers = [one for one in record.replicas if one != record.leader]
+                found.update(dict.fromkeys(map(self._cluster.host_of, brokers)))
+        return list(found)
+
+    def _target(self, who: str, here: str | None, partition: int | None) -> str:
+        """The host that *who* means; empty: nobody."""
+        word, _, number = who.partition("/")
+        if word == "here":
+            return here or ""
+        if word in _LEADING:
+            hosts = self._hosts(word, int(number) if number else partition)
+        elif word in self._cluster.nodes:
+            hosts = [word]
+        else:
+            hosts = [
+                node.name for node in self._cluster.nodes.values() if self._may_fit(word, node)
+            ]
+        up = [host for host in hosts if self._cluster.nodes[host].host.is_up]
+        if not up:
+            return hosts[0] if hosts else ""
+        return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
+
+    # --- striking ------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault, here: str | None, partition: int | None) -> None:
+        if self._is_over:
+            return
+        target = self._target(fault.target, here, partition)
+        kind = type(fault.action).__name__
+        if not target:
+            self._skip(fault, "", "there is no such host")
+            return
+        node = self._cluster.nodes[target]
+        objection = self._objection(node, fault)
+        if objection:
+            self._skip(fault, target, objection)
+            return
+        self.counts[kind] += 1
+        self._world.note(FAULT, target, node.host.life_count, action=fault.action)
+        self._act(fault, node, partition)
+
+    def _skip(self, fault: Fault, target: str, why: str) -> None:
+        self.counts["skipped"] += 1
+        self._world.note(SKIPPED, target, action=fault.action, why=why)
+
+    def _objection(self, node: Node, fault: Fault) -> str:
+        """Why *fault* can't happen to *node*."""
+        action = fault.action
+        if isinstance(action, Wipe | RollBack | Rot):
+            if node.kind == "client":
+                return "a client keeps nothing"
+            if isinstance(action, RollBack) and (
+                (node.name, action.taken_s) not in self._snapshots
+            ):
+                return "no copy of it was made"
+            if isinstance(action, Rot) and not self._rotting(node):
+                return "it has nothing on its disk that may rot"
+        elif isinstance(action, Kill | LosePower | Stop | Pause) and not node.host.is_up:
+            return "it is down"
+        if isinstance(action, Pause) and node.life is not None and node.life.is_paused:
+            return "it is paused"
+        if isinstance(action, Stop) and node.stop.is_set():
+            return "it is stopping"
+        if isinstance(action, LosePower | Wipe | RollBack | Rot):
+            return self._atlas.objection(node.name, action)
+        return ""
+
+    def _act(self, fault: Fault, node: Node, partition: int | None) -> None:
+        name, host = node.name, node.host
+        match fault.action:
+            case Kill(restart_s):
+                host.kill()
+                self._restart(name, restart_s)
+            case LosePower(restart_s):
+                self._atlas.destroyed(name, fault.action)
+                host.lose_power()
+                self._restart(name, restart_s)
+            case Stop(restart_s):
+                self._cluster.stop(name)
+                self._restart(name, restart_s)
+            case Wipe(restart_s):
+                self._atlas.destroyed(name, fault.action)
+                self._kill(node)
+                self._cluster.wipe(name)
+                self._restart(name, restart_s)
+            case Rot(restart_s):
+                self._atlas.destroyed(name, fault.action)
+                self.unfit.add(name)
+                self.broken_disks.add(name)
+                self._kill(node)
+                path, end = self._world.random("rot", name).choice(self._rotting(node))
+                bit = self._world.random("rot", name).randrange(8 * end)
+                self._world.note("bit flipped", name, path=path, bit=bit)
+                host.disk.flip(path, bit)
+                self._restart(name, restart_s)
+            case RollBack(taken_s, restart_s):
+                self._atlas.destroyed(name, fault.action)
+                self.unfit.add(name)
+                if host.is_up:
+                    host.lose_power()
+                host.disk.restore(self._snapshots[name, taken_s])
+                self._restart(name, restart_s)
+            case Pause(seconds):
+                host.pause()
+                self._world.after(seconds, partial(self._resume, node, node.life))
+            case Cut(peer, seconds, way, resets):
+                self._cut(node, self._peers(peer, node, partition), seconds, way, resets)
+            case Reset(peer):
+                for other in self._peers(peer, node, partition):
+                    self._cluster.network.reset(name, other)
+            case Slow():
+                self._slow(node, self._peers(fault.action.peer, node, partition), fault.action)
+            case BreakDisk(disk_fault):
+                self.broken_disks.add(name)
+                how = disk_fault.how
+                if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
+                    self._atlas.sync_failed(name)
+                host.disk.inject(disk_fault)
+            case FillDisk(seconds):
+                self.broken_disks.add(name)
+                host.disk.capacity_bytes = 0
+                self._world.after(seconds, partial(_empty, node))
+            case ProtectDisk(seconds):
+                self.broken_disks.add(name)
+                host.disk.read_only = True
+                self._world.after(seconds, partial(_unprotect, node))
+            case DriftClock(rate, seconds):
+                host.clock.set_rate(rate)
+                self._world.after(seconds, partial(_keep_time, node))
+            case JumpClock(jump_s):
+                host.clock.wall_jump_ms += int(jump_s * 1000)
+
+    def _kill(self, node: Node) -> None:
+        if node.host.is_up:
+            node.host.kill()
+
+    def _restart(self, name: str, seconds: float | None) -> None:
+        if seconds is not None:
+            self._cluster.boot_after(name, seconds)
+
+    def _resume(self, node: Node, life: Life | None) -> None:
+        if life is not None and node.host.life is life and life.is_paused:
+            node.host.resume()
+
+    def _rotting(self, node: Node) -> list[tuple[str, int]]:
+        """Files of logs, and how much of each is on the device."""
+        disk = node.host.disk
+        found = []
+        for path in disk.files("data/logs"):
+            if path.endswith(".log"):
+                end = len(disk.durable(path)) if disk.tree.find(path, durable=True) else 0
+                if end:
+                    found.append((path, end))
+        return found
+
+    # --- the network ---------------------------------------------------------------------
+
+    def _peers(self, peer: str, node: Node, partition: int | None) -> list[str]:
+        if peer in {"others", "any"}:
+            hosts = list(self._cluster.nodes)
+        elif peer.partition("/")[0] in _LEADING:
+            hosts = [host for host in self._cluster.nodes if self._fits(peer, host, partition)]
+        else:
+            hosts = [one.name for one in self._cluster.nodes.values() if self._may_fit(peer, one)]
+        return [host for host in hosts if host != node.name]
+
+    def _cut(self, node: Node, peers: list[str], seconds: float, way: str, resets: bool) -> None:
+        ways = [(node.name, other) for other in peers if way in {"both", "out"}]
+        ways += [(other, node.name) for other in peers if way in {"both", "in"}]
+        for source, target in ways:
+            self._cuts[source, target] += 1
+            self._cluster.network.cut(source, target)
+        self._world.after(seconds, partial(self._mend, ways, resets))
+
+    def _mend(self, ways: list[tuple[str, str]], resets: bool) -> None:
+        if self._is_over:
+            return  # `heal` did
+        for source, target in ways:
+            if resets:
+                self._cluster.network.reset(source, target)
+            self._cuts[source, target] -= 1
+            if not self._cuts[source, target]:
+                self._cluster.network.mend(source, target)
+
+    def _slow(self, node: Node, peers: list[str], action: Slow) -> None:
+        ways = [(node.name, other) for other in peers] + [(other, node.name) for other in peers]
+        for way in ways:
+            self._slowed[way] += 1
+            route = self._cluster.network.route(*way)
+            self._usual.setdefault(way, (route.latency_s, route.bytes_per_s))
+            route.latency_s, route.bytes_per_s = action.latency_s, action.bytes_per_s
+        self._world.after(action.seconds, partial(self._hasten, ways))
+
+    def _hasten(self, ways: Iterable[tuple[str, str]]) -> None:
+        for way in ways:
+            self._slowed[way] -= 1
+            if self._slowed[way] <= 0:
+                route = self._cluster.network.route(*way)
+                route.latency_s, route.bytes_per_s = self._usual[way]
+
+    # --- healing -------------------------------------------------------------------------
+
+    def heal(self, cut_off: str = "") -> None:
+        """Have no fault strike any more, take back what can be, and start what is down.
+
+        *cut_off*: a host that nothing comes from or goes to from now on, for ever.
+        """
+        self._is_over = True
+        self._world.note(HEALED, cut_off=cut_off)
+        self._at_steps.clear()
+        self._conditions.clear()
+        for way, count in self._cuts.items():
+            if count:
+                self._cluster.network.mend(*way)
+        self._slowed.clear()
+        self._hasten(self._usual)
+        for node in self._cluster.nodes.values():
+            self._resume(node, node.life)
+            _empty(node)
+            _unprotect(node)
+            _keep_time(node)
+            node.host.disk.heal()
+        for other in self._cluster.nodes if cut_off else ():
+            if other != cut_off:
+                self._cluster.network.cut(cut_off, other)
+                self._cluster.network.cut(other, cut_off)
+        for node in self._cluster.servers:
+            self._mend_disk(node)
+            self._cluster.boot(node.name)
+
+    def _mend_disk(self, node: Node) -> None:
+        """What an operator does to a node whose disk failed: restart it, or give it another."""
+        if node.name in self.unfit | self.broken_disks:
+            self._kill(node)
+        if node.name in self.unfit:
+            self._cluster.wipe(node.name)
+
+
+class _Waiting:
+    """A fault that waits for its place to come the n-th time."""
+
+    def __init__(self, fault: Fault, who: str, occurrence: int) -> None:
+        self.fault = fault
+        self.who = who
+        self.left = occurrence
+
+    def comes(self, fits: bool) -> bool:
+        """Count the place if it *fits*; say whether it is the one."""
+        self.left -= fits
+        return fits and self.left == 0
+
+
+def _empty(node: Node) -> None:
+    node.host.disk.capacity_bytes = None
+
+
+def _unprotect(node: Node) -> None:
+    node.host.disk.read_only = False
+
+
+def _keep_time(node: Node) -> None:
+    node.host.clock.set_rate(1.0)

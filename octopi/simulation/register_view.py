@@ -1,0 +1,73 @@
+"""What a register has made durable, as the trace of its steps tells it.
+
+A register that loses its power forgets what it had decided and not flushed, so this counts
+an entry only once it is on the device.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from octopi import steps
+from octopi.membership.cluster_state import ClusterState
+from octopi.membership.entries import Entry, PartitionDecided
+from octopi.simulation.world import Event
+from octopi.wire.messages import PartitionRecord
+
+
+class RegisterView:
+    """An observer of a world with one register."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        """As its journal would make it."""
+        self.version = 0
+        """Counts the changes of `state`."""
+        self._out_of_sync: dict[tuple[int, int], int] = {}
+        self._appended: deque[Entry] = deque()
+        self._flushing: dict[int, int] = {}
+        """For each flush that was begun, by the end of the journal then: how many entries it
+        covers, of all that were appended in this life."""
+        self._appended_count = 0
+
+    def __call__(self, event: Event) -> None:
+        """Take note of *event*."""
+        match event.what:
+            case steps.R2_APPENDED:
+                self._appended.extend(event.facts["entries"])
+                self._appended_count += len(event.facts["entries"])
+            case steps.R3_FLUSHING:
+                self._flushing[event.facts["log_end"]] = self._appended_count
+            case steps.R3_FLUSHED:
+                flushed_count = self._flushing[event.facts["log_end"]]
+                still = self._appended_count - flushed_count
+                while len(self._appended) > still:
+                    self._apply(self._appended.popleft())
+            case steps.R1_READ:
+                self.state = ClusterState()
+                self._appended.clear()
+                self._flushing.clear()
+                self._appended_count = 0
+                for entry in event.facts["entries"]:  # what is known, and maybe a few more
+                    self.state.apply(entry)
+                self.version += 1
+
+    def was_out_of_sync(self, partition: int, broker: int) -> int:
+        """The `version` up to which *broker* was not in the partition's in-sync set the last
+        time that it wasn't; -1: it was in it ever since."""
+        record = self.state.partitions.get(partition)
+        if record is None or broker not in record.in_sync:
+            return self.version
+        return self._out_of_sync.get((partition, broker), -1)
+
+    def _apply(self, entry: Entry) -> None:
+        if isinstance(entry, PartitionDecided):
+            self._note_joining(entry.record)
+        self.state.apply(entry)
+        self.version += 1
+
+    def _note_joining(self, record: PartitionRecord) -> None:
+        known = self.state.partitions.get(record.partition)
+        for broker in record.in_sync:
+            if known is not None and broker not in known.in_sync:
+                self._out_of_sync[record.partition, broker] = self.version
