@@ -1,9 +1,9 @@
 """The disk of one simulated machine: files that outlive processes, and all that goes wrong.
 
-In charge of `octopi.environment.Disk` as the calls of a process meet it: edges, waiting,
-faults, locks, and the ends of lives.  What a power failure leaves is decided in
-`octopi.simulation.disk_image`, whose page cache and device this module only moves data
-between.  It knows no host, no plan and no clock.
+In charge of what happens to the disk as a whole: lives begin and end on it, the power
+fails, faults are injected, an oracle looks.  How one process's calls meet it is
+`octopi.simulation.disk_view`'s, what a power failure leaves `octopi.simulation.disk_image`'s.
+It knows no host, no plan and no clock.
 
 **Lives.**  `SimulatedDisk.attach` gives each process a `DiskView`, the only way to the
 files.  `SimulatedDisk.end_life` ends processes as SIGKILL does: locks are released, what

@@ -153,8 +153,6 @@ class FileImage:
 
     def lose(self, fate: Fate, chance: Random) -> bytes:
         """What a power failure leaves, by *fate*."""
-        if self.is_settled:
-            return bytes(self.durable)
         cuts_kept = len(self._cuts)
         if fate is Fate.LOST:
             cuts_kept = chance.choice([0, cuts_kept])

@@ -269,7 +269,10 @@ class DiskView:
 
     def syncing(self, image: FileImage) -> trio.Lock:
         """What lets one sync of a file follow the other, as the system does."""
-        return self._syncing.setdefault(image, trio.Lock())
+        lock = self._syncing.get(image)
+        if lock is None:
+            lock = self._syncing[image] = trio.Lock()
+        return lock
 
     def closed(self, file: SimulatedFile) -> None:
         """*file* is not open any more."""
@@ -410,10 +413,18 @@ class SimulatedFile:
         if not self.is_usable:
             view.check_alive("sync", self._path)
             raise os_error(errno.EBADF, self._path)
-        async with view.syncing(image):
+        await trio.lowlevel.checkpoint_if_cancelled()
+        lock = view.syncing(image)
+        if lock.locked():
+            await lock.acquire()
+        else:
+            lock.acquire_nowait()  # without giving up the turn: a sync is a wait anyway
+        try:
             flush = image.begin_flush()
             settle, forget = partial(image.settle, flush), partial(image.forget, flush)
             await view.write_back("sync", self._path, settle, forget)
+        finally:
+            lock.release()
 
     def close(self) -> None:
         self.is_usable = False

@@ -354,6 +354,26 @@ async def test_a_failed_sync_is_never_made_good(edge: str) -> None:
     assert disk.cached("/d/f") == b"old\0\0\0\0kept"
 
 
+async def test_a_sync_at_the_same_time_does_not_vouch_for_one_that_fails(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    disk = disk_with({"/d/f": b""})
+    disk.sync_s = 5.0
+    disk.inject(DiskFault("sync", Fail(errno.EIO)))
+    file = attach(disk).open("/d/f")
+
+    async def fail() -> None:
+        with failure(errno.EIO):
+            await file.sync()
+
+    file.append(b"lost")
+    nursery.start_soon(fail)
+    await trio.sleep(1)
+    file.append(b"kept")
+    await file.sync()
+    assert disk.durable("/d/f") == b"\0\0\0\0kept"
+
+
 async def test_names_whose_sync_failed_are_not_covered_by_the_next_one() -> None:
     disk = disk_with({})
     view = attach(disk)
