@@ -33,6 +33,10 @@ def system_environment(nursery: trio.Nursery) -> Environment:
     return Environment(clock, net, SystemDisk(), SystemChance())
 
 
+class Died(BaseException):  # no error: nothing may handle it
+    """What an observer of steps raises to end the node there and then."""
+
+
 @attrs.define
 class Node:
     """A running node."""
@@ -60,15 +64,17 @@ class Cluster:
         listen: str = "127.0.0.1:0",
         name: str = "register",
         rebalance_interval_s: float = 3600.0,
+        trace: Trace | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
+        environment = attrs.evolve(self.environment, trace=trace)
         options = RegisterOptions(
             listen=listen,
             data_directory=str(self.directory / name),
             gather_s=gather_s,
             rebalance_interval_s=rebalance_interval_s,
         )
-        self.register = await self._start(partial(run_register, self.environment, options))
+        self.register = await self._start(partial(run_register, environment, options))
         return self.register
 
     async def start_broker(
@@ -98,6 +104,8 @@ class Cluster:
             try:
                 with node.scope:
                     await run(stop=node.stop, task_status=task_status)
+            except* Died:
+                pass
             finally:
                 node.ended.set()
 

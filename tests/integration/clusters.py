@@ -159,6 +159,8 @@ class LocalCluster(NamedBrokers):
         self.disks: dict[str, MemoryDisk | None] = {}
         self.traces: dict[str, Trace] = {}
         """Observers of the steps of brokers that are started from now on."""
+        self.options: dict[str, object] = {}
+        """How brokers run that are started from now on."""
 
     @property
     def url(self) -> str:
@@ -184,7 +186,7 @@ class LocalCluster(NamedBrokers):
         self.disks[name] = disk
         self._ids[name] = broker
         self._nodes[name] = await self.cluster.start_broker(
-            name, disk=disk, trace=self.traces.get(name), broker=broker
+            name, disk=disk, trace=self.traces.get(name), broker=broker, **self.options
         )
         self.names.append(name)
         return name
@@ -204,6 +206,7 @@ class LocalCluster(NamedBrokers):
             disk=self.disks[name],
             trace=self.traces.get(name),
             broker=self._ids[name],
+            **self.options,
         )
 
 

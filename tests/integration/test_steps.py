@@ -1,36 +1,324 @@
-"""Producing has eight steps; whatever dies behind one of them, each message is there once.
+"""The protocols go through their named steps; whatever dies at one of them, each message is
+there once.
 
-A node is stopped at the moment at which the step has happened and nothing that follows
-from it has left the node.
+A node dies at an edge by what its observer raises there: what follows from the step is
+neither on its disk nor on its way.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
 import pytest
 import trio
 
+import octopi
 from octopi import steps
-from octopi.environment import Trace
+from octopi.environment import Environment, Trace
+from octopi.errors import UnknownTopicError
+from octopi.roles.register import journal, leadership
+from tests.cluster import Cluster, Died, eventually
 from tests.fakes.disk import MemoryDisk
 from tests.integration.clusters import LocalCluster, local_cluster
-from tests.integration.traffic import traffic
+from tests.integration.observation import Event, Observation, assert_in_order
+from tests.integration.traffic import Traffic, traffic
 
 Victim = Literal["leader", "follower"]
 
-OF_THE_LEADER = (
-    steps.P1_RECEIVED,
-    steps.P2_APPENDED,
-    steps.P5_IN_SYNC,
-    steps.P6_COMMITTED,
-    steps.P7_ACKNOWLEDGED,
+OF_THE_FOLLOWER = (
+    steps.P3_REPLICATING,
+    steps.P3_REPLICATED,
+    steps.P4_ACKNOWLEDGING,
+    steps.P4_ACKNOWLEDGED,
+    steps.P8_FOLLOWING,
+    steps.P8_FOLLOWED,
 )
+OF_THE_LEADER = tuple(step for step in steps.PRODUCING if step not in OF_THE_FOLLOWER)
+
+
+@asynccontextmanager
+async def observed_cluster(
+    directory: Path, observation: Observation, brokers: int = 3, **options: object
+) -> AsyncIterator[LocalCluster]:
+    """A cluster of which everything is observed, its brokers on disks in memory."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, directory)
+        await cluster.start_register(trace=observation.of("register"))
+        local = LocalCluster(cluster)
+        local.options = options
+        for number in range(1, brokers + 1):
+            local.traces[f"broker-{number}"] = observation.of(f"broker-{number}")
+            await local.add(MemoryDisk())
+        yield local
+        nursery.cancel_scope.cancel()
+
+
+def client_environment(cluster: LocalCluster, observation: Observation) -> Environment:
+    return attrs.evolve(cluster.cluster.environment, trace=observation.of("client"))
+
+
+def number_of(name: str) -> int:
+    return int(name.removeprefix("broker-"))
+
+
+# --- producing -----------------------------------------------------------------------------
+
+
+async def test_a_message_goes_through_the_steps_of_producing_in_their_order(
+    tmp_path: Path,
+) -> None:
+    observation = Observation()
+    async with observed_cluster(tmp_path, observation) as cluster:
+        await cluster.create("orders")
+        leader = await cluster.leader("orders")
+        followers = await cluster.followers("orders")
+        environment = client_environment(cluster, observation)
+        async with (
+            octopi.connect(cluster.url, environment=environment) as client,
+            client.producer() as producer,
+        ):
+            receipts = [await producer.send("orders", b"%d" % one) for one in range(20)]
+        last = receipts[-1].next_offset
+        for follower in followers:
+            await eventually(
+                lambda follower=follower: bool(  # type: ignore[misc]
+                    observation.all(steps.P8_FOLLOWED, follower, highwater=last)
+                )
+            )
+    for receipt in receipts:
+        check_produced(observation, receipt, leader, followers)
+    assert not observation.undocumented
+
+
+def check_produced(
+    observation: Observation, receipt: octopi.Receipt, leader: str, followers: list[str]
+) -> None:
+    offset, end = receipt.offset, receipt.next_offset
+    appended = observation.first(steps.P2_APPENDED, leader, offset=offset, end=end).facts
+    batch = {name: appended[name] for name in ("producer", "producer_epoch", "sequence", "count")}
+
+    def holds(name: str) -> Any:  # noqa: ANN401
+        return lambda event: event.facts[name] >= end
+
+    def covers(event: Event) -> bool:
+        return bool(event.facts["offset"] <= offset and event.facts["end"] >= end)
+
+    before = [
+        observation.first(steps.C1_SENDING, "client", **batch),
+        observation.first(steps.C1_SENT, "client", **batch),
+        observation.first(steps.P1_RECEIVED, leader, **batch),
+        observation.first(steps.P2_APPENDING, leader, **batch),
+        observation.first(steps.P2_APPENDED, leader, **batch),
+    ]
+    committed = [
+        *(
+            observation.first(step, leader, where=holds("highwater"))
+            for step in (steps.P5_IN_SYNC, steps.P6_COMMITTING, steps.P6_COMMITTED)
+        ),
+        observation.first(steps.P7_ACKNOWLEDGING, leader, **batch),
+        observation.first(steps.P7_ACKNOWLEDGED, leader, **batch),
+        observation.first(steps.C3_RECEIPT, "client", **batch),
+    ]
+    for follower in followers:
+        name = number_of(follower)
+        replicated = [
+            observation.first(steps.P2_FORWARDING, leader, where=covers, follower=name),
+            observation.first(steps.P2_FORWARDED, leader, where=covers, follower=name),
+            observation.first(steps.P3_REPLICATING, follower, where=covers),
+            observation.first(steps.P3_REPLICATED, follower, where=covers),
+            observation.first(steps.P4_ACKNOWLEDGING, follower, where=holds("end")),
+            observation.first(steps.P4_ACKNOWLEDGED, follower, where=holds("end")),
+            observation.first(steps.P5_HEARD, leader, where=holds("end"), follower=name),
+        ]
+        assert_in_order([*before, *replicated, *committed])
+        told = min(
+            (
+                event
+                for step in (steps.P6_TOLD, steps.P2_FORWARDED)
+                for event in observation.all(step, leader, follower=name)
+                if event.facts["highwater"] >= end
+            ),
+            key=lambda event: event.number,
+        )
+        followed = [
+            observation.first(step, follower, where=holds("highwater"))
+            for step in (steps.P8_FOLLOWING, steps.P8_FOLLOWED)
+        ]
+        assert_in_order([committed[2], told, *followed])
+    assert committed[3].facts["in_sync"] == [1, 2, 3]
+    assert all(one.facts["log_end"] >= end for one in committed[:3])
+
+
+# --- leadership, joining, the register -------------------------------------------------------
+
+
+async def test_a_change_of_leadership_goes_through_its_steps_in_their_order(
+    tmp_path: Path,
+) -> None:
+    observation = Observation()
+    async with (
+        observed_cluster(tmp_path, observation) as cluster,
+        traffic(cluster.url, "orders") as flow,
+    ):
+        await flow.progress(30)
+        before = await cluster.leader("orders")
+        since = len(observation.events)
+        await cluster.kill(before)
+        await flow.progress(30)
+        leader = await cluster.leader("orders")
+    register, number = "register", number_of(leader)
+
+    def first(step: str, node: str, **facts: Any) -> Event:  # noqa: ANN401
+        return observation.first(step, node, since=since, **facts)
+
+    wanted = first(steps.E1_WANTED, register, leader=number_of(before), wish=None)
+    epoch = wanted.facts["epoch"] + 1
+
+    assert_in_order(
+        [
+            first(steps.R6_LOST, register, broker=number_of(before)),
+            wanted,
+            first(steps.R2_APPENDING, register),
+            first(steps.R2_APPENDED, register),
+            first(steps.R3_FLUSHING, register),
+            first(steps.R3_FLUSHED, register),
+            first(steps.E2_ANNOUNCED, register, epoch=epoch),
+            first(steps.E3_ANNOUNCING, register, epoch=epoch, broker=number),
+            first(steps.E3_TOLD, register, epoch=epoch, broker=number),
+            first(steps.E4_HEARD, leader, epoch=epoch),
+            first(steps.E5_LEFT, leader, role="FOLLOWER"),
+            first(steps.D2_PROMISING, leader, promised=epoch),
+            first(steps.D2_PROMISED, leader, promised=epoch),
+            first(steps.E6_ACCEPTING, leader, epoch=epoch),
+            first(steps.E6_ACCEPTED, leader, epoch=epoch),
+            first(steps.E7_COUNTED, register, epoch=epoch, broker=number),
+            first(steps.E8_DECIDING, register),
+            first(steps.E8_DECIDED, register),
+            first(steps.E9_TELLING, register, broker=number),
+            first(steps.E10_INSTALLING, leader),
+            first(steps.E10_INSTALLED, leader),
+            first(steps.E11_LEADING, leader, epoch=epoch),
+            first(steps.D2_PROMISED, leader, promised=epoch, log_epoch=epoch),
+            first(steps.P6_COMMITTING, leader, epoch=epoch),
+            first(steps.E15_FIRST_COMMIT, leader, epoch=epoch),
+        ]
+    )
+    assert len(observation.all(steps.E11_LEADING, epoch=epoch)) == 1
+    assert not observation.undocumented
+
+
+async def test_a_broker_joins_and_a_follower_catches_up_step_by_step(tmp_path: Path) -> None:
+    observation = Observation()
+    async with (
+        observed_cluster(tmp_path, observation) as cluster,
+        traffic(cluster.url, "orders") as flow,
+    ):
+        await flow.progress(30)
+        leader = await cluster.leader("orders")
+        (away, _) = await cluster.followers("orders")
+        await cluster.kill(away)
+        await cluster.in_sync("orders", 2)
+        since = len(observation.events)
+        await cluster.restart(away)
+        await cluster.in_sync("orders", 3)
+        await flow.progress(30)
+    register, number = "register", number_of(away)
+
+    def first(step: str, node: str, **facts: Any) -> Event:  # noqa: ANN401
+        return observation.first(step, node, since=since, **facts)
+
+    joined = [
+        first(steps.J1_IDENTIFYING, away, incarnation=2),
+        first(steps.J1_IDENTIFIED, away, incarnation=2),
+        first(steps.J2_CONNECTED, away),
+        first(steps.J3_REPORTING, away),
+        first(steps.J4_JOINING, away, broker=number),
+        first(steps.J5_ADMITTING, register, broker=number),
+        first(steps.R2_APPENDED, register),
+        first(steps.R3_FLUSHED, register),
+        first(steps.J5_ADMITTED, register, broker=number),
+        first(steps.J4_JOINED, away, broker=number),
+        first(steps.E10_INSTALLING, away),
+        first(steps.E10_INSTALLED, away),
+    ]
+    assert_in_order([*joined, first(steps.J6_SERVING, register, broker=number)])
+    assert_in_order(
+        [
+            *joined,
+            first(steps.E12_FOLLOWING, away),
+            first(steps.J7_STREAM_OPENED, away),
+            first(steps.J8_ASKING, away),
+            first(steps.J8_ASKED, away),
+            first(steps.J9_COMPARING, leader, follower=number),
+            first(steps.J9_COMPARED, leader, follower=number),
+            first(steps.J10_PARTED, away),
+            first(steps.P4_ACKNOWLEDGED, away),
+            first(steps.J11_CAUGHT_UP, leader, follower=number),
+            first(steps.E16_PROPOSING, leader, in_sync=[1, 2, 3]),
+            first(steps.E16_PROPOSED, leader, in_sync=[1, 2, 3]),
+            first(steps.E17_ALTERING, register, accepted=True),
+            first(steps.E17_ALTERED, register, accepted=True),
+            first(steps.E18_LEARNED, leader, in_sync=[1, 2, 3]),
+            first(steps.J12_IN_SYNC, leader, follower=number),
+        ]
+    )
+    assert not observation.undocumented
+
+
+async def test_a_register_reads_after_a_restart_what_it_made_durable(tmp_path: Path) -> None:
+    observation = Observation()
+    async with observed_cluster(tmp_path, observation) as cluster:
+        await cluster.create("orders")
+        assert_in_order(
+            [
+                observation.first(steps.R1_READ, "register", entries=[]),
+                observation.first(steps.R5_GATHERED, "register"),
+                observation.first(steps.R2_APPENDING, "register"),
+                observation.first(steps.R2_APPENDED, "register"),
+                observation.first(steps.J5_ADMITTING, "register"),
+                observation.first(steps.R3_FLUSHING, "register"),
+                observation.first(steps.R3_FLUSHED, "register"),
+                observation.first(steps.J5_ADMITTED, "register"),
+            ]
+        )
+        await restart_register(cluster, observation)
+        since = observation.all(steps.R1_READ)[-1].number
+        await eventually(lambda: len(observation.all(steps.J6_SERVING, since=since)) == 3)
+    written = [
+        entry
+        for event in observation.all(steps.R2_APPENDED)
+        if event.number < since
+        for entry in event.facts["entries"]
+    ]
+    assert observation.events[since].facts["entries"] == written
+    for name in cluster.names:
+        assert_in_order(
+            [
+                observation.first(steps.J4_JOINING, name, since=since),
+                observation.first(steps.J5_ADMITTED, since=since, broker=number_of(name)),
+                observation.first(steps.J4_JOINED, name, since=since),
+            ]
+        )
+    assert not observation.undocumented
+
+
+async def restart_register(cluster: LocalCluster, observation: Observation) -> None:
+    register = cluster.cluster.register
+    await cluster.cluster.kill(register)
+    listen = register.url.removeprefix("ws://")
+    await cluster.cluster.start_register(listen=listen, trace=observation.of("register"))
+
+
+# --- dying at a step -------------------------------------------------------------------------
 
 
 class Trap:
-    """Ends a broker when a step has happened, anywhere, so many times."""
+    """Ends a broker when an edge has come, anywhere, so many times."""
 
     def __init__(self, cluster: LocalCluster, step: str, count: int) -> None:
         self._cluster = cluster
@@ -40,25 +328,31 @@ class Trap:
         """Who is ended; nobody while it is empty."""
         self.sprung = trio.Event()
 
-    def trace(self, step: str, **facts: Any) -> None:  # noqa: ANN401
-        """Observe one step."""
-        if step != self._step or not self.victim or self.sprung.is_set():
-            return
-        self._left -= 1
-        if not self._left:
-            self._cluster.node(self.victim).scope.cancel()
+    def of(self, name: str) -> Trace:
+        """The observer of one broker."""
+
+        def observe(step: str, **facts: object) -> None:
+            if self.sprung.is_set() or not self.victim or step != self._step:
+                return
+            self._left -= 1
+            if self._left:
+                return
             self.sprung.set()
+            if name == self.victim:
+                raise Died
+            self._cluster.node(self.victim).scope.cancel()
+
+        return observe
 
 
 async def end_at(
     cluster: LocalCluster, step: str, victim: Victim, disks: dict[str, MemoryDisk] | None = None
 ) -> None:
-    """Produce; end *victim* behind *step*; go on; restart it; compare."""
+    """Produce; end *victim* at *step*; go on; restart it; compare."""
     trap = Trap(cluster, step, count=5)
-    trace: Trace = trap.trace
     for number in (1, 2, 3):
         name = f"broker-{number}"
-        cluster.traces[name] = trace
+        cluster.traces[name] = trap.of(name)
         await cluster.add(disks[name] if disks else None)
     await cluster.create("orders")
     leader = await cluster.leader("orders")
@@ -78,19 +372,159 @@ async def end_at(
     await flow.check_replicas(cluster.data_dirs, replica_count=3)
 
 
-@pytest.mark.parametrize("victim", ["leader", "follower"])
-@pytest.mark.parametrize("step", steps.PRODUCING, ids=lambda step: step.split()[0])
-async def test_a_broker_that_dies_behind_any_step_costs_no_message_and_no_repeat(
+def code(step: str) -> str:
+    return step.split()[0]
+
+
+@pytest.mark.parametrize("step", OF_THE_LEADER, ids=code)
+async def test_a_leader_that_dies_at_any_step_costs_no_message_and_no_repeat(
+    tmp_path: Path, step: str
+) -> None:
+    async with local_cluster(tmp_path, brokers=0) as cluster:
+        await end_at(cluster, step, "leader")
+
+
+@pytest.mark.parametrize("step", OF_THE_FOLLOWER, ids=code)
+async def test_a_follower_that_dies_at_any_step_costs_no_message_and_no_repeat(
+    tmp_path: Path, step: str
+) -> None:
+    async with local_cluster(tmp_path, brokers=0) as cluster:
+        await end_at(cluster, step, "follower")
+
+
+@pytest.mark.parametrize(
+    ("step", "victim"),
+    [
+        (steps.P2_FORWARDED, "follower"),
+        (steps.P3_REPLICATED, "leader"),
+        (steps.P4_ACKNOWLEDGED, "leader"),
+        (steps.P6_TOLD, "follower"),
+        (steps.P7_ACKNOWLEDGED, "follower"),
+        (steps.P8_FOLLOWED, "leader"),
+    ],
+    ids=lambda value: code(value),
+)
+async def test_a_broker_that_dies_behind_another_ones_step_costs_no_message_and_no_repeat(
     tmp_path: Path, step: str, victim: Victim
 ) -> None:
     async with local_cluster(tmp_path, brokers=0) as cluster:
         await end_at(cluster, step, victim)
 
 
-@pytest.mark.parametrize("step", OF_THE_LEADER, ids=lambda step: step.split()[0])
-async def test_a_leader_that_loses_power_behind_any_step_costs_no_message_and_no_repeat(
+@pytest.mark.parametrize(
+    "step",
+    [
+        steps.P1_RECEIVED,
+        steps.P2_APPENDED,
+        steps.P5_IN_SYNC,
+        steps.P6_COMMITTED,
+        steps.P7_ACKNOWLEDGED,
+    ],
+    ids=code,
+)
+async def test_a_leader_that_loses_power_at_any_step_costs_no_message_and_no_repeat(
     tmp_path: Path, step: str
 ) -> None:
     disks = {f"broker-{number}": MemoryDisk() for number in (1, 2, 3)}
     async with local_cluster(tmp_path, brokers=0) as cluster:
         await end_at(cluster, step, "leader", disks)
+
+
+# --- all of them -----------------------------------------------------------------------------
+
+
+async def test_every_step_is_observed_with_the_facts_that_are_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "JOURNAL_SNAPSHOT_ENTRIES", 10)
+    observation = Observation()
+    async with observed_cluster(
+        tmp_path, observation, brokers=4, retention_check_interval_s=0.05
+    ) as cluster:
+        environment = client_environment(cluster, observation)
+        async with traffic(cluster.url, "orders", environment=environment) as flow:
+            await flow.progress(30)
+            await cut_a_tail(cluster, observation, flow)
+            await restart_register(cluster, observation)
+            await fill_a_disk(cluster, flow)
+            await move_a_replica(cluster, flow)
+            with monkeypatch.context() as impatient:
+                impatient.setattr(leadership, "HAND_OVER_TIMEOUT_S", 0.0)
+                await hand_over(cluster, flow)
+        await follow_from_behind_retention(cluster, observation)
+        await abandon_a_message(cluster, environment)
+    seen = {event.step for event in observation.events}
+    assert sorted(set(steps.ALL) - seen) == []
+    assert not observation.undocumented
+
+
+async def cut_a_tail(cluster: LocalCluster, observation: Observation, flow: Traffic) -> None:
+    """The leader dies with a batch that only it has, and comes back."""
+    old = await cluster.leader("orders")
+    observation.end_at(steps.P2_APPENDED, old)
+    await flow.progress(30)
+    await cluster.kill(old)
+    await cluster.restart(old)
+    await cluster.in_sync("orders", 3)
+
+
+async def fill_a_disk(cluster: LocalCluster, flow: Traffic) -> None:
+    """The leader's disk is full: it resigns."""
+    old = await cluster.leader("orders")
+    disk = cluster.disks[old]
+    assert disk is not None
+    disk.capacity_bytes = 0
+    await flow.progress(30)
+    disk.capacity_bytes = None
+    await cluster.in_sync("orders", 3)
+
+
+async def move_a_replica(cluster: LocalCluster, flow: Traffic) -> None:
+    place = await cluster.place("orders")
+    (spare,) = {1, 2, 3, 4} - {*place.replicas}
+    leaving = next(one for one in place.replicas if one != place.leader)
+    async with octopi.connect(cluster.url) as client:
+        await client.move_replica(place.partition, leaving, spare, timeout_s=20)
+    await flow.progress(30)
+
+
+async def hand_over(cluster: LocalCluster, flow: Traffic) -> None:
+    """The leadership is taken from a broker, at the second attempt."""
+    place = await cluster.place("orders")
+    assert place.leader is not None
+    async with octopi.connect(cluster.url) as client:
+        await client.drain_broker(place.leader, timeout_s=20)
+    await flow.progress(30)
+
+
+async def follow_from_behind_retention(cluster: LocalCluster, observation: Observation) -> None:
+    """A follower and a consumer come for what was removed; then the topic is removed."""
+    environment = client_environment(cluster, observation)
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        await client.create_topic("kept", segment_bytes=4096, retention_bytes=4096)
+        place = await cluster.place("kept")
+        leader = cluster.named(place.leader_address)
+        away = next(f"broker-{one}" for one in place.replicas if one != place.leader)
+        await cluster.kill(away)
+        async with client.producer() as producer:
+            for _ in range(20):
+                await producer.send("kept", bytes(1024))
+        await eventually(lambda: bool(observation.all(steps.D4_RETIRED, leader)))
+        await cluster.restart(away)
+        await cluster.in_sync("kept", 3)
+        async with client.consumer(
+            "kept", start=0, on_gap="skip", reconnect_timeout_s=0.2
+        ) as consumer:
+            await consumer.next_batch()
+            await client.delete_topic("kept")
+            with contextlib.suppress(UnknownTopicError):
+                while await consumer.next_batch():
+                    pass
+
+
+async def abandon_a_message(cluster: LocalCluster, environment: Environment) -> None:
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        with contextlib.suppress(ZeroDivisionError):
+            async with client.producer(linger_s=60) as producer:
+                await producer.submit("orders", b"never sent")
+                raise ZeroDivisionError

@@ -8,11 +8,12 @@ the order in which it sent them; the files hold exactly that.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
 import octopi
+from octopi.environment import Environment
 from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.record import Message
 from tests.integration.replicas import DataDirectory, identical
@@ -50,7 +51,13 @@ class Traffic:
     """The clients of one topic; made by `traffic`."""
 
     def __init__(
-        self, url: str, topic: str, producers: int, consumers: int, request_timeout_s: float
+        self,
+        url: str,
+        topic: str,
+        producers: int,
+        consumers: int,
+        request_timeout_s: float,
+        environment: Environment | None,
     ) -> None:
         self.url = url
         self.topic = topic
@@ -58,6 +65,7 @@ class Traffic:
         self.seen: list[list[Message]] = [[] for _ in range(consumers)]
         """What each consumer was given, in that order."""
         self._request_timeout_s = request_timeout_s
+        self._environment = environment
         self._is_stopping = False
         self._changed = trio.Event()
 
@@ -92,10 +100,15 @@ class Traffic:
             f"acknowledged after {before}, {[len(one) for one in self.seen]} read after {read}"
         )
 
+    def _connect(self) -> AbstractAsyncContextManager[octopi.Client]:
+        return octopi.connect(
+            self.url, request_timeout_s=self._request_timeout_s, environment=self._environment
+        )
+
     async def produce(self, one: Producing) -> None:
         """Send until told to stop."""
         async with (
-            octopi.connect(self.url, request_timeout_s=self._request_timeout_s) as client,
+            self._connect() as client,
             # Small batches: several of them are on their way at a time.
             client.producer(linger_s=0, batch_bytes=150) as producer,
         ):
@@ -106,7 +119,7 @@ class Traffic:
     async def consume(self, seen: list[Message]) -> None:
         """Read until cancelled."""
         async with (
-            octopi.connect(self.url, request_timeout_s=self._request_timeout_s) as client,
+            self._connect() as client,
             client.consumer(self.topic, start="earliest") as consumer,
         ):
             async for batch in consumer.batches():
@@ -169,10 +182,11 @@ async def traffic(
     consumers: int = 1,
     partitions: int = 1,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
+    environment: Environment | None = None,
 ) -> AsyncIterator[Traffic]:
     """Clients of *topic* (made if it is missing) that go on through the block.  Behind it they
     have come to their end, and what the consumers saw is checked."""
-    flow = Traffic(url, topic, producers, consumers, request_timeout_s)
+    flow = Traffic(url, topic, producers, consumers, request_timeout_s, environment)
     async with octopi.connect(url) as client:
         await client.create_topic(topic, partitions, exist_ok=True)
     async with trio.open_nursery() as reading:
