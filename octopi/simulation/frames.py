@@ -1,26 +1,76 @@
 """Links that carry whole messages, without WebSocket bytes: the fast tier.
 
-`octopi.environment.Net` and `Link` on simulated connections.  What trio-websocket does to
-bytes is not simulated here; `streams` is for that.
+`octopi.environment.Net` and `Link` on simulated connections, with the deadlines, the closing
+handshake and the errors of `octopi.transport.websocket`.  What trio-websocket does to bytes
+is not simulated here; `streams` is for that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import Final
 
+import attrs
 import trio
 
 from octopi.environment import Link
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
-from octopi.limits import MESSAGE_BYTES_MAX
+from octopi.limits import (
+    CLOSE_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    HANDSHAKE_TIMEOUT_S,
+    MESSAGE_BYTES_MAX,
+)
+from octopi.logger import get_logger
+from octopi.simulation.connection import PIECE_BYTES, End
 from octopi.simulation.host import Life
-from octopi.simulation.network import End, Network
-from octopi.transport.addresses import host_and_port, listen_address, server_address
+from octopi.simulation.network import Network
+from octopi.transport.addresses import host_and_port, listen_address, server_address, server_url
+from octopi.transport.failures import cut
+from octopi.transport.websocket import MESSAGE_QUEUE_COUNT, explained
+
+_log = get_logger(__name__)
 
 _FRAME_BYTES: Final = 14
 """Header of a WebSocket frame, at most (RFC 6455 section 5.2)."""
+
+_HANDSHAKE_BYTES: Final = 200
+"""A request to upgrade, or the answer to one, more or less."""
+
+_REASON_BYTES_MAX: Final = 123
+"""What a close frame has room for (RFC 6455 section 5.5)."""
+
+_LAST_WORD_S: Final = 0.05
+"""For closing when whoever closes was cancelled."""
+
+_YIELD_CHANCE: Final = 0.25
+"""How often a task lets others run where it need not wait.  In production it always does,
+but who runs next is then anybody's guess, and each turn costs time."""
+
+_MESSAGE_TOO_BIG: Final = 1009
+
+
+@attrs.frozen
+class _Request:
+    """What a WebSocket handshake asks for."""
+
+    path: str
+
+
+@attrs.frozen
+class _Answer:
+    """Why not, or None."""
+
+    problem: str | None
+
+
+@attrs.frozen
+class _Part:
+    """A part of a message, and not the last."""
+
+    data: bytes
 
 
 class FrameNet:
@@ -31,13 +81,32 @@ class FrameNet:
         self._life = life
 
     async def connect(self, url: str, path: str) -> Link:
+        """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
         self._life.check()
         host, port = server_address(url)
+        with self._life.host.clock.timeout(CONNECT_TIMEOUT_S):
+            try:
+                end = await self._network.connect(self._life, host, port)
+            except OSError as error:
+                raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
+            return await self._shake_hands(end, host_and_port(host, port), path)
+        self._life.check()
+        raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
+
+    async def _shake_hands(self, end: End, peer: str, path: str) -> Link:
+        problem: str | None = "did not complete the WebSocket handshake: is it an Octopi node?"
         try:
-            end = await self._network.connect(self._life, host, port, path)
-        except OSError as error:
-            raise UnreachableError(f"nobody answers at {url}: {error}") from error
-        return FrameLink(self._network, end, f"{host}:{port}", path)
+            end.put(_Request(path), _HANDSHAKE_BYTES + len(path))
+            if await _arrival(end):
+                problem = end.take().problem
+            self._life.check()
+            if problem is None:
+                return FrameLink(self._network, end, peer, path)
+        except BaseException:
+            end.close()
+            raise
+        end.close()
+        raise UnreachableError(f"{peer} {problem}")
 
     async def listen(
         self,
@@ -48,27 +117,60 @@ class FrameNet:
         handler_nursery: trio.Nursery,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
+        """See `octopi.environment.Net.listen`."""
         self._life.check()
         host, port = listen_address(address)
         context = copy_context()  # what comes from the network comes from no task of ours
 
-        def accept(end: End, asked: str) -> str | None:
-            if asked not in paths:
-                return f"there is no endpoint {asked}"
-            peer = f"{end.other.life.host.name}:{end.connection}"
-            link = FrameLink(self._network, end, peer, asked)
-            context.run(handler_nursery.start_soon, handler, link)
-            return None
+        def accept(end: End) -> None:
+            context.run(handler_nursery.start_soon, self._serve, handler, paths, end)
 
         try:
             port = self._network.take_address(self._life, host, port, accept)
         except OSError as error:
-            raise UnreachableError(f"can't listen at {address}: {error}") from error
+            raise UnreachableError(f"can't listen at {address}: {explained(error)}") from error
         try:
-            task_status.started(f"ws://{host_and_port(host, port)}")
+            task_status.started(server_url(host, port))
             await trio.sleep_forever()
         finally:
-            self._network.leave_address(self._life, host, port)
+            self._network.leave_address(self._life, port)
+
+    async def _serve(
+        self, handler: Callable[[Link], Awaitable[None]], paths: frozenset[str], end: End
+    ) -> None:
+        """Everything about one accepted connection; its faults end here."""
+        peer = f"{end.other.life.host.name}:{end.connection}"
+        try:
+            link = await self._accept(end, paths, peer)
+            if link is not None:
+                await handler(link)
+        except Exception:
+            _log.exception("link_handler_failed", peer=peer)
+        finally:
+            end.close()
+
+    async def _accept(self, end: End, paths: frozenset[str], peer: str) -> Link | None:
+        """The link of a peer that asks for what we serve, else None."""
+        with self._life.host.clock.timeout(HANDSHAKE_TIMEOUT_S):
+            if not await _arrival(end):
+                return None
+            path: str = end.take().path
+            self._life.check()
+            if path in paths:
+                end.put(_Answer(None), _HANDSHAKE_BYTES)
+                return FrameLink(self._network, end, peer, path)
+            text = f"no such endpoint; use {' or '.join(sorted(paths))}"
+            problem = f"refused the connection with HTTP status 404: {text}"
+            end.put(_Answer(problem), _HANDSHAKE_BYTES + len(text))
+        return None
+
+
+async def _arrival(end: End) -> bool:
+    """Wait for something in the inbox; false if nothing comes any more."""
+    await trio.lowlevel.checkpoint_if_cancelled()
+    while not end.inbox and not end.is_finished and not end.is_gone:
+        await end.arrived.park()
+    return bool(end.inbox)
 
 
 class FrameLink:
@@ -78,10 +180,16 @@ class FrameLink:
         self._network = network
         self._end = end
         self._life = end.life
+        self._chance = network.world.random("turns", end.life.host.name, end.life.number).random
         self._peer = peer
         self._path = path
+        self._parts: list[bytes] = []
+        """The beginning of the message that is being received."""
         self._is_torn = False
-        self._is_closed = False
+        self._is_closing = False
+        self._closed = trio.Event()
+        self._refused_size = False
+        end.on_finished = self._answer_close
 
     @property
     def peer(self) -> str:
@@ -92,47 +200,126 @@ class FrameLink:
         return self._path
 
     async def send(self, data: bytes) -> None:
-        self._life.effect("send", "before", self._peer)
-        end = self._end
-        self._is_torn, was_torn = True, self._is_torn
-        await trio.lowlevel.checkpoint()
-        while not end.has_room and not end.is_broken:
-            await end.room.park()
-        self._life.check()
-        if end.is_broken or end.has_closed or was_torn:
-            raise ConnectionLostError(f"the connection to {self._peer} broke")
+        life, end = self._life, self._end
+        await trio.lowlevel.checkpoint_if_cancelled()
+        life.effect("send", "before", self._peer)
+        if life.is_paused or self._chance() < _YIELD_CHANCE:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            life.check()
+        self._check_sending()
+        self._is_torn = True  # and stays so if this is cancelled
+        rest = data
+        while len(rest) > PIECE_BYTES or not end.has_room:
+            if end.has_room:
+                end.put(_Part(rest[:PIECE_BYTES]), PIECE_BYTES)
+                rest = rest[PIECE_BYTES:]
+            else:
+                await end.room.park()
+                life.check()
+                self._check_end()
+        end.put(rest, len(rest) + _FRAME_BYTES)
         self._is_torn = False
-        end.put(data, len(data) + _FRAME_BYTES)
-        self._life.effect("send", "after", self._peer)
+        life.effect("send", "after", self._peer)
+
+    def _check_sending(self) -> None:
+        if self._is_torn:
+            raise ConnectionLostError(f"the connection to {self._peer} is torn")
+        self._check_end()
+
+    def _check_end(self) -> None:
+        end = self._end
+        if self._is_closing or end.is_gone or end.is_finished or end.has_finished:
+            self._is_torn = False
+            raise self._lost()
 
     async def receive(self) -> bytes:
-        self._life.check()
         end = self._end
-        await trio.lowlevel.checkpoint()
-        while not end.inbox:
-            if end.is_broken or end.has_closed:
-                raise ConnectionLostError(f"the connection to {self._peer} broke")
-            if end.is_finished:
-                raise ConnectionLostError(f"{self._peer} closed the connection{end.last_word}")
-            await end.arrived.park()
         self._life.check()
-        data: bytes = end.take()
-        self._network.world.fold(data)
-        if len(data) > MESSAGE_BYTES_MAX:
-            raise ProtocolError(
+        await trio.lowlevel.checkpoint_if_cancelled()
+        waited = False
+        while True:
+            if self._is_closing or self._refused_size:
+                raise self._no_message()
+            if not end.inbox:
+                if end.is_finished or end.is_gone:
+                    raise self._no_message()
+                await end.arrived.park()
+                self._life.check()
+                waited = True
+                continue
+            data = end.take()
+            if end.is_finished:
+                self._answer_close()
+            self._parts.append(data.data if isinstance(data, _Part) else data)
+            if isinstance(data, bytes):
+                break
+            if sum(map(len, self._parts)) > MESSAGE_BYTES_MAX:
+                break
+        message = data if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        if len(message) > MESSAGE_BYTES_MAX:
+            self._refused_size = True
+            end.finish((_MESSAGE_TOO_BIG, f"a message had more than {MESSAGE_BYTES_MAX} bytes"))
+            raise self._no_message()
+        self._network.world.fold(message)
+        if not waited and self._chance() < _YIELD_CHANCE:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            self._life.check()
+        return message
+
+    def _answer_close(self) -> None:
+        """Answer a close frame, as trio-websocket's reader does when it comes to it."""
+        if len(self._end.inbox) <= MESSAGE_QUEUE_COUNT and not self._life.is_paused:
+            self._end.finish()
+
+    def _no_message(self) -> ConnectionLostError | ProtocolError:
+        # Whose message was too large is not told apart in production either.
+        last_word = self._end.last_word
+        if self._refused_size or (last_word and last_word[0] == _MESSAGE_TOO_BIG):
+            return ProtocolError(
                 f"a message had more than {MESSAGE_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
             )
-        return data
+        return self._lost()
+
+    def _lost(self) -> ConnectionLostError:
+        if self._is_closing:
+            return ConnectionLostError(f"the connection to {self._peer} is closed")
+        if self._end.last_word is None:
+            return ConnectionLostError(f"the connection to {self._peer} broke")
+        code, reason = self._end.last_word
+        said = f": {reason}" if reason else ""
+        return ConnectionLostError(f"{self._peer} closed the connection ({code}){said}")
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
-        if self._is_closed or self._life.is_over:
+        if self._life.is_over:
             return
-        self._is_closed = True
-        if self._is_torn:
-            self._end.reset()
-        else:
-            self._end.finish(f" ({code}): {reason}" if reason else f" ({code})")
-        self._end.arrived.unpark_all()
-        self._network.forget(self._end)
-        with trio.CancelScope(shield=True):
-            await trio.lowlevel.checkpoint()
+        if self._is_closing:
+            await self._closed.wait()
+            return
+        self._is_closing = True
+        end = self._end
+        end.arrived.unpark_all()
+        end.room.unpark_all()
+        try:
+            cancelled = trio.current_effective_deadline() == -math.inf
+            clock = self._life.host.clock
+            with clock.timeout(_LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
+                scope.shield = True
+                if not self._is_torn:
+                    await self._say_goodbye(code, cut(reason, _REASON_BYTES_MAX))
+        finally:
+            self._closed.set()
+            end.close(leaves_unread=self._is_torn)
+
+    async def _say_goodbye(self, code: int, reason: str) -> None:
+        """Close, and throw away what comes until the peer has closed, too."""
+        end = self._end
+        while not end.has_room and not end.is_gone:
+            await end.room.park()
+        end.finish((code, reason))
+        while True:
+            while end.inbox:
+                end.take()
+            if end.is_finished or end.is_gone:
+                return
+            await end.arrived.park()

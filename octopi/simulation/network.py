@@ -1,153 +1,49 @@
-"""The simulated network: hosts, the routes between them, and connections.
+"""The simulated network: hosts, the routes between them, and what can go wrong there.
 
-A connection behaves as TCP does: bytes arrive in their order or not at all, a cut route
-holds what is on its way until it is mended, a dead process is told by a reset, a machine
-that lost its power says nothing until it is back.  What a connection carries (whole
-messages, or pieces of a stream) is the business of `frames` and `streams`.
+In charge of who listens where, of opening connections, and of faults.  What becomes of the
+bytes of one connection is the business of `connection`; when they arrive, that of `route`.
+
+A fault that lasts returns how to end it; ending it twice, or after `Network.heal`, does
+nothing.  So faults may overlap.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from octopi.environment import Net
+from octopi.simulation.connection import Arrival, End
+from octopi.simulation.route import BYTES_PER_S, Blockade, Mishap, Route, Spread, Trap
 from octopi.simulation.world import World
 
 if TYPE_CHECKING:
     from octopi.simulation.host import Host, Life
 
-WINDOW_BYTES: Final = 256 * 1024
-"""What a connection holds on its way and unread, in each direction."""
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_LOOPBACKS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_EPHEMERAL_PORTS: Final = range(49_152, 65_536)
 
-_RETRANSMIT_S: Final = 1.0
-"""After so long a sender learns that the machine it talks to was restarted."""
+_KNOCK_AGAIN_S: Final = 1.0
+"""Nobody answered a SYN: after so long it is sent again, at first (RFC 6298)."""
 
-Accept: TypeAlias = Callable[["End", Any], str | None]
-"""Given the accepting end and what the opener asked for: None, or why not."""
+Accept: TypeAlias = Callable[[End], None]
+"""Given the accepting end of a new connection."""
 
 Tier: TypeAlias = Callable[["Network", "Life", trio.Nursery], Net]
 """Makes the `octopi.environment.Net` of a life on top of connections."""
 
-
-@attrs.define
-class Route:
-    """How bytes travel from one host to another, in one direction."""
-
-    latency_s: float
-    jitter_s: float
-    bytes_per_s: float = 1e9
-    is_cut: bool = False
-    held: list[Callable[[], None]] = attrs.field(factory=list)
-    """What a cut keeps from arriving."""
+Undo: TypeAlias = Callable[[], None]
+"""Ends a fault."""
 
 
-class RefusedByHostError(OSError):
-    """Nobody listens there."""
-
-
-class End:
-    """One end of a connection.  What the other sends arrives in `inbox`."""
-
-    def __init__(self, network: Network, life: Life, connection: int) -> None:
-        self._network = network
-        self.life = life
-        self.connection = connection
-        """Number of the connection in this run."""
-        self.other: End = self
-        self.inbox: deque[Any] = deque()
-        self.is_finished = False
-        """Nothing follows what is in the inbox."""
-        self.last_word: Any = None
-        """What the other side finished with."""
-        self.is_broken = False
-        """The connection is gone: a reset, or the other's death."""
-        self.arrived = trio.lowlevel.ParkingLot()
-        self.room = trio.lowlevel.ParkingLot()
-        self._unread_bytes = 0
-        """What this end sent and the other has not taken."""
-        self._arrives_last = 0.0
-        self.has_closed = False
-
-    @property
-    def has_room(self) -> bool:
-        """Whether this end may send now."""
-        return self._unread_bytes < WINDOW_BYTES
-
-    def put(self, data: Any, size_bytes: int) -> None:  # noqa: ANN401
-        """Send *data*."""
-        self._unread_bytes += size_bytes
-        self._travel(lambda: self.other._arrive(data, size_bytes), size_bytes)
-
-    def take(self) -> Any:  # noqa: ANN401
-        """The next of the inbox."""
-        data, size_bytes = self.inbox.popleft()
-        self._travel_free(lambda: self.other._credited(size_bytes))
-        return data
-
-    def finish(self, last_word: Any = None) -> None:  # noqa: ANN401
-        """Send no more: a TCP FIN behind all that was sent."""
-        if not self.has_closed:
-            self.has_closed = True
-            self._travel(lambda: self.other._finished(last_word), 0)
-
-    def reset(self) -> None:
-        """End the connection at once, for both."""
-        self.break_off()
-        self._travel_free(self.other.break_off)
-
-    # --- within ----------------------------------------------------------------------
-
-    def _travel(self, arrive: Callable[[], None], size_bytes: int) -> None:
-        """Have *arrive* happen on the other side, behind all that was sent before."""
-        delay_s = self._network.delay(self.life.host, self.other.life.host, size_bytes)
-        when = max(self._network.world.now + delay_s, self._arrives_last)
-        self._arrives_last = when
-        self._network.deliver(self.life.host, self.other.life.host, when, arrive)
-
-    def _travel_free(self, arrive: Callable[[], None]) -> None:
-        """The same, not behind what was sent before."""
-        source, target = self.life.host, self.other.life.host
-        when = self._network.world.now + self._network.delay(source, target, 0)
-        self._network.deliver(source, target, when, arrive)
-
-    def _arrive(self, data: Any, size_bytes: int) -> None:  # noqa: ANN401
-        if self.life.is_over or self.is_broken or self.has_closed:
-            self._answer_for_the_dead()
-            return
-        self.inbox.append((data, size_bytes))
-        self.arrived.unpark_all()
-
-    def _answer_for_the_dead(self) -> None:
-        """A machine that runs refuses what comes for a connection that it doesn't have."""
-        if not self.other.is_broken and self._network.answers(self.life.host):
-            self._travel_free(self.other.break_off)
-        elif not self._network.answers(self.life.host):
-            self._network.when_back(self.life.host, self._answer_for_the_dead)
-
-    def _finished(self, last_word: Any) -> None:  # noqa: ANN401
-        self.is_finished = True
-        self.last_word = last_word
-        self.arrived.unpark_all()
-        self.room.unpark_all()
-
-    def _credited(self, size_bytes: int) -> None:
-        self._unread_bytes -= size_bytes
-        if self.has_room:
-            self.room.unpark_all()
-
-    def break_off(self) -> None:
-        """A reset came."""
-        self.is_broken = True
-        self.arrived.unpark_all()
-        self.room.unpark_all()
-
-
-@attrs.define
+@attrs.frozen
 class Listener:
     """A port that somebody listens at."""
 
@@ -156,23 +52,28 @@ class Listener:
 
 
 class Network:
-    """All hosts and what lies between them.  *tier* decides what connections carry."""
+    """All hosts and what lies between them.  *tier* decides what connections carry;
+    *latency_s* and *jitter_s* are those of every route, if nothing else is said."""
 
     def __init__(
         self, world: World, tier: Tier, *, latency_s: float = 0.0005, jitter_s: float = 0.0005
     ) -> None:
         self.world = world
+        self.observers: list[Callable[[Arrival], None]] = []
+        """Called with each message, or piece of a stream, that arrives; never waits."""
         self._tier = tier
         self._latency_s = latency_s
         self._jitter_s = jitter_s
         self._hosts: dict[str, Host] = {}
         self._routes: dict[tuple[str, str], Route] = {}
-        self._chances: dict[tuple[str, str], Callable[[], float]] = {}
         self._listeners: dict[tuple[str, int], Listener] = {}
-        self._ends: dict[Life, list[End]] = {}
+        self._ends: dict[Life, dict[End, None]] = {}
         self._connection_count = 0
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
-        self._powerless: set[str] = set()
+        self._powerless: dict[str, Blockade] = {}
+        self._refusing: dict[str, int] = {}
+        self._swallowing: dict[str, int] = {}
+        self._swizzle_count = 0
+        self._heal_count = 0
 
     def add(self, host: Host) -> None:
         """Connect *host* to the network."""
@@ -182,93 +83,231 @@ class Network:
         """The network as a life sees it; *tasks* owns the tasks of its connections."""
         return self._tier(self, life, tasks)
 
-    # --- faults ----------------------------------------------------------------------
+    # --- faults of routes ------------------------------------------------------------
 
     def route(self, source: str, target: str) -> Route:
         """The route from *source* to *target*, to be changed at will."""
         route = self._routes.get((source, target))
         if route is None:
-            route = self._routes[source, target] = Route(self._latency_s, self._jitter_s)
-            self._chances[source, target] = self.world.random("route", source, target).random
+            chance = self.world.random("route", source, target).random
+            route = Route(source, target, chance, self._latency_s, self._jitter_s)
+            self._routes[source, target] = route
+            if target in self._powerless:
+                route.block(self._powerless[target], self.world.now)
         return route
 
-    def cut(self, source: str, target: str) -> None:
-        """Hold what travels from *source* to *target*, in this direction only."""
-        self.route(source, target).is_cut = True
+    def cut(self, source: str, target: str) -> Undo:
+        """Lose what travels from *source* to *target*, in this direction only.
+
+        What TCP sends again arrives some time after the end of it.
+        """
+        return self._block("cut", [(source, target)], loses=True, source=source, target=target)
+
+    def hold(self, source: str, target: str) -> Undo:
+        """Hold what travels from *source* to *target* on its way; nothing is lost."""
+        return self._block("hold", [(source, target)], loses=False, source=source, target=target)
+
+    def clog(self, source: str, target: str, seconds: float) -> None:
+        """`hold` for so many *seconds*."""
+        self.world.after(seconds, self.hold(source, target))
 
     def mend(self, source: str, target: str) -> None:
-        """Let what was held arrive, and all that follows."""
+        """End each `cut`, `hold`, `isolate` and `split` as far as this direction goes."""
         route = self.route(source, target)
-        route.is_cut = False
-        held, route.held = route.held, []
-        when = self.world.now
-        for arrive in held:
-            when += self._latency_s / 100  # one after the other, as it was sent
-            self.world.at(when, arrive)
+        for blockade in list(route.blockades):
+            if blockade is not self._powerless.get(target):
+                self._lift(blockade, [route])
+
+    def isolate(self, host: str, *, sends: bool = False, receives: bool = False) -> Undo:
+        """Cut *host* off from all others, or let it still send or receive."""
+        others = [name for name in self._hosts if name != host]
+        pairs = [] if sends else [(host, other) for other in others]
+        pairs += [] if receives else [(other, host) for other in others]
+        return self._block(
+            "isolate", pairs, loses=True, host_name=host, sends=sends, receives=receives
+        )
+
+    def split(self, *groups: Iterable[str]) -> Undo:
+        """Cut between hosts of the *groups* that are together in none of them.
+
+        A host in several groups is a bridge between them; a host in none notices nothing.
+        """
+        members = [list(group) for group in groups]
+        named = list(dict.fromkeys(name for group in members for name in group))
+        pairs = [
+            (one, other)
+            for one in named
+            for other in named
+            if one != other and not any(one in group and other in group for group in members)
+        ]
+        return self._block("split", pairs, loses=True, groups=members)
+
+    def swizzle(self, hosts: Iterable[str], seconds: float) -> None:
+        """Hold all routes of half of the *hosts*, drawn, one host after the other, and let
+        them go in another order: all within *seconds*.
+
+        From FoundationDB's simulator, which found more with it than with any other fault.
+        """
+        self._swizzle_count += 1
+        chance = self.world.random("swizzle", self._swizzle_count)
+        names = list(hosts)
+        chosen = chance.sample(names, (len(names) + 1) // 2)
+        step_s = seconds / (2 * len(chosen))
+        undo: dict[str, Undo] = {}
+        heal_count = self._heal_count
+
+        def enter(name: str) -> None:
+            if self._heal_count > heal_count:
+                return
+            others = [other for other in self._hosts if other != name]
+            pairs = [(name, other) for other in others] + [(other, name) for other in others]
+            undo[name] = self._block("swizzle", pairs, loses=False, host_name=name)
+
+        def leave(name: str) -> None:
+            if name in undo:
+                undo[name]()
+
+        for index, name in enumerate(chosen):
+            self.world.after(step_s * index, partial(enter, name))
+        for index, name in enumerate(chance.sample(chosen, len(chosen))):
+            # Not before the last has entered.
+            self.world.after(seconds / 2 + step_s * (index + 1), partial(leave, name))
+
+    def heal(self) -> None:
+        """End all faults of routes and of hosts' networks, and make every route what it was
+        in the beginning.  What has befallen a connection stays."""
+        self.world.note("heal")
+        self._heal_count += 1
+        self._refusing.clear()
+        self._swallowing.clear()
+        for route in self._routes.values():
+            route.latency_s, route.jitter_s, route.spread = (
+                self._latency_s,
+                self._jitter_s,
+                Spread.UNIFORM,
+            )
+            route.loss_chance, route.bytes_per_s, route.segment_bytes = 0.0, BYTES_PER_S, None
+            route.traps.clear()
+            for blockade in list(route.blockades):
+                if blockade is not self._powerless.get(route.target):
+                    self._lift(blockade, [route])
+
+    def _block(self, what: str, pairs: list[tuple[str, str]], *, loses: bool, **facts: Any) -> Undo:  # noqa: ANN401
+        self.world.note(what, **facts)
+        blockade = Blockade(loses)
+        routes = [self.route(*pair) for pair in pairs]
+        for route in routes:
+            route.block(blockade, self.world.now)
+
+        def undo() -> None:
+            if any(blockade in route.blockades for route in routes):
+                self.world.note(f"end of {what}", **facts)
+                self._lift(blockade, routes)
+
+        return undo
+
+    def _lift(self, blockade: Blockade, routes: Iterable[Route]) -> None:
+        for route in routes:
+            for when, goes_on in route.lift(blockade, self.world.now):
+                self.world.at(when, goes_on)
+
+    # --- faults of hosts' networks and of connections --------------------------------
+
+    def refuse(self, host: str) -> Undo:
+        """Have *host* refuse new connections, as if nobody listened."""
+        return self._count("refuse", self._refusing, host)
+
+    def swallow(self, host: str) -> Undo:
+        """Have *host* accept connections that its program never hears of."""
+        return self._count("swallow", self._swallowing, host)
+
+    def _count(self, what: str, counts: dict[str, int], host: str) -> Undo:
+        self.world.note(what, host_name=host)
+        counts[host] = counts.get(host, 0) + 1
+        lasts = [True]
+
+        def undo() -> None:
+            if lasts and counts.get(host):
+                self.world.note(f"end of {what}", host_name=host)
+                counts[host] -= 1
+            lasts.clear()
+
+        return undo
 
     def reset(self, one: str, other: str) -> None:
-        """Reset every connection between two hosts."""
-        for end in [end for ends in self._ends.values() for end in ends]:
-            if {end.life.host.name, end.other.life.host.name} == {one, other}:
-                end.break_off()
+        """Reset every connection between two hosts; both sides are told at once."""
+        self.world.note("reset", one=one, other=other)
+        for end in self._between(one, other) + self._between(other, one):
+            end.break_off()
+
+    def spoil(self, source: str, target: str, mishap: Mishap, after_bytes: int = 0) -> None:
+        """Have *mishap* befall each connection between the two, in the direction from
+        *source* to *target*, once *after_bytes* more have arrived on it.
+
+        A message that the mishap hits in its middle arrives in part if bytes are carried,
+        and not at all if messages are.
+        """
+        self._note_mishap("spoil", source, target, mishap, after_bytes)
+        for end in self._between(source, target):
+            end.spoil(mishap, after_bytes)
+
+    def spoil_next(self, source: str, target: str, mishap: Mishap, after_bytes: int = 0) -> None:
+        """The same for the next connection between the two, whoever opens it, once it
+        carries something in this direction."""
+        self._note_mishap("spoil next", source, target, mishap, after_bytes)
+        self.route(source, target).traps.append(Trap(mishap, after_bytes))
+
+    def _note_mishap(
+        self, what: str, source: str, target: str, mishap: Mishap, after_bytes: int
+    ) -> None:
+        self.world.note(
+            what, source=source, target=target, mishap=mishap.value, after_bytes=after_bytes
+        )
+
+    def half_open(self, one: str, other: str) -> None:
+        """Have everything between the two forget their connections, and tell nobody."""
+        self.spoil(one, other, Mishap.SILENCE)
+        self.spoil(other, one, Mishap.SILENCE)
+
+    def _between(self, source: str, target: str) -> list[End]:
+        return [
+            end
+            for life, ends in self._ends.items()
+            if life.host.name == source
+            for end in ends
+            if end.other is not end and end.other.life.host.name == target
+        ]
 
     # --- for hosts -------------------------------------------------------------------
 
     def booted(self, life: Life) -> None:
         """A life begins: its machine has power."""
-        name = life.host.name
-        self._ends[life] = []
-        self._powerless.discard(name)
-        for answer in self._waiting.pop(name, []):
-            self.world.after(_RETRANSMIT_S, answer)
+        self._ends[life] = {}
+        blockade = self._powerless.pop(life.host.name, None)
+        if blockade is not None:
+            self._lift(blockade, self._routes_to(life.host.name))
 
     def closed(self, life: Life) -> None:
-        """A process died: its system closes what it had open."""
-        self._forget(life, tell=True)
+        """A process ended: its system closes what it had open."""
+        for end in self._forget(life):
+            end.close()
 
     def vanished(self, life: Life) -> None:
         """A machine lost its power."""
-        self._powerless.add(life.host.name)
-        self._forget(life, tell=False)
+        blockade = self._powerless[life.host.name] = Blockade(loses=True)
+        for route in self._routes_to(life.host.name):
+            route.block(blockade, self.world.now)
+        for end in self._forget(life):
+            end.vanish()
 
-    def _forget(self, life: Life, *, tell: bool) -> None:
+    def _routes_to(self, host: str) -> list[Route]:
+        return [route for route in self._routes.values() if route.target == host]
+
+    def _forget(self, life: Life) -> list[End]:
         self._listeners = {at: one for at, one in self._listeners.items() if one.life is not life}
-        for end in self._ends.pop(life, []):
-            if tell and not end.is_broken and not end.has_closed:
-                end._travel(end.other.break_off, 0)
-            end.break_off()
-
-    def answers(self, host: Host) -> bool:
-        """Whether the machine has power, so that its system answers."""
-        return host.name not in self._powerless
-
-    def when_back(self, host: Host, answer: Callable[[], None]) -> None:
-        """Do *answer* when *host* has power again and is asked again."""
-        waiting = self._waiting.setdefault(host.name, [])
-        if not waiting or waiting[-1] != answer:
-            waiting.append(answer)
+        return list(self._ends.pop(life, {}))
 
     # --- for tiers -------------------------------------------------------------------
-
-    def delay(self, source: Host, target: Host, size_bytes: int) -> float:
-        """Draw how long the next bytes take, in seconds."""
-        key = source.name, target.name
-        route = self._routes.get(key) or self.route(*key)
-        return (
-            route.latency_s + route.jitter_s * self._chances[key]() + size_bytes / route.bytes_per_s
-        )
-
-    def deliver(self, source: Host, target: Host, when: float, arrive: Callable[[], None]) -> None:
-        """Have *arrive* happen at *when*, or when the route is mended."""
-        route = self._routes[source.name, target.name]
-
-        def come() -> None:
-            if route.is_cut:
-                route.held.append(arrive)
-            else:
-                arrive()
-
-        self.world.at(when, come)
 
     def take_address(self, life: Life, host: str, port: int, accept: Accept) -> int:
         """Listen; port 0 picks one.
@@ -276,75 +315,98 @@ class Network:
         Raises:
           OSError: if somebody listens there, or it is another host's address.
         """
-        if host != life.host.name:
-            raise OSError(99, f"{life.host.name} has no address {host}")
+        name = life.host.name
+        if host not in {name, *_WILDCARDS, *_LOOPBACKS}:
+            raise _os_error(errno.EADDRNOTAVAIL)
         if port == 0:
-            port = next(n for n in range(49_152, 65_536) if (host, n) not in self._listeners)
-        if (host, port) in self._listeners:
-            raise OSError(98, f"{host}:{port} is in use")
-        self._listeners[host, port] = Listener(life, accept)
+            port = next(n for n in _EPHEMERAL_PORTS if (name, n) not in self._listeners)
+        if (name, port) in self._listeners:
+            raise _os_error(errno.EADDRINUSE)
+        self._listeners[name, port] = Listener(life, accept)
         return port
 
-    def leave_address(self, life: Life, host: str, port: int) -> None:
-        """Stop listening."""
-        found = self._listeners.get((host, port))
+    def leave_address(self, life: Life, port: int) -> None:
+        """Stop listening, if *life* does."""
+        found = self._listeners.get((life.host.name, port))
         if found is not None and found.life is life:
-            del self._listeners[host, port]
+            del self._listeners[life.host.name, port]
 
-    async def connect(self, life: Life, host: str, port: int, asked: Any) -> End:  # noqa: ANN401
-        """Open a connection; *asked* is for whoever accepts it.  Waits for ever if nothing
-        answers.
+    async def connect(self, life: Life, host: str, port: int) -> End:
+        """Open a connection.  Waits for ever if nothing answers.
 
         Raises:
-          OSError: if the machine refuses.
+          OSError: if the machine refuses, or there is none of that name.
         """
-        target = self._hosts.get(host)
-        if target is None:
+        name = life.host.name if host in _LOOPBACKS else host
+        if name not in self._hosts:
             await trio.lowlevel.checkpoint()
-            raise OSError(-2, f"there is no host {host}")
+            raise OSError(errno.EHOSTUNREACH, f"there is no host {host}")
         self._connection_count += 1
-        here = End(self, life, self._connection_count)
-        answered = trio.Event()
-        problem: list[str] = []
-
-        def arrive() -> None:
-            if not self.answers(target):
-                return
-            listener = self._listeners.get((host, port))
-            if listener is None:
-                refuse("connection refused")
-                return
-            there = End(self, listener.life, here.connection)
-            here.other, there.other = there, here
-            refusal = listener.accept(there, asked)
-            if refusal is not None:
-                refuse(refusal)
-                return
-            self._ends[listener.life].append(there)
-            there._travel_free(answered.set)
-
-        def refuse(why: str) -> None:
-            problem.append(why)
-            self.delay(target, life.host, 0)
-            when = self.world.now + self.delay(target, life.host, 0)
-            self.deliver(target, life.host, when, answered.set)
-
-        when = self.world.now + self.delay(life.host, target, 0)
-        self.deliver(life.host, target, when, arrive)
+        here = self._end(life, name, self._connection_count)
+        wait_s = _KNOCK_AGAIN_S
         try:
-            await answered.wait()
+            while not here.is_open and not here.is_broken:
+                self.packet(life.host.name, name, partial(self._knock, here, name, port))
+                with trio.move_on_after(wait_s):
+                    await here.arrived.park()
+                wait_s *= 2
         except BaseException:
-            if here.other is not here:
-                here.reset()
+            here.close()
             raise
         life.check()
-        if problem:
-            raise RefusedByHostError(111, problem[0])
-        self._ends[life].append(here)
+        if here.is_broken:
+            raise _os_error(errno.ECONNREFUSED)
         return here
 
+    def _knock(self, here: End, name: str, port: int) -> None:
+        """A SYN came to the host *name*."""
+        listens = (name, port) in self._listeners and not self._refusing.get(name)
+
+        def answer() -> None:
+            if not listens:
+                here.break_off()
+            elif not here.is_open and not here.is_gone:
+                here.establish(partial(self._accept, here, name, port))
+                here.opened()
+
+        self.packet(name, here.life.host.name, answer)
+
+    def _accept(self, here: End, name: str, port: int) -> None:
+        """The machine that opened a connection knows that the host *name* agreed."""
+        source = here.life.host.name
+        listener = self._listeners.get((name, port))
+        if listener is None:  # no longer
+            self.packet(name, source, here.break_off)
+            return
+        there = self._end(listener.life, source, here.connection)
+        here.other, there.other = there, here
+        there.is_open = True
+        if not self._swallowing.get(name):
+            listener.accept(there)
+
+    def _end(self, life: Life, other: str, number: int) -> End:
+        end = End(self, life, self.route(life.host.name, other), number)
+        self._ends[life][end] = None
+        return end
+
+    def packet(self, source: str, target: str, comes: Callable[[], None]) -> None:
+        """Have *comes* called on the *target*, if nothing loses it on the way there."""
+        route = self.route(source, target)
+
+        def arrive() -> None:
+            if not route.blockades:
+                comes()
+            elif not route.is_cut:
+                route.packets.append(arrive)
+
+        self.world.at(route.arrival(self.world.now, 0), arrive)
+
     def forget(self, end: End) -> None:
-        """An end was closed by its program."""
+        """Nobody has *end* open any more."""
         ends = self._ends.get(end.life)
-        if ends is not None and end in ends:
-            ends.remove(end)
+        if ends is not None:
+            ends.pop(end, None)
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

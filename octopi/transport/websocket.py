@@ -85,7 +85,7 @@ class WebSocketNet:
             try:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
-                raise UnreachableError(f"nobody answers at {url}: {_what(error)}") from error
+                raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
             hold = partial(self._hold_client, WatchedStream(stream), host, port, path)
             link: Link = await self._nursery.start(hold)
             return link
@@ -105,7 +105,7 @@ class WebSocketNet:
         try:
             listening = await self._streams.listen(host, port)
         except OSError as error:
-            raise UnreachableError(f"can't listen at {address}: {_what(error)}") from error
+            raise UnreachableError(f"can't listen at {address}: {explained(error)}") from error
         task_status.started(server_url(host, listening.port))
         await trio.serve_listeners(
             partial(self._accept, handler, paths),
@@ -348,7 +348,7 @@ def _peer(stream: trio.abc.Stream) -> str:
     return str(stream)
 
 
-def _what(error: OSError) -> str:
+def explained(error: OSError) -> str:
     """What to do about *error*, or at least what the system calls it."""
     match error.errno:
         case errno.EADDRINUSE:
