@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from tests.chaos.history import LogName
+from octopi.simulation.history import LogName
 from tests.chaos.proxy import Network
 from tests.processes import NodeProcess, NodeProcesses
 

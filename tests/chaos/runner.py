@@ -16,9 +16,9 @@ import trio
 
 import octopi
 from octopi.clients.retrying import may_pass
-from tests.chaos.checker import check
+from octopi.simulation.checker import check
+from octopi.simulation.history import FinalLog, History, LogName, Rested, StoredMessage
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.history import FinalLogs, LogName, StoredMessage
 from tests.chaos.schedule import Schedule
 from tests.chaos.workload import CONSUMERS, TOPICS, Workload
 from tests.processes import node_processes
@@ -43,6 +43,7 @@ class Report:
     evidence: list[str] = attrs.field(factory=list)
     """Events of the clients that belong to the faults."""
     counts: dict[str, int] = attrs.field(factory=dict)
+    history: History = attrs.field(factory=History, repr=False)
 
     def __str__(self) -> str:
         title = f"chaos with seed {self.seed}, {self.brokers} brokers, {self.seconds:g} s"
@@ -83,7 +84,7 @@ class _Run:
         self.cluster = cluster
         self.report = report
         self.log = log
-        self.workload = Workload(cluster.register_url, report.seed)
+        self.workload = Workload(cluster.register_url, report.seed, report.history)
         self.schedule = Schedule(cluster, report.seed, log)
 
     async def run(self) -> None:
@@ -108,7 +109,7 @@ class _Run:
             await self._in_time("replicas don't hold the same", self._all_equal)
             self.log("the replicas are in sync")
             final = await self._read_all()
-            ends = {log: messages[-1].next_offset for log, messages in final.items() if messages}
+            ends = {one.log: one.messages[-1].next_offset for one in final if one.messages}
             await self._in_time("consumers did not get to the end", self._at(ends))
             consuming.cancel_scope.cancel()
         self._judge(final, ends)
@@ -160,17 +161,21 @@ class _Run:
         }
         return str(wrong or "")
 
-    async def _read_all(self) -> FinalLogs:
-        final: FinalLogs = {}
+    async def _read_all(self) -> list[FinalLog]:
+        final: dict[LogName, list[StoredMessage]] = {}
         async with octopi.connect(self.cluster.register_url) as client:
             for topic in TOPICS:
                 for partition in self.workload.partitions[topic]:
                     final[LogName(topic, partition)] = []
                 async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
                     async for one in consumer:
-                        log = LogName(one.topic, one.partition)
-                        final[log].append(StoredMessage(one.offset, one.next_offset, one.value))
-        return final
+                        final[LogName(one.topic, one.partition)].append(
+                            StoredMessage(
+                                one.offset, one.next_offset, one.value, one.key, one.headers
+                            )
+                        )
+        now = trio.current_time()
+        return [FinalLog(now, log, tuple(messages)) for log, messages in final.items()]
 
     def _at(self, ends: dict[LogName, int]) -> Callable[[], Awaitable[str]]:
         async def holds() -> str:
@@ -179,15 +184,17 @@ class _Run:
 
         return holds
 
-    def _judge(self, final: FinalLogs, ends: dict[LogName, int]) -> None:
-        report, history = self.report, self.workload.history
-        finished = {
-            name: {log for log in final if log.topic == topic} for name, topic, _ in CONSUMERS
-        }
-        for fault in check(history, final, finished):
+    def _judge(self, final: list[FinalLog], ends: dict[LogName, int]) -> None:
+        report, history = self.report, self.report.history
+        for one in final:
+            history.note(one)
+            for name, topic, _ in CONSUMERS:
+                if one.log.topic == topic:
+                    history.note(Rested(one.at, name, one.log))
+        for fault in check(history):
             report.faults.append(str(fault))
             if len(report.faults) <= _FAULTS_SHOWN:
-                report.evidence += [_short(one) for one in history.about(None, fault.values)]
+                report.evidence.append(fault.explain(history))
         for log, end in ends.items():
             held: dict[bytes, list[str]] = {}
             for broker in self.cluster.brokers:
@@ -210,8 +217,3 @@ class _Run:
             counts = ", ".join(f"{count} {name}" for name, count in self.workload.counts.items())
             busy = " ".join(sorted(self.schedule.busy)) or "none"
             self.log(f"{counts}; disturbed now: {busy}")
-
-
-def _short(event: object) -> str:
-    text = str(event)
-    return text if len(text) < 300 else f"{text[:200]}...{text[-60:]}"

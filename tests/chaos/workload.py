@@ -16,14 +16,18 @@ import trio
 
 import octopi
 from octopi.clients.retrying import may_pass
-from tests.chaos.history import (
+from octopi.simulation.history import (
     Acknowledged,
+    Assigned,
     Delivered,
+    Event,
     Failed,
     History,
     Invoked,
     LogName,
     OutcomeUnknown,
+    PositionStored,
+    unique_value,
 )
 
 TOPICS: Final = {"narrow": 1, "orders": 3, "wide": 8, "durable": 2}
@@ -64,8 +68,7 @@ CONSUMERS: Final = (
 class Workload:
     """The clients of one run."""
 
-    def __init__(self, register: str, seed: int) -> None:
-        self.history = History()
+    def __init__(self, register: str, seed: int, history: History) -> None:
         self.counts: Counter[str] = Counter()
         """Of the kinds of events."""
         self.positions: dict[str, dict[LogName, int]] = {name: {} for name, _, _ in CONSUMERS}
@@ -75,6 +78,7 @@ class Workload:
         """Of each topic."""
         self.stopping = trio.Event()
         """Set it, and the producers send nothing more and wait for their receipts."""
+        self._history = history
         self._register = register
         self._seed = seed
 
@@ -87,8 +91,8 @@ class Workload:
                 )
                 self.partitions[topic] = [one.partition for one in info.partitions]
 
-    def _note(self, event: Invoked | Acknowledged | Failed | OutcomeUnknown | Delivered) -> None:
-        self.history.note(event)
+    def _note(self, event: Event) -> None:
+        self._history.note(event)
         self.counts[type(event).__name__] += 1
 
     # --- producing ---------------------------------------------------------------------
@@ -134,9 +138,9 @@ class Workload:
                 raise _EndOfLifeError
             number += 1
             log = self._choose(topics, chance)
-            value = f"{name}-{number}".encode().ljust(chance.choice(_VALUE_BYTES), b".")
+            value = unique_value(name, number, chance.choice(_VALUE_BYTES))
             await limit.acquire()
-            self._note(Invoked(trio.current_time(), name, log, value))
+            self._note(Invoked(trio.current_time(), name, log.topic, log.partition, value))
             try:
                 pending = await producer.submit(log.topic, value, partition=log.partition)
             except octopi.OctopiError as error:
@@ -172,6 +176,7 @@ class Workload:
                     log,
                     value,
                     receipt.offset,
+                    receipt.next_offset,
                     receipt.epoch,
                     receipt.duplicate,
                 )
@@ -189,6 +194,8 @@ class Workload:
 
     async def _consume_on(self, name: str, topic: str, life_s: float | None) -> None:
         start = "earliest"
+        for partition in self.partitions[topic]:
+            self._note(Assigned(trio.current_time(), name, LogName(topic, partition), 0))
         chance = random.Random(f"{self._seed}/{name}")
         while True:
             life = trio.CancelScope()
@@ -203,13 +210,19 @@ class Workload:
                         try:
                             await self._read(name, consumer)
                         finally:
-                            start = str(consumer.position)
+                            start = self._store(name, consumer.position)
                 except octopi.OctopiError as error:
                     if not may_pass(error):
                         self.faults.append(f"{name} can't read {topic} from {start}: {error!r}")
                         return
                     self.counts["consumers lost"] += 1
                     await trio.sleep(_REOPEN_S)
+
+    def _store(self, name: str, position: octopi.Position) -> str:
+        for partition, offset in position.offsets.items():
+            log = LogName(position.topic, partition)
+            self._note(PositionStored(trio.current_time(), name, log, offset))
+        return str(position)
 
     async def _read(self, name: str, consumer: octopi.Consumer) -> None:
         async for message in consumer:
@@ -223,6 +236,8 @@ class Workload:
                     message.offset,
                     message.next_offset,
                     message.value,
+                    message.key,
+                    message.headers,
                 )
             )
 

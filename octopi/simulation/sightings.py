@@ -1,0 +1,506 @@
+"""Where each message was seen: the events of a history, held against each other.
+
+For each log there is one table, offset -> message, built from whoever speaks of an offset
+first: receipt, consumer or final read.  Each event is held against it, and against the way of
+its consumer; what contradicts them is a fault.  What only shows when all is known is left to
+`octopi.simulation.checker`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from sys import maxsize
+from typing import Final
+
+from octopi.simulation.faults import Fault, Rule
+from octopi.simulation.history import (
+    Acknowledged,
+    Assigned,
+    Committed,
+    Delivered,
+    Event,
+    Failed,
+    FinalLog,
+    HistoryError,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    PositionStored,
+    ReachedEnd,
+    Rested,
+    Resumed,
+    StartMoved,
+    TopicCreated,
+    TopicRemoved,
+    name_of,
+    show,
+)
+
+NEVER: Final = -1
+"""The number of an event that there was not, and an offset that is not known."""
+
+
+class Message:
+    """A value, and all that is known about it."""
+
+    __slots__ = (
+        "acknowledged",
+        "delivered",
+        "epoch",
+        "headers",
+        "invoked",
+        "key",
+        "log",
+        "next_offset",
+        "offset",
+        "seen",
+        "sent",
+        "stored",
+        "value",
+    )
+
+    def __init__(self, invoked: int, sent: Invoked) -> None:
+        self.invoked = invoked
+        """Numbers of events: when it was sent (`NEVER`: by nobody, as far as we know), ..."""
+        self.acknowledged = self.delivered = self.stored = self.seen = NEVER
+        """... acknowledged, last delivered, in the final log, and first given its offset."""
+        self.sent = sent
+        self.value = sent.value
+        self.key = sent.key
+        self.headers = sent.headers
+        self.epoch = 0
+        self.log: Log | None = None
+        """Where it lies, by whoever said so first."""
+        self.offset = self.next_offset = NEVER
+
+
+class Log:
+    """What is known of a log."""
+
+    __slots__ = (
+        "acknowledged_end",
+        "born",
+        "end",
+        "final",
+        "highwater",
+        "is_gone",
+        "is_removed",
+        "messages",
+        "name",
+        "readings",
+        "start",
+        "tail",
+    )
+
+    def __init__(self, name: LogName, born: int, is_gone: bool) -> None:
+        self.name = name
+        self.born = born
+        """Messages from before this event belong to a removed log of that name."""
+        self.is_gone = is_gone
+        """It is being removed: nothing that is said about it counts."""
+        self.is_removed = False
+        """It was removed after what we know of it."""
+        self.messages: dict[int, Message] = {}
+        """By offset, as whoever spoke of that offset first has it."""
+        self.readings: list[Reading] = []
+        self.start = 0
+        self.highwater = maxsize
+        self.acknowledged_end = 0
+        self.tail: list[int] = []
+        """The numbers of the receipts that moved it."""
+        self.final = NEVER
+        """The number of its final read, ..."""
+        self.end = 0
+        """... and where that ended."""
+
+
+class Reading:
+    """A consumer's way through a log."""
+
+    __slots__ = ("consumer", "first", "last", "log", "position", "ranges", "stored", "stored_last")
+
+    def __init__(self, consumer: str, log: Log) -> None:
+        self.consumer = consumer
+        self.log = log
+        self.position = NEVER
+        """What comes next; `NEVER`: anything, it just began."""
+        self.last = NEVER
+        """The number of the event that says so."""
+        self.first = NEVER
+        """Where it began."""
+        self.ranges: list[tuple[int, int]] = []
+        """From where to where it read before it was sent elsewhere."""
+        self.stored = self.stored_last = NEVER
+        """The stored position, and the number of its event."""
+
+    def move(self, offset: int, number: int) -> None:
+        """Go on from *offset*, whatever lies between."""
+        if self.position != NEVER:
+            self.ranges.append((self.first, self.position))
+        self.first = self.position = offset
+        self.last = number
+
+    def has_passed(self, offset: int) -> bool:
+        """Whether what lies at *offset* must have been handed out."""
+        return self.first <= offset < self.position or any(
+            first <= offset < position for first, position in self.ranges
+        )
+
+
+class Sightings:
+    """All that the events of a history say.
+
+    Raises:
+      HistoryError: if two sends have the same value, or an outcome belongs to no send.
+    """
+
+    def __init__(self, events: list[Event]) -> None:
+        self.faults: list[Fault] = []
+        """In the order in which they were found."""
+        self.messages: dict[bytes, Message] = {}
+        """Every value that was sent, or that turned up from nowhere."""
+        self.failed: list[tuple[int, Message]] = []
+        """Sends that failed, each with the number of the event that says so."""
+        self.rested: list[tuple[int, Reading]] = []
+        """Consumers that had the time, each with the number of the event that says so."""
+        self._events = events
+        self._names: dict[bytes, bytes] = {}
+        """Name -> value of all that are ever sent; made when it is needed."""
+        self._copies: list[tuple[Message, Message]] = []
+        """A message, and the same at another place."""
+        self._logs: dict[LogName, Log] = {}
+        self._removed: list[Log] = []
+        self._readings: dict[tuple[str, LogName], Reading] = {}
+        self._gone: set[str] = set()
+        """Topics that are being removed."""
+        self._born: dict[str, int] = {}
+        """Topics that were created again -> the number of that event."""
+        self._read_events()
+        for message, copy in self._copies:
+            message.stored = max(message.stored, copy.stored)
+            message.delivered = max(message.delivered, copy.delivered)
+
+    @property
+    def logs(self) -> list[Log]:
+        """All logs; those of removed topics first, as they were before that."""
+        return [*self._removed, *self._logs.values()]
+
+    def blame(
+        self, rule: Rule, log: Log, text: str, values: tuple[bytes, ...], *numbers: int
+    ) -> None:
+        """A rule is broken: *text* says how, *values* for which messages, *numbers* by which
+        events.  It is no fault if it has to do with the removal of a topic."""
+        if log.is_gone:
+            return
+        for value in values:
+            message = self.messages.get(value)
+            if message is not None and NEVER < message.invoked < log.born:
+                return
+        events = tuple(sorted({number for number in numbers if number != NEVER}))
+        self.faults.append(Fault(rule, log.name, text, tuple(dict.fromkeys(values)), events))
+
+    # --- event by event ----------------------------------------------------------------
+
+    def _read_events(self) -> None:
+        """What contradicts nothing costs a few look-ups: the kinds of events that there are
+        many of are judged right here."""
+        messages, logs, readings = self.messages, self._logs, self._readings
+        for number, event in enumerate(self._events):
+            if isinstance(event, Delivered):
+                _, consumer, name, offset, next_offset, value, key, headers = event
+                reading = readings.get((consumer, name)) or self._reading(consumer, name)
+                log = reading.log
+                message = log.messages.get(offset)
+                if offset != reading.position:
+                    self._jump(number, reading, event)
+                if (
+                    message is None
+                    or message.value != value
+                    or message.next_offset != next_offset
+                    or message.key != key
+                    or (headers is not message.headers and headers != message.headers)
+                ):
+                    message = self._see(number, log, offset, next_offset, value, key, headers)
+                if next_offset > log.highwater:
+                    text = f"{event}, and the highwater mark is {log.highwater}"
+                    self.blame(Rule.DIRTY_READ, log, text, (value,), number)
+                message.delivered = number
+                reading.position = next_offset
+                reading.last = number
+            elif isinstance(event, Invoked):
+                value = event.value
+                if value in messages:
+                    raise _sent_again(number, event, messages[value])
+                messages[value] = Message(number, event)
+            elif isinstance(event, Acknowledged):
+                _, name, value, offset, next_offset, epoch, _ = event
+                message = messages.get(value) or self._settled(number, event)
+                log = logs.get(name) or self._log(name)
+                message.acknowledged = number
+                message.epoch = epoch
+                if message.log is None and offset not in log.messages:
+                    log.messages[offset] = message
+                    message.log = log
+                    message.offset = offset
+                    message.next_offset = next_offset
+                    message.seen = number
+                elif (
+                    message.log is not log
+                    or message.offset != offset
+                    or message.next_offset != next_offset
+                ):
+                    key, headers = message.key, message.headers
+                    self._see(number, log, offset, next_offset, value, key, headers)
+                if next_offset > log.acknowledged_end:
+                    log.acknowledged_end = next_offset
+                    log.tail.append(number)
+            else:
+                self._read_rare_event(number, event)
+
+    def _read_rare_event(self, number: int, event: Event) -> None:
+        match event:
+            case Failed():
+                self.failed.append((number, self._settled(number, event)))
+            case OutcomeUnknown():
+                self._settled(number, event)
+            case Assigned():
+                reading = self._reading(event.consumer, event.log)
+                reading.move(event.offset, number)
+                reading.stored = NEVER
+            case PositionStored():
+                self._store(number, self._reading(event.consumer, event.log), event.offset)
+            case Resumed():
+                self._resume(number, self._reading(event.consumer, event.log), event.offset)
+            case ReachedEnd():
+                self._end(number, self._log(event.log), event)
+            case Rested():
+                self.rested.append((number, self._reading(event.consumer, event.log)))
+            case Committed():
+                log = self._log(event.log)
+                known = log.highwater != maxsize
+                log.highwater = max(log.highwater, event.highwater) if known else event.highwater
+            case StartMoved():
+                log = self._log(event.log)
+                log.start = max(log.start, event.start)
+            case FinalLog():
+                self._read_final(number, self._log(event.log), event)
+            case TopicRemoved():
+                self._removed += self._forget(event.topic)
+                self._gone.add(event.topic)
+            case TopicCreated():
+                if event.topic in self._gone:
+                    self._forget(event.topic)
+                    self._gone.remove(event.topic)
+                    self._born[event.topic] = number
+
+    def _settled(self, number: int, event: Acknowledged | Failed | OutcomeUnknown) -> Message:
+        message = self.messages.get(event.value)
+        if message is None or message.invoked == NEVER:
+            raise HistoryError(
+                f"event {number}: {event}, but nobody sent it before; "
+                "note Invoked before you send, and the outcome when you have it"
+            )
+        return message
+
+    def _log(self, name: LogName) -> Log:
+        if name not in self._logs:
+            born = self._born.get(name.topic, NEVER)
+            self._logs[name] = Log(name, born, name.topic in self._gone)
+        return self._logs[name]
+
+    def _reading(self, consumer: str, name: LogName) -> Reading:
+        if (consumer, name) not in self._readings:
+            log = self._log(name)
+            self._readings[consumer, name] = Reading(consumer, log)
+            log.readings.append(self._readings[consumer, name])
+        return self._readings[consumer, name]
+
+    def _forget(self, topic: str) -> list[Log]:
+        """What is said about *topic* from now on is about other logs."""
+        forgotten = [log for name, log in self._logs.items() if name.topic == topic]
+        for log in forgotten:
+            log.is_removed = True
+            del self._logs[log.name]
+        for key in [key for key in self._readings if key[1].topic == topic]:
+            del self._readings[key]
+        return forgotten
+
+    # --- what an event says of a message -----------------------------------------------
+
+    def _see(
+        self,
+        number: int,
+        log: Log,
+        offset: int,
+        next_offset: int,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes],
+    ) -> Message:
+        """The message that an event saw, where the table doesn't have it just so."""
+        known = log.messages.get(offset)
+        message = self.messages.get(value)
+        if message is None:
+            message = self._see_unsent(number, log, offset, value, key, headers)
+            if message.value != value:
+                value, key, headers = message.value, message.key, message.headers
+        elif key != message.key or headers != message.headers:
+            what = "key" if key != message.key else "headers"
+            text = f"{show(value)} at {offset} has other {what} than it was sent with"
+            self.blame(Rule.CORRUPT, log, text, (value,), message.invoked, number)
+        if known is None:
+            if message.log is not None:
+                message = self._see_elsewhere(number, log, offset, message)
+            log.messages[offset] = message
+            message.log, message.offset, message.next_offset = log, offset, next_offset
+            message.seen = number
+        elif known.value != value:
+            text = f"{show(known.value)} and {show(value)} are both at {offset}"
+            values = (known.value, value)
+            self.blame(Rule.INCONSISTENT_OFFSET, log, text, values, known.seen, number)
+            if message.log is None:
+                message.log, message.offset, message.next_offset = log, offset, next_offset
+                message.seen = number
+        elif known.next_offset != next_offset:
+            text = f"{show(value)} at {offset} ends at {known.next_offset} and at {next_offset}"
+            self.blame(Rule.INCONSISTENT_OFFSET, log, text, (value,), known.seen, number)
+            return known
+        return message
+
+    def _see_elsewhere(self, number: int, log: Log, offset: int, message: Message) -> Message:
+        """A copy of *message*, which is known to lie at another place."""
+        assert message.log is not None
+        text = f"{show(message.value)} is at {message.offset}"
+        text += f" and at {offset}" if log is message.log else f" of {message.log.name}, too"
+        if message.stored == number or self._has_passed(number, message):
+            rule, witness = Rule.DUPLICATE, max(message.delivered, message.stored)
+        else:
+            rule, witness = Rule.INCONSISTENT_OFFSET, message.seen
+        self.blame(rule, log, text, (message.value,), witness, number)
+        copy = Message(NEVER, message.sent)
+        self._copies.append((message, copy))
+        return copy
+
+    def _has_passed(self, number: int, message: Message) -> bool:
+        """Whether the consumer that an event is about had *message* before."""
+        event = self._events[number]
+        if message.delivered == NEVER or not isinstance(event, Delivered):
+            return False
+        reading = self._readings[event.consumer, event.log]
+        return reading.log is message.log and reading.has_passed(message.offset)
+
+    def _see_unsent(
+        self,
+        number: int,
+        log: Log,
+        offset: int,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes],
+    ) -> Message:
+        """The message whose bytes became *value*; else one that came from nowhere."""
+        if not self._names:
+            sends = (event for event in self._events if isinstance(event, Invoked))
+            self._names = {name_of(event.value): event.value for event in sends}
+        known = log.messages.get(offset)
+        original = self.messages.get(self._names.get(name_of(value), b""), known)
+        if original is not None and original.invoked != NEVER:
+            text = f"{show(original.value)} at {offset} is {_difference(original.value, value)}"
+            values = (original.value, value)
+            self.blame(Rule.CORRUPT, log, text, values, original.invoked, number)
+            return original
+        self.blame(Rule.PHANTOM, log, f"{show(value)} is at {offset}", (value,), number)
+        nobody = Invoked(0.0, "nobody", log.name.topic, None, value, key, headers)
+        self.messages[value] = Message(NEVER, nobody)
+        return self.messages[value]
+
+    def _read_final(self, number: int, log: Log, event: FinalLog) -> None:
+        log.final = number
+        log.end = log.start
+        previous: tuple[bytes, ...] = ()
+        for offset, next_offset, value, key, headers in event.messages:
+            if offset > log.end or (previous and offset < log.end):
+                text = f"{show(value)} is at {offset}, where {log.end} comes next"
+                self.blame(Rule.NOT_DENSE, log, text, (*previous, value), number)
+            message = log.messages.get(offset)
+            if (
+                message is None
+                or message.value != value
+                or message.next_offset != next_offset
+                or message.key != key
+                or (headers is not message.headers and headers != message.headers)
+            ):
+                message = self._see(number, log, offset, next_offset, value, key, headers)
+            message.stored = number
+            log.end = next_offset
+            previous = (value,)
+
+    # --- what an event says of a consumer ----------------------------------------------
+
+    def _jump(self, number: int, reading: Reading, event: Delivered) -> None:
+        expected = reading.position
+        if expected == NEVER:
+            reading.move(event.offset, number)
+            return
+        rule = Rule.POLL_SKIP if event.offset > expected else Rule.NONMONOTONIC_POLL
+        text = f"{event}, and {expected} comes next"
+        values = [event.value]
+        missed = reading.log.messages.get(expected)
+        if missed is not None:
+            text += f", where {show(missed.value)} is"
+            values.append(missed.value)
+        self.blame(rule, reading.log, text, tuple(values), reading.last, number)
+
+    def _store(self, number: int, reading: Reading, offset: int) -> None:
+        if reading.position != NEVER and offset > reading.position:
+            text = f"{reading.consumer} stored {offset}, and was handed what lies before "
+            text += f"{reading.position}"
+            self.blame(Rule.POSITION_AHEAD, reading.log, text, (), reading.last, number)
+        if offset < reading.stored:
+            text = f"{reading.consumer} stored {offset} after {reading.stored}"
+            numbers = (reading.stored_last, number)
+            self.blame(Rule.POSITION_WENT_BACK, reading.log, text, (), *numbers)
+        reading.stored, reading.stored_last = offset, number
+
+    def _resume(self, number: int, reading: Reading, offset: int) -> None:
+        has_stored = reading.stored != NEVER
+        expected = reading.stored if has_stored else reading.position
+        if expected not in {NEVER, offset}:
+            rule = Rule.POLL_SKIP if offset > expected else Rule.POSITION_WENT_BACK
+            text = f"{reading.consumer} resumes at {offset}, and its position is {expected}"
+            last = reading.stored_last if has_stored else reading.last
+            self.blame(rule, reading.log, text, (), last, number)
+        reading.move(offset, number)
+        reading.stored, reading.stored_last = offset, number
+
+    def _end(self, number: int, log: Log, event: ReachedEnd) -> None:
+        before = bisect_left(log.tail, event.since, key=lambda one: self._events[one].at)
+        if before:
+            last = log.tail[before - 1]
+            acknowledged = self._events[last]
+            assert isinstance(acknowledged, Acknowledged)
+            if acknowledged.next_offset > event.offset:
+                text = f"{event}, and {show(acknowledged.value)} at {acknowledged.offset} "
+                text += "was acknowledged before"
+                self.blame(Rule.STALE_TAIL, log, text, (acknowledged.value,), last, number)
+
+
+def _difference(sent: bytes, seen: bytes) -> str:
+    """Where two values part."""
+    same = next((at for at, (a, b) in enumerate(zip(sent, seen, strict=False)) if a != b), None)
+    if same is None:
+        return f"cut or lengthened from {len(sent)} to {len(seen)} bytes"
+    return f"changed from byte {same} on, of {len(sent)} (now {len(seen)})"
+
+
+def _sent_again(number: int, event: Invoked, before: Message) -> HistoryError:
+    if before.invoked == NEVER:
+        return HistoryError(
+            f"event {number}: {event}, but it was seen before, in event {before.seen}; "
+            "note Invoked before you send"
+        )
+    return HistoryError(
+        f"event {number}: {event}, as event {before.invoked} did; "
+        "give each message a value of its own (see unique_value)"
+    )
