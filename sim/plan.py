@@ -29,6 +29,7 @@ import hashlib
 import types
 import typing
 import zlib
+from enum import Enum
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -106,6 +107,7 @@ class Plan:
     flush_before_ack: bool = False
     flush_interval_s: float = 1.0
     segment_bytes: int | None = None
+    gather_s: float = 0.1
     rebalance_interval_s: float = 5.0
     latency_s: float = 0.0005
     jitter_s: float = 0.0005
@@ -208,6 +210,8 @@ def _pack(value: Any, hint: Any) -> Any:  # noqa: ANN401
         return _pack_fields(value, hint)
     if get_origin(hint) is tuple:
         return [_pack(one, get_args(hint)[0]) for one in value]
+    if isinstance(value, Enum):
+        value = value.value
     if isinstance(value, str) and value in _WORDS:
         return _WORDS.index(value)
     if hint is float and (value * 1000).is_integer() and value * 1000 / 1000 == value:
@@ -248,8 +252,11 @@ def _unpack(packed: Any, hint: Any) -> Any:  # noqa: ANN401
         return hint(**{names[at]: _unpack(one, hints[names[at]]) for at, one in given})
     if get_origin(hint) is tuple:
         return tuple(_unpack(one, get_args(hint)[0]) for one in packed)
-    if isinstance(packed, int) and (hint is str or get_origin(hint) is Literal):
+    is_enum = isinstance(hint, type) and issubclass(hint, Enum)
+    if isinstance(packed, int) and (hint is str or is_enum or get_origin(hint) is Literal):
         packed = _WORDS[packed]
+    if is_enum:
+        return hint(packed)
     if get_origin(hint) is Literal:
         if packed not in get_args(hint):
             raise ValueError(f"{packed!r} is none of {get_args(hint)}")

@@ -21,15 +21,19 @@ a name           that host
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
 from octopi import steps
 from octopi.simulation.disk_faults import DiskFault
+from octopi.simulation.route import Mishap
 
 STEPS: Final = {step.partition(" ")[0]: step for step in steps.ALL}
 """The steps of `octopi.steps`, each by its code, the first word of its text."""
+
+
+Way = Literal["both", "in", "out"]
 
 
 # --- places ----------------------------------------------------------------------------
@@ -127,14 +131,16 @@ class Pause:
 
 @attrs.frozen
 class Cut:
-    """What travels between a host and *peer* is held for so long."""
+    """What travels between a host and *peer* is lost for so long."""
 
     peer: str = "others"
     seconds: float = 2.0
-    way: str = "both"
+    way: Way = "both"
     """``in``: only what comes to the host, ``out``: only what it sends."""
+    holds: bool = False
+    """Whether it is held instead, and arrives at the end."""
     resets: bool = False
-    """Whether the connections break when the cut ends."""
+    """Whether the connections break at the end."""
 
 
 @attrs.frozen
@@ -145,6 +151,17 @@ class Reset:
 
 
 @attrs.frozen
+class Spoil:
+    """A mishap befalls all connections between a host and *peer*."""
+
+    mishap: Mishap = Mishap.SILENCE
+    peer: str = "others"
+    way: Way = "both"
+    after_bytes: int = 0
+    """So many bytes still arrive."""
+
+
+@attrs.frozen
 class Slow:
     """The routes between a host and *peer* become slow for so long, both ways."""
 
@@ -152,6 +169,28 @@ class Slow:
     seconds: float = 2.0
     latency_s: float = 0.2
     bytes_per_s: float = 1e9
+    loss_chance: float = 0.0
+
+
+@attrs.frozen
+class Refuse:
+    """A host refuses new connections for so long."""
+
+    seconds: float = 2.0
+
+
+@attrs.frozen
+class Swallow:
+    """A host accepts connections for so long that its program never hears of."""
+
+    seconds: float = 2.0
+
+
+@attrs.frozen
+class Swizzle:
+    """Half of all hosts are clogged one after the other, and freed in another order."""
+
+    seconds: float = 2.0
 
 
 @attrs.frozen
@@ -220,7 +259,11 @@ Action: TypeAlias = (
     | Pause
     | Cut
     | Reset
+    | Spoil
     | Slow
+    | Refuse
+    | Swallow
+    | Swizzle
     | BreakDisk
     | FillDisk
     | ProtectDisk

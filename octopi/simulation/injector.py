@@ -37,11 +37,15 @@ from octopi.simulation.failures import (
     LosePower,
     Pause,
     ProtectDisk,
+    Refuse,
     Reset,
     RollBack,
     Rot,
     Slow,
+    Spoil,
     Stop,
+    Swallow,
+    Swizzle,
     When,
     Wipe,
 )
@@ -76,10 +80,9 @@ class Injector:
         self._acknowledged_count = 0
         self._version_seen = -1
         self._is_over = False
-        self._cuts: Counter[tuple[str, str]] = Counter()
         self._slowed: Counter[tuple[str, str]] = Counter()
-        self._usual: dict[tuple[str, str], tuple[float, float]] = {}
-        """Latency and bandwidth of routes as they were before they were slowed."""
+        self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
+        """Latency, bandwidth and loss of routes as they were before they were slowed."""
         self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
 
     # --- waiting for places --------------------------------------------------------------
@@ -148,9 +151,8 @@ class Injector:
                 return any(record.epoch >= when.count for record in records)
             case "in_sync":
                 return any(len(record.in_sync) <= when.count for record in records)
-            case "lag" if event.what == steps.P2_APPENDED:
-                facts = event.facts
-                return bool(facts["log_end"] - facts["highwater"] >= when.count)
+            case "lag" if event.what == steps.P2_FORWARDING:
+                return bool(event.facts["end"] - event.facts["highwater"] >= when.count)
         return False
 
     # --- who -----------------------------------------------------------------------------
@@ -246,7 +248,7 @@ class Injector:
         return ""
 
     def _act(self, fault: Fault, node: Node, partition: int | None) -> None:
-        name, host = node.name, node.host
+        name, host, network = node.name, node.host, self._cluster.network
         match fault.action:
             case Kill(restart_s):
                 host.kill()
@@ -283,13 +285,21 @@ class Injector:
             case Pause(seconds):
                 host.pause()
                 self._world.after(seconds, partial(self._resume, node, node.life))
-            case Cut(peer, seconds, way, resets):
-                self._cut(node, self._peers(peer, node, partition), seconds, way, resets)
+            case Cut(peer):
+                self._cut(name, self._peers(peer, node, partition), fault.action)
             case Reset(peer):
-                for other in self._peers(peer, node, partition):
-                    self._cluster.network.reset(name, other)
-            case Slow():
-                self._slow(node, self._peers(fault.action.peer, node, partition), fault.action)
+                self._reset(name, self._peers(peer, node, partition))
+            case Spoil(mishap, peer, way, after_bytes):
+                for source, target in self._ways(way, name, self._peers(peer, node, partition)):
+                    network.spoil(source, target, mishap, after_bytes)
+            case Slow(peer):
+                self._slow(name, self._peers(peer, node, partition), fault.action)
+            case Refuse(seconds):
+                self._world.after(seconds, network.refuse(name))
+            case Swallow(seconds):
+                self._world.after(seconds, network.swallow(name))
+            case Swizzle(seconds):
+                network.swizzle(self._cluster.nodes, seconds)
             case BreakDisk(disk_fault):
                 self.broken_disks.add(name)
                 how = disk_fault.how
@@ -344,39 +354,44 @@ class Injector:
             hosts = [one.name for one in self._cluster.nodes.values() if self._may_fit(peer, one)]
         return [host for host in hosts if host != node.name]
 
-    def _cut(self, node: Node, peers: list[str], seconds: float, way: str, resets: bool) -> None:
-        ways = [(node.name, other) for other in peers if way in {"both", "out"}]
-        ways += [(other, node.name) for other in peers if way in {"both", "in"}]
-        for source, target in ways:
-            self._cuts[source, target] += 1
-            self._cluster.network.cut(source, target)
-        self._world.after(seconds, partial(self._mend, ways, resets))
+    def _ways(self, way: str, host: str, peers: list[str]) -> list[tuple[str, str]]:
+        ways = [(host, other) for other in peers if way in {"both", "out"}]
+        return ways + [(other, host) for other in peers if way in {"both", "in"}]
 
-    def _mend(self, ways: list[tuple[str, str]], resets: bool) -> None:
-        if self._is_over:
-            return  # `heal` did
-        for source, target in ways:
-            if resets:
-                self._cluster.network.reset(source, target)
-            self._cuts[source, target] -= 1
-            if not self._cuts[source, target]:
-                self._cluster.network.mend(source, target)
+    def _cut(self, host: str, peers: list[str], action: Cut) -> None:
+        network = self._cluster.network
+        block = network.hold if action.holds else network.cut
+        undos = [block(*way) for way in self._ways(action.way, host, peers)]
 
-    def _slow(self, node: Node, peers: list[str], action: Slow) -> None:
-        ways = [(node.name, other) for other in peers] + [(other, node.name) for other in peers]
+        def end() -> None:
+            if action.resets and not self._is_over:
+                self._reset(host, peers)
+            for undo in undos:
+                undo()
+
+        self._world.after(action.seconds, end)
+
+    def _reset(self, host: str, peers: list[str]) -> None:
+        for other in peers:
+            self._cluster.network.reset(host, other)
+
+    def _slow(self, host: str, peers: list[str], action: Slow) -> None:
+        ways = self._ways("both", host, peers)
         for way in ways:
             self._slowed[way] += 1
             route = self._cluster.network.route(*way)
-            self._usual.setdefault(way, (route.latency_s, route.bytes_per_s))
+            self._usual.setdefault(way, (route.latency_s, route.bytes_per_s, route.loss_chance))
             route.latency_s, route.bytes_per_s = action.latency_s, action.bytes_per_s
-        self._world.after(action.seconds, partial(self._hasten, ways))
+            route.loss_chance = action.loss_chance
 
-    def _hasten(self, ways: Iterable[tuple[str, str]]) -> None:
-        for way in ways:
-            self._slowed[way] -= 1
-            if self._slowed[way] <= 0:
-                route = self._cluster.network.route(*way)
-                route.latency_s, route.bytes_per_s = self._usual[way]
+        def end() -> None:
+            for way in ways:
+                self._slowed[way] -= 1
+                if not self._slowed[way]:
+                    route = self._cluster.network.route(*way)
+                    route.latency_s, route.bytes_per_s, route.loss_chance = self._usual[way]
+
+        self._world.after(action.seconds, end)
 
     # --- healing -------------------------------------------------------------------------
 
@@ -389,21 +404,15 @@ class Injector:
         self._world.note(HEALED, cut_off=cut_off)
         self._at_steps.clear()
         self._conditions.clear()
-        for way, count in self._cuts.items():
-            if count:
-                self._cluster.network.mend(*way)
-        self._slowed.clear()
-        self._hasten(self._usual)
+        self._cluster.network.heal()
         for node in self._cluster.nodes.values():
             self._resume(node, node.life)
             _empty(node)
             _unprotect(node)
             _keep_time(node)
             node.host.disk.heal()
-        for other in self._cluster.nodes if cut_off else ():
-            if other != cut_off:
-                self._cluster.network.cut(cut_off, other)
-                self._cluster.network.cut(other, cut_off)
+        if cut_off:
+            self._cluster.network.isolate(cut_off)
         for node in self._cluster.servers:
             self._mend_disk(node)
             self._cluster.boot(node.name)

@@ -1,0 +1,152 @@
+"""What an operator does when everything works again, and what has to come about by itself.
+
+The operator gives a broker whose disk was replaced the replicas of the one that is gone:
+it has a new id (docs/operations.md).  All else comes about without anybody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.clients.retrying import may_pass
+from octopi.environment import Environment
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.simulation.history import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    unique_value,
+)
+from octopi.wire.messages import PartitionRecord
+from sim.notebook import Notebook
+
+_HOST: Final = "healer"
+_MOVE_TIMEOUT_S: Final = 20.0
+_AGAIN_S: Final = 0.2
+
+
+class Healer:
+    """Looks after the cluster of *notebook*; *cut_off* is a broker that never comes back."""
+
+    def __init__(self, notebook: Notebook, cut_off: str) -> None:
+        self._notebook = notebook
+        self._cluster = notebook.cluster
+        self._cut_off = cut_off
+        self._unproven = set(notebook.logs)
+        self._number = 0
+        self._cluster.add_client(_HOST, self._run)
+
+    def start(self) -> None:
+        """Begin to move replicas and to send a message to each log."""
+        self._cluster.boot(_HOST)
+
+    # --- what is missing: in words, or nothing ---------------------------------------------
+
+    def not_serving(self) -> str:
+        """Which nodes don't serve."""
+        waiting = [
+            node.name
+            for node in self._cluster.servers
+            if not (node.host.is_up and node.url) and node.name != self._cut_off
+        ]
+        return ", ".join(waiting)
+
+    def unmoved(self) -> str:
+        """Which replicas are those of brokers that are gone."""
+        return str([f"{record.partition} of {broker}" for record, broker in self._lost()] or "")
+
+    def unproven(self) -> str:
+        """Which logs have not taken a message since everything was healed."""
+        return ", ".join(map(str, sorted(self._unproven)))
+
+    def out_of_sync(self) -> str:
+        """Which partitions have replicas that are not in sync."""
+        away = self._cluster.broker_of(self._cut_off) if self._cut_off else None
+        return str(
+            [
+                record
+                for record in self._cluster.register_view.state.partitions.values()
+                if set(record.replicas) - {away} - set(record.in_sync)
+            ]
+            or ""
+        )
+
+    def differing(self) -> str:
+        """Which logs don't have the same bytes everywhere."""
+        return str(
+            [str(log) for log in self._notebook.logs if len(set(self._stored(log))) != 1] or ""
+        )
+
+    def end(self, log: LogName) -> int:
+        """Where a log ends that is the same everywhere."""
+        return len(self._stored(log)[0])
+
+    def _stored(self, log: LogName) -> list[bytes]:
+        record = self._cluster.register_view.state.partitions[log.partition]
+        hosts = [self._cluster.host_of(broker) for broker in record.replicas]
+        found = [
+            self._cluster.stored_records(host, log.topic, log.partition)
+            for host in hosts
+            if host != self._cut_off
+        ]
+        return [b"" if one is None else one for one in found]
+
+    def _lost(self) -> list[tuple[PartitionRecord, int]]:
+        return [
+            (record, broker)
+            for record in self._cluster.register_view.state.partitions.values()
+            for broker in record.replicas
+            if self._cluster.broker_of(self._cluster.host_of(broker)) != broker
+        ]
+
+    # --- doing -------------------------------------------------------------------------------
+
+    async def _run(self, environment: Environment) -> None:
+        notebook, clock = self._notebook, environment.clock
+        async with notebook.connected(environment) as client:
+            while self._lost() or self._unproven:
+                try:
+                    for record, broker in self._lost():
+                        await self._replace(client, record, broker)
+                    await self._prove(client)
+                except OctopiError as error:
+                    if not may_pass(error):
+                        notebook.complain(_HOST, error)
+                    await clock.sleep_until(clock.now() + _AGAIN_S)
+
+    async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
+        """Have a live broker hold what *broker* held."""
+        now = self._cluster.broker_of(self._cluster.host_of(broker))
+        assert now is not None, "it served before"
+        if now not in record.replicas:
+            await client.move_replica(record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S)
+
+    async def _prove(self, client: Client) -> None:
+        """Send a message to each log, as often as it takes."""
+        notebook = self._notebook
+        async with client.producer(delivery_timeout_s=10.0) as producer:
+            for log in sorted(self._unproven):
+                self._number += 1
+                value = unique_value(_HOST, self._number)
+                notebook.note(Invoked(notebook.now, _HOST, log.topic, log.partition, value))
+                try:
+                    receipt = await producer.send(log.topic, value, partition=log.partition)
+                except DeliveryError as error:
+                    kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
+                    notebook.note(kind(notebook.now, value, str(error)))
+                    continue
+                notebook.note(
+                    Acknowledged(
+                        notebook.now,
+                        log,
+                        value,
+                        receipt.offset,
+                        receipt.next_offset,
+                        receipt.epoch,
+                        receipt.duplicate,
+                    )
+                )
+                self._unproven.discard(log)

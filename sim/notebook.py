@@ -1,0 +1,51 @@
+"""What all clients of one run share: the history, the time, and what may not be told."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import trio
+
+from octopi.clients.client import Client, connect
+from octopi.environment import Environment
+from octopi.errors import OctopiError
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.history import Event, History, LogName
+from sim.plan import Plan
+
+
+class Notebook:
+    """The notes of the clients of *cluster* in one run of *plan*."""
+
+    def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.history = History()
+        self.complaints: list[str] = []
+        """What clients were told that nobody may be told."""
+        self.logs: list[LogName] = []
+        """Of the topics that everybody uses."""
+        self.topics_made = trio.Event()
+        """Set when `logs` has all of them."""
+
+    @property
+    def now(self) -> float:
+        """Seconds of the world: what events are noted with."""
+        return self.cluster.world.now
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the topics that everybody uses."""
+        return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
+
+    def note(self, event: Event) -> None:
+        """*event* happened."""
+        self.history.note(event)
+
+    def complain(self, who: str, error: OctopiError) -> None:
+        """*who* was told *error*, and never should have been."""
+        self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
+
+    def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
+        """A client of the cluster, for a block."""
+        return connect(self.cluster.address, environment=environment)

@@ -1,0 +1,149 @@
+"""The operator of a run: makes its topics, and does chores while everybody works."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.clients.retrying import may_pass
+from octopi.environment import Environment
+from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError, Status
+from octopi.simulation.history import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    TopicCreated,
+    TopicRemoved,
+    unique_value,
+)
+from sim.notebook import Notebook
+from sim.plan import Chore
+
+_FIRST_CHORE_S: Final = 0.5
+"""Chores begin within so long after the topics were made."""
+_CHORE_TIMEOUT_S: Final = 5.0
+_SCRATCH_COUNT: Final = 3
+
+_MAY_BE_REFUSED: Final = frozenset({Status.INVALID_OPTION, Status.UNKNOWN_PARTITION})
+"""A chore may ask for what can't be had: its broker or partition is another one by now."""
+
+
+class Operator:
+    """The program on the host from which the cluster is operated."""
+
+    host: Final = "operator"
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.is_done = False
+        """Whether the topics are there, and every chore was done or given up."""
+        self._notebook = notebook
+        self._chores = list(notebook.plan.workload.chores)
+        self._number = 0
+
+    async def run(self, environment: Environment) -> None:
+        """`octopi.simulation.host.Program`."""
+        notebook = self._notebook
+        async with notebook.connected(environment) as client:
+            if not notebook.topics_made.is_set():
+                await self._make_topics(client)
+            while self._chores:
+                self._number += 1
+                chance = notebook.cluster.world.random("chore", self._number)
+                clock = environment.clock
+                await clock.sleep_until(clock.now() + chance.random() * _FIRST_CHORE_S)
+                await self._try(client, self._chores[0], chance)
+                del self._chores[0]
+        self.is_done = True
+
+    async def _make_topics(self, client: Client) -> None:
+        notebook, plan = self._notebook, self._notebook.plan
+        for topic in notebook.topics:
+            if any(log.topic == topic for log in notebook.logs):
+                continue  # an earlier life did
+            while True:
+                try:
+                    info = await client.create_topic(
+                        topic,
+                        plan.workload.topic_partitions,
+                        exist_ok=True,
+                        flush_before_ack=plan.flush_before_ack,
+                        min_insync=plan.min_insync,
+                        segment_bytes=plan.segment_bytes,
+                    )
+                    break
+                except OctopiError as error:
+                    if not may_pass(error):
+                        notebook.complain(self.host, error)
+            notebook.note(TopicCreated(notebook.now, topic))
+            notebook.logs += [LogName(topic, one.partition) for one in info.partitions]
+        notebook.topics_made.set()
+
+    # --- chores --------------------------------------------------------------------------
+
+    async def _try(self, client: Client, chore: Chore, chance: Random) -> None:
+        try:
+            match chore:
+                case "topic":
+                    await self._use_topic(client, f"scratch-{self._number}", chance)
+                case "drain":
+                    await self._drain(client, chance)
+                case "grow":
+                    await client.add_partitions(1)
+                case "move":
+                    await self._move(client, chance)
+        except OctopiError as error:
+            refused = isinstance(error, RefusedError) and error.status in _MAY_BE_REFUSED
+            if not may_pass(error) and not refused:
+                self._notebook.complain(f"{self.host} ({chore})", error)
+
+    async def _drain(self, client: Client, chance: Random) -> None:
+        brokers = (await client.describe_cluster()).brokers
+        broker = chance.choice(brokers).broker
+        await client.drain_broker(broker, timeout_s=_CHORE_TIMEOUT_S)
+
+    async def _move(self, client: Client, chance: Random) -> None:
+        info = await client.describe_cluster()
+        partition = chance.choice(info.partitions)
+        others = [one.broker for one in info.brokers if one.broker not in partition.replicas]
+        if others:
+            await client.move_replica(
+                partition.partition,
+                chance.choice(partition.replicas),
+                chance.choice(others),
+                timeout_s=_CHORE_TIMEOUT_S,
+            )
+
+    async def _use_topic(self, client: Client, topic: str, chance: Random) -> None:
+        """Make a topic, send something to it, and delete it."""
+        notebook = self._notebook
+        count = chance.randint(1, notebook.plan.partitions)
+        await client.create_topic(topic, count, exist_ok=True)
+        notebook.note(TopicCreated(notebook.now, topic))
+        async with client.producer(create_topics=False, delivery_timeout_s=5.0) as producer:
+            for number in range(_SCRATCH_COUNT):
+                value = unique_value(topic, number)
+                notebook.note(Invoked(notebook.now, topic, topic, None, value))
+                try:
+                    receipt = await producer.send(topic, value)
+                except NotDeliveredError as error:
+                    notebook.note(Failed(notebook.now, value, str(error)))
+                except OutcomeUnknownError as error:
+                    notebook.note(OutcomeUnknown(notebook.now, value, str(error)))
+                else:
+                    log = LogName(topic, receipt.partition)
+                    notebook.note(
+                        Acknowledged(
+                            notebook.now,
+                            log,
+                            value,
+                            receipt.offset,
+                            receipt.next_offset,
+                            receipt.epoch,
+                            receipt.duplicate,
+                        )
+                    )
+        notebook.note(TopicRemoved(notebook.now, topic))
+        await client.delete_topic(topic)

@@ -1,0 +1,139 @@
+"""A producer of a run: sends, waits for receipts in its own manner, and notes both."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+
+from octopi.clients.producer import Producer
+from octopi.clients.receipts import PendingReceipt
+from octopi.clients.retrying import may_pass
+from octopi.environment import Environment
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, OutcomeUnknownError
+from octopi.record import NO_HEADERS
+from octopi.simulation.history import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    unique_value,
+)
+from sim.notebook import Notebook
+
+_LINGERS_S: Final = (0.0, 0.002, 0.02)
+
+
+@attrs.frozen
+class _Sent:
+    value: bytes
+    pending: PendingReceipt
+
+
+class _LeftError(Exception):
+    """The producer is to be closed without waiting for what is on its way."""
+
+
+class ProducerProgram:
+    """Producer number *number*: each life of it goes on behind what the ones before sent."""
+
+    def __init__(self, notebook: Notebook, number: int) -> None:
+        self.host = f"producer-{number}"
+        self.sent_count = 0
+        self.is_done = False
+        """Whether it has sent all, and knows what became of it."""
+        self._notebook = notebook
+        self._number = number
+        self._life = 0
+
+    async def run(self, environment: Environment) -> None:
+        """`octopi.simulation.host.Program`."""
+        notebook, workload = self._notebook, self._notebook.plan.workload
+        await notebook.topics_made.wait()
+        async with notebook.connected(environment) as client:
+            while self.sent_count < workload.records:
+                self._life += 1
+                chance = notebook.cluster.world.random("producer", self._number, self._life)
+                on_its_way: list[_Sent] = []
+                try:
+                    async with client.producer(
+                        linger_s=chance.choice(_LINGERS_S),
+                        delivery_timeout_s=workload.delivery_timeout_s,
+                    ) as producer:
+                        await self._send_some(environment, producer, chance, on_its_way)
+                except (_LeftError, DeliveryError):
+                    pass  # what became of each message is noted
+                for sent in on_its_way:
+                    await self._note_outcome(sent)
+        self.is_done = True
+
+    async def _send_some(
+        self, environment: Environment, producer: Producer, chance: Random, on_its_way: list[_Sent]
+    ) -> None:
+        """Send until it is time to go on with another producer, or all is sent."""
+        clock, workload = environment.clock, self._notebook.plan.workload
+        until = workload.records
+        if workload.reopen_count:
+            until = min(until, self.sent_count + chance.randint(1, 2 * workload.reopen_count))
+        while self.sent_count < until:
+            burst = min(chance.randint(1, workload.burst_count), until - self.sent_count)
+            for _ in range(burst):
+                await self._submit(producer, chance, on_its_way)
+            if self.sent_count == until < workload.records and chance.random() < 0.5:
+                raise _LeftError
+            while on_its_way:
+                await self._note_outcome(on_its_way[0])
+                del on_its_way[0]
+            if workload.pause_s:
+                await clock.sleep_until(clock.now() + chance.expovariate(1 / workload.pause_s))
+
+    async def _submit(self, producer: Producer, chance: Random, on_its_way: list[_Sent]) -> None:
+        notebook = self._notebook
+        self.sent_count += 1
+        name = f"p{self._number}.{self._life}"
+        size_bytes = chance.choice((0, 30, notebook.plan.workload.value_bytes_max))
+        value = unique_value(name, self.sent_count, size_bytes)
+        if self._number == self.sent_count == 1:
+            value = b""  # only one can be: values name messages
+        log = chance.choice(notebook.logs)
+        partition, key = None, None
+        way = chance.random()
+        if way < 0.5:
+            partition = log.partition
+        elif way < 0.8:
+            key = b"key-%d" % chance.randrange(5)
+        headers = {"of": name.encode()} if chance.random() < 0.2 else NO_HEADERS
+        notebook.note(Invoked(notebook.now, name, log.topic, partition, value, key, headers))
+        try:
+            pending = await producer.submit(
+                log.topic, value, partition=partition, key=key, headers=headers
+            )
+        except OctopiError as error:
+            if not isinstance(error, NotDeliveredError) and not may_pass(error):
+                notebook.complain(name, error)
+            notebook.note(Failed(notebook.now, value, str(error)))
+        else:
+            on_its_way.append(_Sent(value, pending))
+
+    async def _note_outcome(self, sent: _Sent) -> None:
+        notebook = self._notebook
+        try:
+            receipt = await sent.pending
+        except NotDeliveredError as error:
+            notebook.note(Failed(notebook.now, sent.value, str(error)))
+        except OutcomeUnknownError as error:
+            notebook.note(OutcomeUnknown(notebook.now, sent.value, str(error)))
+        else:
+            notebook.note(
+                Acknowledged(
+                    notebook.now,
+                    LogName(receipt.topic, receipt.partition),
+                    sent.value,
+                    receipt.offset,
+                    receipt.next_offset,
+                    receipt.epoch,
+                    receipt.duplicate,
+                )
+            )

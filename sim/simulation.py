@@ -1,0 +1,288 @@
+"""One run of a plan, and what came of it.
+
+A run has two phases.  In the first everybody works while faults strike.  Then everything
+is healed, or everything but one broker, and the run demands progress: within a bound of
+virtual time nothing is pending, all replicas are in sync and hold the same bytes, new
+messages are taken, and consumers are at the end.  Last, what clients saw is held against
+what a cluster promises.
+
+Whatever is broken, the safety of the data is looked at first: a cluster that stands still
+has an excuse, one that lies has none.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from octopi.errors import RefusedError, Status, StorageError
+from octopi.roles.broker.broker_log import FlushOptions
+from octopi.simulation import driver
+from octopi.simulation.atlas import Atlas
+from octopi.simulation.checker import check
+from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
+from octopi.simulation.failures import AtTime
+from octopi.simulation.frames import FrameNet
+from octopi.simulation.history import History
+from octopi.simulation.injector import Injector
+from octopi.simulation.network import Network, Tier
+from octopi.simulation.streams import WebSocketTier
+from octopi.simulation.world import Event, Violation, World
+from sim.complaints import listening
+from sim.healing import Healer
+from sim.marks import Marks
+from sim.notebook import Notebook
+from sim.plan import Plan
+from sim.workload import Workload
+
+Observer = Callable[[Event], None]
+"""Hears of every event of a run; to end the run it gives `World.fail` a `Violation`."""
+
+ObserverMaker = Callable[[SimulatedCluster], Observer]
+
+LIVENESS_S: Final = 90.0
+"""Of virtual time, for each thing that has to come about once everything is healed."""
+
+_BOOT_S: Final = 10.0
+"""A cluster may take so long until clients begin; faults may keep it from ever being whole."""
+_LOOK_S: Final = 0.02
+_RESTART_S: Final = 0.5
+"""Whoever keeps processes alive starts one that ended again after this."""
+_SHOWN_COUNT: Final = 5
+
+_TIERS: Final[dict[str, Tier]] = {"message": FrameNet, "websocket": WebSocketTier}
+
+
+@attrs.frozen
+class Verdict:
+    """What came of a run."""
+
+    plan: Plan
+    violation: Violation | None
+    """The rule that was broken; None: all is well."""
+    details: str
+    """More about it, many lines; or empty."""
+    digest: str
+    """Stands for all that happened: the same plan has the same, always."""
+    seconds: float
+    """Of virtual time."""
+    counts: dict[str, int]
+    """How much happened, by kind."""
+    marks: dict[str, int]
+    """How often each of `sim.marks.MARKS` was hit."""
+    events: tuple[Event, ...] = attrs.field(repr=False, eq=False)
+    """What happened, the last of it."""
+    history: History = attrs.field(repr=False, eq=False)
+    """What clients noted."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the broken rule, or empty."""
+        return self.violation.rule if self.violation else ""
+
+
+class _Fifo:
+    """`driver.Schedule`: tasks run in the order in which they were made."""
+
+    def shuffle(self, batch: list[Any]) -> None:
+        batch.reverse()
+
+    def random(self) -> float:
+        return 0.0
+
+
+def simulate(
+    plan: Plan, observers: Sequence[ObserverMaker] = (), *, events_kept: int | None = 20_000
+) -> Verdict:
+    """Run *plan* to its end; *observers* hear of every event of it."""
+    world = World(plan.seed, events_kept=events_kept)
+    network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
+    run = _Run(world, network, plan, observers)
+    schedule = _Fifo() if plan.order == "fifo" else world.random("schedule")
+    try:
+        with listening(run.is_excused, run.complain):
+            driver.run(world, run.main, schedule)
+    except BaseException as error:
+        if error is not world.failure:
+            raise  # a fault of the simulator
+        run.broken = _as_violation(error)
+    return run.verdict()
+
+
+def _as_violation(error: BaseException) -> Violation:
+    if isinstance(error, Violation):
+        return error
+    kind = type(error).__name__
+    if isinstance(error, driver.DeadlockError | driver.SpinningError):
+        return Violation(kind, str(error))
+    return Violation("exception", "".join(traceback.format_exception(error)))
+
+
+class _Run:
+    def __init__(
+        self, world: World, network: Network, plan: Plan, observers: Sequence[ObserverMaker]
+    ) -> None:
+        self.broken: Violation | None = None
+        self._world = world
+        self._network = network
+        self._plan = plan
+        self._observers = observers
+        self._complaints: list[str] = []
+        self._marks = Marks()
+        self._stuck: Violation | None = None
+        self._counts: Counter[str] = Counter()
+        self._cluster: SimulatedCluster
+        self._injector: Injector
+        self._notebook: Notebook
+        self._workload: Workload
+
+    # --- the course of a run ---------------------------------------------------------------
+
+    async def main(self) -> None:
+        """All of it, in the world."""
+        async with trio.open_nursery() as nursery:
+            self._build(nursery)
+            self._cluster.start()
+            with trio.move_on_after(min(_BOOT_S, self._plan.faults_s)):
+                await self._cluster.wait_serving()
+            self._workload.start()
+            await self._work()
+            self._injector.heal(self._plan.cut_off)
+            try:
+                await self._rest()
+            except Violation as error:
+                self._stuck = error
+            late = await self._cluster.end()
+            if late:
+                self.complain(f"tasks go on without their process: {', '.join(late)}")
+            nursery.cancel_scope.cancel()
+
+    def _build(self, nursery: trio.Nursery) -> None:
+        plan, world = self._plan, self._world
+        options = ClusterOptions(
+            brokers=plan.brokers,
+            partitions=plan.partitions,
+            replicas=plan.replicas,
+            flush=FlushOptions(interval_s=plan.flush_interval_s),
+            gather_s=plan.gather_s,
+            rebalance_interval_s=plan.rebalance_interval_s,
+        )
+        self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)
+        self._notebook = Notebook(cluster, plan)
+        self._workload = Workload(self._notebook)
+        world.observers += [make(cluster) for make in self._observers]
+        world.observers += [self._marks, self._see_exit]
+        atlas = Atlas(cluster, flushes_before_ack=plan.flush_before_ack)
+        self._injector = Injector(cluster, atlas, plan.faults)
+        self._injector.arm()
+
+    async def _work(self) -> None:
+        """Return when all is done and every fault with a time has struck, or it is time to
+        heal."""
+        times = [
+            fault.place.seconds for fault in self._plan.faults if isinstance(fault.place, AtTime)
+        ]
+        last = max(times, default=0.0)
+        while self._world.now < self._plan.faults_s:
+            if self._world.now > last and not self._workload.unsent():
+                break
+            await trio.sleep(_LOOK_S)
+
+    async def _rest(self) -> None:
+        """Demand progress of what was healed.
+
+        Raises:
+          Violation: "liveness", if something doesn't come about in time.
+        """
+        healer = Healer(self._notebook, self._plan.cut_off)
+        workload = self._workload
+        await self._until("servers don't serve", healer.not_serving)
+        healer.start()
+        await self._until("replicas of lost brokers are not replaced", healer.unmoved)
+        await self._until("clients wait", workload.unsent)
+        await self._until("new messages are not taken", healer.unproven)
+        await self._until("replicas are not in sync", healer.out_of_sync)
+        await self._until("replicas differ", healer.differing)
+        workload.read_all()
+        await self._until("nobody can read all", lambda: "" if workload.is_read else "reading")
+        ends = {log: healer.end(log) for log in self._notebook.logs}
+        await self._until("consumers are behind", lambda: workload.unread(ends))
+        workload.note_rest()
+
+    async def _until(self, problem: str, missing: Callable[[], str]) -> None:
+        """Wait until nothing is *missing*."""
+        deadline = self._world.now + LIVENESS_S
+        while True:
+            what = missing()
+            if not what:
+                return
+            if self._world.now > deadline:
+                raise Violation("liveness", f"{problem} for {LIVENESS_S:g} s: {what}")
+            await trio.sleep(_LOOK_S)
+
+    # --- what may not happen -----------------------------------------------------------
+
+    def complain(self, what: str) -> None:
+        """A node did what no fault excuses."""
+        self._complaints.append(f"{self._world.now:.6f} {what}")
+
+    def is_excused(self, host: str) -> bool:
+        """Whether *host* may say that something is wrong with it."""
+        return host in self._injector.broken_disks | self._injector.unfit
+
+    def _see_exit(self, event: Event) -> None:
+        if event.what != "exit":
+            return
+        node = self._cluster.nodes[event.host]
+        assert node.life is not None
+        error = node.life.error
+        if node.kind == "client" or node.stop.is_set():
+            if error is not None:
+                self.complain(f"{node.name} ended with {error!r}")
+            return
+        if not self._may_end(node, error):
+            self.complain(f"{node.name} ended with {error!r}")
+        if node.name not in self._injector.unfit:
+            self._cluster.boot_after(node.name, _RESTART_S)
+
+    def _may_end(self, node: Node, error: BaseException | None) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            return all(self._may_end(node, one) for one in error.exceptions)
+        if isinstance(error, StorageError):
+            return node.name in self._injector.broken_disks
+        fenced = isinstance(error, RefusedError) and error.status == Status.BROKER_FENCED
+        return fenced and node.name in self._injector.unfit
+
+    # --- the end -------------------------------------------------------------------------
+
+    def verdict(self) -> Verdict:
+        """What came of it."""
+        history = self._notebook.history
+        self._marks.look_back(history.events)
+        violation, details = self.broken, ""
+        faults = check(history)
+        if violation is None and faults:
+            violation = Violation(f"history {faults[0].rule.name}", str(faults[0]))
+            details = "\n\n".join(one.explain(history) for one in faults[:_SHOWN_COUNT])
+        complaints = [*self._complaints, *self._notebook.complaints]
+        if violation is None and complaints:
+            violation = Violation("complaint", complaints[0])
+            details = "\n\n".join(complaints[:_SHOWN_COUNT])
+        counts = Counter(type(one).__name__ for one in history.events)
+        counts.update({f"fault {name}": n for name, n in self._injector.counts.items()})
+        return Verdict(
+            plan=self._plan,
+            violation=violation or self._stuck,
+            details=details,
+            digest=self._world.digest,
+            seconds=self._world.now,
+            counts=dict(sorted(counts.items())),
+            marks=dict(sorted(self._marks.counts.items())),
+            events=tuple(self._world.events),
+            history=history,
+        )

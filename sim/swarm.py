@@ -1,0 +1,278 @@
+"""Draws a plan from a seed: every option of a run.
+
+Each run leaves out most kinds of faults and turns most options to something unusual
+(swarm testing: Groce et al., ISSTA 2012): what is always mixed with everything else hides
+what needs a pure culture.  Every option has a source of randomness of its own, so a new
+option changes no other draw of a seed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, TypeVar
+
+import attrs
+
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
+from octopi.simulation.failures import (
+    STEPS,
+    Action,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    DriftClock,
+    Fault,
+    FillDisk,
+    JumpClock,
+    Kill,
+    LosePower,
+    Pause,
+    Place,
+    ProtectDisk,
+    Refuse,
+    Reset,
+    RollBack,
+    Rot,
+    Slow,
+    Spoil,
+    Stop,
+    Swallow,
+    Swizzle,
+    Way,
+    When,
+    Wipe,
+)
+from octopi.simulation.route import Mishap
+from sim.plan import Chore, Order, Plan, Tier, Workload
+
+T = TypeVar("T")
+
+FAULTS_COUNT_MAX: Final = 8
+
+_RARE_OCCURRENCE: Final = 4
+_OFTEN_OCCURRENCE: Final = 60
+_OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
+
+_EFFECTS: Final = tuple(
+    (operation, edge)
+    for operation, edges in (
+        ("append", ("before", "after")),
+        ("sync", ("before", "during", "after")),
+        ("send", ("before", "after")),
+        ("truncate", ("before", "after")),
+        ("replace_file", ("before", "after")),
+        ("rename", ("before", "after")),
+        ("sync_directory", ("before", "during", "after")),
+        ("remove", ("before", "after")),
+        ("open", ("before", "after")),
+        ("make_directory", ("before", "after")),
+    )
+    for edge in edges
+)
+_EFFECT_ROLES: Final = ("register", "leader", "follower", "broker")
+_PEERS: Final = ("others", "register", "leader", "follower", "client")
+_WAYS: Final[tuple[Way, ...]] = ("both", "both", "in", "out")
+_TARGETS: Final = ("register", "leader", "leader/0", "follower", "broker", "broker-1", "client")
+_CHORES: Final[tuple[Chore, ...]] = ("topic", "drain", "grow", "move")
+
+
+def draw(seed: int, tier: Tier | None = None) -> Plan:
+    """The plan of *seed*; *tier* is drawn, too, if it isn't given."""
+    return _Swarm(seed).plan(tier)
+
+
+class _Swarm:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def _chance(self, *key: str | int) -> Random:
+        named = "|".join(map(str, ("swarm", self._seed, *key)))
+        state = hashlib.blake2b(named.encode(), digest_size=8).digest()
+        return Random(int.from_bytes(state, "big"))
+
+    def _pick(self, option: str, choices: Sequence[T]) -> T:
+        return self._chance(option).choice(choices)
+
+    def plan(self, tier: Tier | None) -> Plan:
+        brokers = self._pick("brokers", (3, 3, 3, 3, 2, 4, 5))
+        partitions = self._pick("partitions", (1, 2, 2, 3, 4))
+        replicas = self._pick("replicas", (3, 3, 3, 2, 1))
+        tiers: Sequence[Tier] = ("message", "message", "message", "message", "websocket")
+        orders: Sequence[Order] = ("random", "random", "random", "fifo")
+        cuts_off = brokers >= 3 and replicas >= 2 and self._chance("cut_off").random() < 0.1
+        latency_s, jitter_s = self._pick(
+            "latency", ((0.0005, 0.0005), (0.001, 0.0), (0.001, 0.02), (0.02, 0.005))
+        )
+        return Plan(
+            seed=self._seed,
+            tier=self._pick("tier", tiers) if tier is None else tier,
+            brokers=brokers,
+            partitions=partitions,
+            replicas=replicas,
+            min_insync=self._min_insync(min(brokers, replicas), cuts_off),
+            flush_before_ack=self._pick("flush_before_ack", (False, False, True)),
+            flush_interval_s=self._pick("flush_interval", (1.0, 0.05, 0.3)),
+            segment_bytes=self._pick("segment", (None, None, 4096)),
+            rebalance_interval_s=self._pick("rebalance", (5.0, 5.0, 0.7)),
+            latency_s=latency_s,
+            jitter_s=jitter_s,
+            order=self._pick("order", orders),
+            cut_off=f"broker-{self._chance('who').randint(1, brokers)}" if cuts_off else "",
+            workload=self._workload(partitions),
+            faults=self._faults(),
+        )
+
+    def _min_insync(self, replicas: int, cuts_off: bool) -> int:
+        most = replicas - cuts_off  # who never comes back is in no set
+        return min(most, self._pick("min_insync", (1, 1, 1, 2))) or 1
+
+    def _workload(self, partitions: int) -> Workload:
+        chance = self._chance("chores")
+        chores = [chance.choice(_CHORES) for _ in range(chance.choice((0, 0, 0, 1, 1, 2, 3)))]
+        return Workload(
+            producers=self._pick("producers", (4, 4, 1, 2, 3)),
+            records=self._pick("records", (50, 50, 20, 80)),
+            consumers=self._pick("consumers", (2, 2, 1, 3)),
+            topics=self._pick("topics", (1, 1, 2, 3)),
+            topic_partitions=self._chance("topic_partitions").randint(1, partitions),
+            value_bytes_max=self._pick("value_bytes", (100, 400, 3_000, 20_000)),
+            burst_count=self._pick("burst", (1, 1, 5, 20)),
+            pause_s=self._pick("pause", (0.004, 0.004, 0.02, 0.0)),
+            reopen_count=self._pick("reopen", (0, 0, 10)),
+            delivery_timeout_s=self._pick("delivery_timeout", (30.0, 30.0, 1.0)),
+            consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
+            starts_late=self._pick("starts_late", (False, False, True)),
+            chores=tuple(chores),
+        )
+
+    # --- faults --------------------------------------------------------------------------
+
+    def _faults(self) -> tuple[Fault, ...]:
+        chance = self._chance("kinds")
+        kinds = chance.sample(_ACTIONS, chance.randint(1, 5))
+        count = self._chance("faults").choice((0, 1, 2, 3, 4, 5, 5, 5, 6, FAULTS_COUNT_MAX))
+        return tuple(self._fault(self._chance("fault", number), kinds) for number in range(count))
+
+    def _fault(self, chance: Random, kinds: Sequence[Callable[[Random], Action]]) -> Fault:
+        action = chance.choice(kinds)(chance)
+        place = _place(chance)
+        target = "here"
+        if isinstance(place, AtTime) or chance.random() < 0.2:
+            target = chance.choice(_TARGETS)
+        return Fault(place, action, target)
+
+
+def _place(chance: Random) -> Place:
+    kind = chance.random()
+    if kind < 0.55:
+        code = chance.choice(list(STEPS))
+        often = code in _OFTEN_STEPS
+        occurrence = chance.randint(1, _OFTEN_OCCURRENCE if often else _RARE_OCCURRENCE)
+        return AtStep(code, occurrence=occurrence)
+    if kind < 0.8:
+        operation, edge = chance.choice(_EFFECTS)
+        occurrence = chance.choice((chance.randint(1, 5), chance.randint(1, 100)))
+        return AtEffect(operation, edge, chance.choice(_EFFECT_ROLES), occurrence)
+    if kind < 0.95:
+        return AtTime(_seconds(chance, 0.0, 2.5))
+    condition, most = chance.choice((("acknowledged", 100), ("epoch", 5), ("in_sync", 2)))
+    return When(condition, chance.randint(1, most))
+
+
+def _seconds(chance: Random, least: float, most: float) -> float:
+    return round(chance.uniform(least, most), 3)
+
+
+def _restart_s(chance: Random) -> float | None:
+    return chance.choice((0.0, 0.05, _seconds(chance, 0.0, 1.0), _seconds(chance, 1.0, 4.0), None))
+
+
+def _long_s(chance: Random) -> float:
+    """Shorter or longer than it takes to be noticed."""
+    return chance.choice((_seconds(chance, 0.05, 0.9), _seconds(chance, 1.0, 4.0)))
+
+
+def _disk_fault(chance: Random) -> Action:
+    number = chance.choice((errno.EIO, errno.ENOSPC))
+    operation = chance.choice(("append", "sync", "sync", "truncate", "open", "rename", ""))
+    how = Fail(
+        error_number=number if operation != "sync" else errno.EIO,
+        written_fraction=chance.choice((0.0, 0.5, 0.9)),
+        done=chance.random() < 0.2,
+    )
+    times = chance.choice((1, 1, 1, 3, 20))
+    return BreakDisk(DiskFault(operation, how, calls_before=chance.randrange(4), times=times))
+
+
+def _slow_sync(chance: Random) -> Action:
+    how = Delay(chance.choice((_seconds(chance, 0.01, 2.0), _seconds(chance, 0.01, 0.1))))
+    return BreakDisk(DiskFault("sync", how, times=chance.choice((1, 3, 20))))
+
+
+def _cut(chance: Random) -> Action:
+    return Cut(
+        chance.choice(_PEERS),
+        _long_s(chance),
+        chance.choice(_WAYS),
+        chance.random() < 0.3,
+        chance.random() < 0.4,
+    )
+
+
+def _slow(chance: Random) -> Action:
+    return Slow(
+        chance.choice(_PEERS),
+        _long_s(chance),
+        latency_s=_seconds(chance, 0.01, 0.5),
+        bytes_per_s=chance.choice((1e9, 1e9, 20_000.0)),
+        loss_chance=chance.choice((0.0, 0.0, 0.2)),
+    )
+
+
+def _spoil(chance: Random) -> Action:
+    mishap = chance.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE))
+    after_bytes = chance.choice((0, chance.randint(1, 5_000)))
+    return Spoil(mishap, chance.choice(_PEERS), chance.choice(_WAYS), after_bytes)
+
+
+_ACTIONS: Final[tuple[Callable[[Random], Action], ...]] = (
+    lambda chance: Kill(_restart_s(chance)),
+    lambda chance: Kill(_restart_s(chance)),
+    lambda chance: LosePower(_restart_s(chance)),
+    lambda chance: LosePower(_restart_s(chance)),
+    lambda chance: Stop(_restart_s(chance)),
+    lambda chance: Pause(_long_s(chance)),
+    lambda chance: Pause(_long_s(chance)),
+    _cut,
+    _cut,
+    lambda chance: Reset(chance.choice(_PEERS)),
+    _spoil,
+    _slow,
+    lambda chance: Refuse(_long_s(chance)),
+    lambda chance: Swallow(_long_s(chance)),
+    lambda chance: Swizzle(_long_s(chance)),
+    _disk_fault,
+    _slow_sync,
+    lambda chance: BreakDisk(DiskFault("append", Tear(), calls_before=chance.randrange(9))),
+    lambda chance: FillDisk(_long_s(chance)),
+    lambda chance: ProtectDisk(_long_s(chance)),
+    lambda chance: Wipe(_restart_s(chance)),
+    lambda chance: Rot(_restart_s(chance)),
+    lambda chance: RollBack(_seconds(chance, 0.1, 1.0), _restart_s(chance)),
+    lambda chance: DriftClock(chance.choice((0.95, 1.05, 0.5, 2.0)), _long_s(chance)),
+    lambda chance: JumpClock(chance.choice((-3600.0, 3600.0, 86_400.0 * 30))),
+)
+"""What makes an action of each kind; a kind that stands here twice is drawn more often."""
+
+
+def describe(plan: Plan) -> str:
+    """Every option of *plan*, a line each."""
+    options = {**attrs.asdict(plan, recurse=False), **attrs.asdict(plan.workload)}
+    del options["workload"], options["faults"]
+    lines = [f"{name} = {value!r}" for name, value in options.items()]
+    return "\n".join([*lines, *(f"fault: {fault}" for fault in plan.faults)])

@@ -1,0 +1,93 @@
+"""All clients of a run: who there is, what they have done, and how the logs are in the end.
+
+Each producer and each consumer lives on a host of its own, so that it can be killed,
+paused or cut off like any node.  A program that is started again goes on behind what it
+did.  What the notes prove is `octopi.simulation.checker`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.environment import Environment
+from octopi.simulation.history import FinalLog, LogName, Rested, StoredMessage
+from octopi.simulation.host import Program
+from sim.consuming import ConsumerProgram
+from sim.notebook import Notebook
+from sim.operating import Operator
+from sim.producing import ProducerProgram
+
+_READER: Final = "reader"
+
+
+class Workload:
+    """The clients that *notebook* is of."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        workload, cluster = notebook.plan.workload, notebook.cluster
+        self.notebook = notebook
+        self.producers = [
+            ProducerProgram(notebook, number) for number in range(1, workload.producers + 1)
+        ]
+        self.consumers = [
+            ConsumerProgram(notebook, number) for number in range(1, workload.consumers + 1)
+        ]
+        self.operator = Operator(notebook)
+        self.is_read = False
+        """Whether all was read in the end."""
+        programs: dict[str, Program] = {self.operator.host: self.operator.run}
+        programs |= {one.host: one.run for one in self.producers}
+        programs |= {one.host: one.run for one in self.consumers}
+        self._hosts = list(programs)
+        for host, program in programs.items():
+            cluster.add_client(host, program)
+        cluster.add_client(_READER, self._read_all)
+
+    def start(self) -> None:
+        """Boot all clients."""
+        for host in self._hosts:
+            self.notebook.cluster.boot(host)
+
+    def unsent(self) -> str:
+        """Which programs have yet to come to their end; empty: none."""
+        waiting = [one.host for one in self.producers if not one.is_done]
+        return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
+
+    # --- the end -------------------------------------------------------------------------
+
+    def read_all(self) -> None:
+        """Begin to read every log; `is_read` says when that is done."""
+        self.notebook.cluster.boot(_READER)
+
+    async def _read_all(self, environment: Environment) -> None:
+        notebook = self.notebook
+        read: dict[LogName, list[StoredMessage]] = {log: [] for log in notebook.logs}
+        async with notebook.connected(environment) as client:
+            for topic in notebook.topics:
+                async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+                    async for one in consumer:
+                        read[LogName(one.topic, one.partition)].append(
+                            StoredMessage(
+                                one.offset, one.next_offset, one.value, one.key, one.headers
+                            )
+                        )
+        for log, messages in read.items():
+            notebook.note(FinalLog(notebook.now, log, tuple(messages)))
+        self.is_read = True
+
+    def unread(self, ends: dict[LogName, int]) -> str:
+        """Which consumers are not at the *ends* of their logs; empty: none."""
+        return ", ".join(
+            f"{one.name} is at {one.ends.get(log, 0)} of {end} in {log}"
+            for one in self.consumers
+            for log, end in ends.items()
+            if log.topic == one.topic and one.ends.get(log, 0) < end
+        )
+
+    def note_rest(self) -> None:
+        """Note that the consumers have had the time to read all."""
+        notebook = self.notebook
+        for one in self.consumers:
+            for log in notebook.logs:
+                if log.topic == one.topic:
+                    notebook.note(Rested(notebook.now, one.name, log))
