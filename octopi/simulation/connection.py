@@ -33,6 +33,19 @@ _WHOLE_CHANCE: Final = 0.9
 
 
 @attrs.frozen
+class Departure:
+    """Something was sent; of a connection, what arrives does so in the order of departure."""
+
+    source: Life
+    target: str
+    """The host that it is sent to."""
+    connection: int
+    at: float
+    data: Any
+    """See `Arrival`."""
+
+
+@attrs.frozen
 class Arrival:
     """Something that was sent has arrived."""
 
@@ -110,6 +123,8 @@ class End:
     def put(self, message: Any, size_bytes: int) -> None:  # noqa: ANN401
         """Send *message*, which arrives whole."""
         self._unread_bytes += size_bytes
+        if self._network.observers:
+            self._tell(message)
         self._send(End._message_comes, message, size_bytes)
 
     def put_bytes(self, data: bytes) -> None:
@@ -118,8 +133,15 @@ class End:
         start = 0
         while start < len(data):
             segment = data[start : start + self._segment_bytes(len(data) - start)]
+            if self._network.observers:
+                self._tell(segment)
             self._send(End._bytes_come, segment, len(segment))
             start += len(segment)
+
+    def _tell(self, data: Any) -> None:  # noqa: ANN401
+        departure = Departure(self.life, self._route.target, self.connection, self._world.now, data)
+        for observer in self._network.observers:
+            observer(departure)
 
     def _segment_bytes(self, size_bytes: int) -> int:
         if self._route.segment_bytes is not None:

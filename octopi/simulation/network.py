@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from octopi.environment import Net
-from octopi.simulation.connection import Arrival, End
+from octopi.simulation.connection import Arrival, Departure, End
 from octopi.simulation.route import BYTES_PER_S, Blockade, Mishap, Route, Spread, Trap
 from octopi.simulation.world import World
 
@@ -59,8 +59,9 @@ class Network:
         self, world: World, tier: Tier, *, latency_s: float = 0.0005, jitter_s: float = 0.0005
     ) -> None:
         self.world = world
-        self.observers: list[Callable[[Arrival], None]] = []
-        """Called with each message, or piece of a stream, that arrives; never waits."""
+        self.observers: list[Callable[[Departure | Arrival], None]] = []
+        """Called with each message, or piece of a stream, that is sent, and again when it
+        arrives; never waits."""
         self._tier = tier
         self._latency_s = latency_s
         self._jitter_s = jitter_s
