@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.record import HEADER_BYTES, STRUCTURED_BYTES_MIN, encode_headers, record_size_bytes
+from octopi.simulation.evidence import NEVER, Log, Message
 from octopi.simulation.faults import Fault, Rule
 from octopi.simulation.history import History, show
-from octopi.simulation.sightings import NEVER, Log, Message, Sightings
+from octopi.simulation.sightings import Sightings
 
 __all__ = ["Fault", "Rule", "check"]
 

@@ -1,0 +1,122 @@
+"""What a history says of each message, of each log, and of each consumer's way through one.
+
+Plain tables; `octopi.simulation.sightings` fills them and `octopi.simulation.checker` judges
+what is in them.  Events are known by their numbers, which are their positions in the history.
+"""
+
+from __future__ import annotations
+
+from sys import maxsize
+from typing import Final
+
+from octopi.simulation.history import Invoked, LogName
+
+NEVER: Final = -1
+"""The number of an event that there was not, and an offset that is not known."""
+
+
+class Message:
+    """A value, and all that is known about it."""
+
+    __slots__ = (
+        "acknowledged",
+        "delivered",
+        "epoch",
+        "headers",
+        "invoked",
+        "key",
+        "log",
+        "next_offset",
+        "offset",
+        "seen",
+        "sent",
+        "stored",
+        "value",
+    )
+
+    def __init__(self, invoked: int, sent: Invoked) -> None:
+        self.invoked = invoked
+        """Numbers of events: when it was sent (`NEVER`: by nobody, as far as we know), ..."""
+        self.acknowledged = self.delivered = self.stored = self.seen = NEVER
+        """... acknowledged, last delivered, in the final log, and first given its offset."""
+        self.sent = sent
+        self.value = sent.value
+        self.key = sent.key
+        self.headers = sent.headers
+        self.epoch = 0
+        self.log: Log | None = None
+        """Where it lies, by whoever said so first."""
+        self.offset = self.next_offset = NEVER
+
+
+class Log:
+    """What is known of a log."""
+
+    __slots__ = (
+        "acknowledged_end",
+        "born",
+        "end",
+        "final",
+        "highwater",
+        "is_gone",
+        "is_removed",
+        "messages",
+        "name",
+        "readings",
+        "start",
+        "tail",
+    )
+
+    def __init__(self, name: LogName, born: int, is_gone: bool) -> None:
+        self.name = name
+        self.born = born
+        """Messages from before this event belong to a removed log of that name."""
+        self.is_gone = is_gone
+        """It is being removed: nothing that is said about it counts."""
+        self.is_removed = False
+        """It was removed after what we know of it."""
+        self.messages: dict[int, Message] = {}
+        """By offset, as whoever spoke of that offset first has it."""
+        self.readings: list[Reading] = []
+        self.start = 0
+        self.highwater = maxsize
+        self.acknowledged_end = 0
+        self.tail: list[int] = []
+        """The numbers of the receipts that moved it."""
+        self.final = NEVER
+        """The number of its final read, ..."""
+        self.end = 0
+        """... and where that ended."""
+
+
+class Reading:
+    """A consumer's way through a log."""
+
+    __slots__ = ("consumer", "first", "last", "log", "position", "ranges", "stored", "stored_last")
+
+    def __init__(self, consumer: str, log: Log) -> None:
+        self.consumer = consumer
+        self.log = log
+        self.position = NEVER
+        """What comes next; `NEVER`: anything, it just began."""
+        self.last = NEVER
+        """The number of the event that says so."""
+        self.first = NEVER
+        """Where it began."""
+        self.ranges: list[tuple[int, int]] = []
+        """From where to where it read before it was sent elsewhere."""
+        self.stored = self.stored_last = NEVER
+        """The stored position, and the number of its event."""
+
+    def move(self, offset: int, number: int) -> None:
+        """Go on from *offset*, whatever lies between."""
+        if self.first < self.position:
+            self.ranges.append((self.first, self.position))
+        self.first = self.position = offset
+        self.last = number
+
+    def has_passed(self, offset: int) -> bool:
+        """Whether what lies at *offset* must have been handed out."""
+        return self.first <= offset < self.position or any(
+            first <= offset < position for first, position in self.ranges
+        )
