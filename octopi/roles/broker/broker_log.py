@@ -105,6 +105,7 @@ class BrokerLog:
             flush_before_ack=topic.options.flush_before_ack,
             min_insync=topic.options.min_insync,
         )
+        self._published = self.state.highwater
 
     def _open_files(self, sequences: ProducerSequences) -> tuple[SegmentedLog, Recovery]:
         def rebuild(base: Offset, scan: record.Scan) -> None:
@@ -181,9 +182,12 @@ class BrokerLog:
         """
         await self._store(Offset(0))
         self._files.restart(start)
+        self._published = start
 
     def publish(self, highwater: Offset) -> None:
-        """Let consumers read below *highwater*: the state says so already."""
+        """Let consumers and followers know of *highwater*.  The state has it already, but what
+        had to be done first may just have been done."""
+        self._published = highwater
         self.wake()
 
     # --- flushing --------------------------------------------------------------------
@@ -289,7 +293,7 @@ class BrokerLog:
     @property
     def highwater(self) -> Offset:
         """Consumers read below this offset."""
-        return self.state.highwater
+        return self._published
 
     @property
     def end(self) -> Offset:
@@ -313,7 +317,7 @@ class BrokerLog:
           OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.
           CorruptLogError: if the records there are damaged.
         """
-        return self._files.read(offset, bytes_max, self.state.highwater)
+        return self._files.read(offset, bytes_max, self._published)
 
     def read_uncommitted(self, offset: Offset, bytes_max: int) -> bytes:
         """Records from *offset* on, committed or not: what followers are sent.
@@ -334,11 +338,11 @@ class BrokerLog:
             case "earliest":
                 return self._files.start
             case "latest":
-                return self.state.highwater
+                return self._published
             case "timestamp" if value >= 0:
-                return self._files.find_timestamp(value, self.state.highwater)
+                return self._files.find_timestamp(value, self._published)
             case "last" if value >= 0:
-                return self._files.find_last(value, self.state.highwater)
+                return self._files.find_last(value, self._published)
         raise RefusedError(
             f"find an offset at earliest, latest, timestamp or last, not {at[:20]!r} {value}",
             Status.INVALID_OPTION,

@@ -378,7 +378,7 @@ class PartitionReplica:
             case PublishHighwater(offset):
                 if (trace := self._steps) is not None:
                     trace.publishing(log, offset)
-                log.wake()
+                log.publish(offset)
                 if trace is not None:
                     trace.published(log, offset)
             case Reply(answer, content):
