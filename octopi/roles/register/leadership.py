@@ -138,12 +138,14 @@ class Leadership:
         if (trace := self._node.environment.trace) is not None:
             judged = attrs.asdict(altered, recurse=False)
             trace(steps.E17_ALTERING, **judged)
-        with contextlib.suppress(NotReadyError, StorageError):  # it asks again
+        try:
             self._node.record(entries)
             await self._node.durable()
-            if trace is not None:
-                trace(steps.E17_ALTERED, **judged)
-            session.post(altered)
+        except (NotReadyError, StorageError):
+            return  # it asks again
+        if trace is not None:
+            trace(steps.E17_ALTERED, **judged)
+        session.post(altered)
         if entries:
             record = altered.record
             _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)

@@ -201,6 +201,7 @@ class RegisterNode:
             if (trace := self.environment.trace) is not None:
                 trace(steps.J6_SERVING, broker=broker, incarnation=session.incarnation)
             self.registrar.serves(broker, session.incarnation)
+        await self.durable()
         for partition in list(self.registrar.leaderships.changes):
             self.leadership.announce_to(session, partition)
         self.leadership.look()

@@ -12,6 +12,7 @@ import trio
 from octopi import steps
 from octopi.errors import (
     ConnectionLostError,
+    NotReadyError,
     OctopiError,
     ProtocolError,
     RefusedError,
@@ -192,6 +193,8 @@ class MembershipSession:
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> bool:
         """Tell decisions about partitions; say whether the broker confirmed."""
+        if not await self._may_tell():
+            return False
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E9_TELLING, broker=self.broker, records=records)
         message = m.InstallPartitions(self._connection.next_request(), records, brokers)
@@ -202,6 +205,8 @@ class MembershipSession:
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
         """Tell decisions about topics; say whether the broker confirmed."""
+        if not await self._may_tell():
+            return False
         if (trace := self._node.environment.trace) is not None:
             trace(steps.T2_TELLING, broker=self.broker, topics=records)
         message = m.InstallTopics(self._connection.next_request(), records)
@@ -212,6 +217,8 @@ class MembershipSession:
 
     async def remove_topic(self, topic: str, topic_id: str) -> bool:
         """Have a deleted topic's records removed; say whether the broker confirmed."""
+        if not await self._may_tell():
+            return False
         if (trace := self._node.environment.trace) is not None:
             removal = {"broker": self.broker, "topic": topic, "topic_id": topic_id}
             trace(steps.T6_TELLING, **removal)
@@ -220,6 +227,15 @@ class MembershipSession:
         if trace is not None and confirmed:
             trace(steps.T6_CONFIRMED, **removal)
         return confirmed
+
+    async def _may_tell(self) -> bool:
+        """Wait until all that was decided is durable: whoever tells of it may have read what was
+        decided a moment ago, for another reason."""
+        try:
+            await self._node.durable()
+        except NotReadyError:
+            return False
+        return True
 
     async def _tell(self, message: Numbered, what: str) -> bool:
         """A broker that doesn't confirm hears it again when it joins the next time."""
