@@ -35,7 +35,8 @@ REGISTER: Final = "register"
 """The name of the register's host; brokers are ``broker-1`` and so on."""
 
 _PORT: Final = 7000
-_DATA: Final = "data"
+DATA_DIRECTORY: Final = "data"
+"""Where every node keeps its data, on its own disk."""
 _STOPPING_LOOK_S: Final = 0.05
 
 Kind = Literal["register", "broker", "client"]
@@ -251,7 +252,7 @@ class SimulatedCluster:
     async def _run_register(self, node: Node, environment: Environment) -> None:
         options = RegisterOptions(
             listen=f"{node.name}:{_PORT}",
-            data_directory=_DATA,
+            data_directory=DATA_DIRECTORY,
             partition_count=self.options.partitions,
             replica_count=self.options.replicas,
             gather_s=self.options.gather_s,
@@ -263,7 +264,7 @@ class SimulatedCluster:
     async def _run_broker(self, number: int, node: Node, environment: Environment) -> None:
         options = BrokerOptions(
             listen=f"{node.name}:{_PORT}",
-            data_directory=_DATA,
+            data_directory=DATA_DIRECTORY,
             registers=[self.address],
             # A broker that lost its disk is a new one.
             broker=None if node.wipe_count else number,
@@ -282,7 +283,7 @@ class SimulatedCluster:
     def stored_records(self, name: str, topic: str, partition: int) -> bytes | None:
         """The bytes of a log as processes on that host see them; None: it has none."""
         disk = self.nodes[name].host.disk
-        directory = log_directory(_DATA, PartitionId(partition), topic)
+        directory = log_directory(DATA_DIRECTORY, PartitionId(partition), topic)
         files = disk.files(directory)
         if not files:
             return None

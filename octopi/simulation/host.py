@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 EPOCH_MS: Final = 1_767_225_600_000
 """2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
 
+LOSE_POWER: Final = "lose power"
+"""What the event is called when a machine loses its power."""
+
 Program = Callable[[Environment], Awaitable[None]]
 """What runs on a host: returns when it has stopped."""
 
@@ -153,6 +156,8 @@ class Host:
         finally:
             if not life.is_over:
                 self.world.note("exit", self.name, life.number, error=repr(life.error))
+                self.disk.end_life()
+                self.network.closed(life)
                 self._end(life)
             life.ended.set()
 
@@ -188,20 +193,18 @@ class Host:
 
     def lose_power(self) -> None:
         """End the machine: what was not synced may be lost, and nobody is told."""
-        life = self._running("lose power")
+        life = self._running(LOSE_POWER)
         self.disk.lose_power(self.world.random("power", self.name, life.number))
         self.network.vanished(life)
         self._end(life)
 
     def pause(self) -> None:
-        """Stop all tasks as SIGSTOP does, at the next time each of them waits."""
-        self._running("pause").is_paused = True
-        driver.look_at_pauses()
+        """Stop all tasks as SIGSTOP does.  One of them that asks for it goes on until it waits."""
+        driver.pause(self._running("pause"))
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._running("resume").is_paused = False
-        driver.look_at_pauses()
+        driver.resume(self._running("resume"))
 
     def _running(self, what: str) -> Life:
         assert self.life is not None, f"{self.name} is down"
@@ -212,8 +215,7 @@ class Host:
         life.is_over = True
         life.scope.cancel()
         if life.is_paused:  # its tasks have to run to find out that they are dead
-            life.is_paused = False
-            driver.look_at_pauses()
+            driver.resume(life)
         self.life = None
 
 

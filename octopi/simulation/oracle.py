@@ -1,0 +1,489 @@
+"""What may never happen inside a cluster, checked at the moment at which it would.
+
+The oracle observes the named steps (`octopi.steps`) and looks at the hosts' disks itself;
+of what a node believes it takes only what the step says.  It keeps, for each log, the
+records that were ever committed, and who committed them.  Everything else is held against
+that: replicas, receipts, consumers, the choice of leaders.
+
+Data that a fault took away excuses its host as far as the protocol excuses it: until the
+host has been out of the in-sync set and come back (`docs/protocol.md`).
+
+Rules have the numbers of the invariants that they watch over:
+
+======================= ================================================================
+rule                    broken when
+======================= ================================================================
+acknowledged-unheld     (W1) records are committed that a member of the in-sync set, or
+                        of one proposed, doesn't hold; or on too few replicas; or, by a
+                        leader that is alone, that its device doesn't hold
+promised-unheld         (W1) a follower acknowledges what it doesn't hold, or, with the
+                        sync flag, what its device doesn't
+highwater-back          (W2) a highwater mark goes back in one life, or passes the end
+                        of the log
+committed-differs       (W3) replicas have different records below their highwater marks
+committed-cut           (W4) a member of the in-sync set cuts committed records off
+two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
+                        that leads
+undecided-told          (W5) the register tells what it may forget
+promise-forgotten       (W5) a broker accepts an epoch that it would forget
+incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
+                        committed records
+uncommitted-seen        a consumer or follower is told more than is committed
+receipt-wrong           (W10) a producer is told of records that aren't committed, or
+                        that are others than its own
+committed-twice         (W11) one sequence of a producer is committed twice, or a gap
+invalid-committed       bytes are committed that are no records
+======================= ================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from octopi import steps
+from octopi.membership.entries import PartitionDecided
+from octopi.record import scan
+from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.failures import RollBack, Rot, Wipe
+from octopi.simulation.host import LOSE_POWER
+from octopi.simulation.injector import FAULT
+from octopi.simulation.replica_bytes import ReplicaBytes
+from octopi.simulation.world import Event, Violation
+from octopi.wire.messages import PartitionRecord
+
+Where = tuple[str, int]
+"""A host and its life."""
+
+
+class CommittedLog:
+    """The records of one log that were ever committed."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.data = bytearray()
+        """From offset 0 on."""
+        self.commits: list[tuple[int, Event]] = []
+        """How far each commit that got further reached."""
+        self.compared: set[tuple[Where, int]] = set()
+        """Lives and epochs whose log was compared as a whole."""
+        self.highwater: dict[Where, int] = {}
+        self._sequences: dict[tuple[bytes, int], int] = {}
+
+    @property
+    def end(self) -> int:
+        """Where the committed records end."""
+        return len(self.data)
+
+    def committed_by(self, offset: int) -> tuple[Event, ...]:
+        """The commit that what lies at *offset* came with."""
+        for end, event in self.commits:
+            if end > offset:
+                return (event,)
+        return ()
+
+    def extend(self, data: bytes, event: Event) -> tuple[str, str] | None:
+        """*data* was committed, too; return the rule that this breaks, and how."""
+        found = scan(data)
+        start = self.end
+        self.data += data
+        self.commits.append((self.end, event))
+        if found.fault is not None:
+            at = start + found.valid_bytes
+            return "invalid-committed", f"what is committed at {at} is no record: {found.fault}"
+        for run in found.runs:
+            producer = run.producer_id, run.producer_epoch
+            expected = self._sequences.get(producer, 0)
+            if run.first_sequence != expected:
+                return "committed-twice", (
+                    f"sequence {run.first_sequence} of producer {run.producer_id.hex()[:8]} is "
+                    f"committed at {start + run.start}, where {expected} had to follow"
+                )
+            self._sequences[producer] = run.first_sequence + run.count
+        return None
+
+
+class Oracle:
+    """An observer of *cluster*'s world; gives the run up at the first broken rule."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._view = cluster.register_view
+        self._logs: dict[str, CommittedLog] = {}
+        """By topic id and partition."""
+        self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
+        self._leaders: dict[tuple[int, int], Event] = {}
+        """Who led first, by partition and epoch."""
+        self._promised: dict[tuple[str, int], int] = {}
+        self._flags: dict[tuple[str, int], bool] = {}
+        self._data_lost_at: dict[int, int] = {}
+        """Broker -> `RegisterView.version` when data was taken from it last."""
+        self._spoiled: set[str] = set()
+        """Hosts whose disk holds what they never wrote there."""
+        self._register_wiped = False
+        self._handlers: dict[str, Callable[[Event], None]] = {
+            FAULT: self._note_fault,
+            LOSE_POWER: self._note_loss,
+            steps.D2_PROMISED: self._note_promise,
+            steps.P4_ACKNOWLEDGING: self._check_promise,
+            steps.P6_COMMITTING: self._check_commit,
+            steps.P6_COMMITTED: self._commit,
+            steps.P7_ACKNOWLEDGING: self._check_receipt,
+            steps.P8_FOLLOWING: self._check_following,
+            steps.E3_ANNOUNCING: self._check_announced,
+            steps.E6_ACCEPTING: self._check_acceptance,
+            steps.E8_DECIDED: self._check_decision,
+            steps.E9_TELLING: self._check_told,
+            steps.E11_LEADING: self._check_leader,
+            steps.E13_TRUNCATING: self._check_cut,
+            steps.E14_RESTARTED: self._forget_highwater,
+            steps.E17_ALTERED: self._check_altered,
+            steps.C10_DELIVERING: self._check_delivery,
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Hold *event* against the rules."""
+        handler = self._handlers.get(event.what)
+        if handler is not None and self._world.failure is None:
+            handler(event)
+
+    def at_rest(self) -> None:
+        """Everything is healed and nothing moves: every in-sync replica has it all."""
+        event = self._world.note("at rest")
+        for log in self._live_logs():
+            record = self._view.state.partitions.get(log.partition)
+            if record is not None:
+                self._require_complete(event, log, record.in_sync)
+
+    # --- what the world is like --------------------------------------------------------
+
+    def _note_fault(self, event: Event) -> None:
+        action = event.facts["action"]
+        if isinstance(action, Wipe | Rot | RollBack):
+            self._note_loss(event)
+        if isinstance(action, Wipe):
+            self._register_wiped |= self._cluster.nodes[event.host].kind == "register"
+            self._spoiled.discard(event.host)
+        elif isinstance(action, Rot | RollBack):
+            self._spoiled.add(event.host)
+        if isinstance(action, Wipe | RollBack):
+            self._promised = {
+                key: epoch for key, epoch in self._promised.items() if key[0] != event.host
+            }
+
+    def _note_loss(self, event: Event) -> None:
+        broker = self._cluster.broker_of(event.host)
+        if broker is not None:
+            self._data_lost_at[broker] = self._view.version
+
+    def _note_promise(self, event: Event) -> None:
+        key = event.host, event.facts["partition"]
+        self._promised[key] = max(self._promised.get(key, 0), event.facts["promised"])
+        self._flags[key] = event.facts["sync_flag"]
+
+    def _log(self, event: Event) -> CommittedLog:
+        facts = event.facts
+        key = f"{facts['topic_id']}/{facts['partition']}"
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = CommittedLog(facts["topic"], facts["partition"])
+        return log
+
+    def _live_logs(self, partition: int | None = None) -> list[CommittedLog]:
+        """The logs of *partition* (None: of all) whose topics weren't deleted."""
+        return [
+            log
+            for key, log in self._logs.items()
+            if partition in {None, log.partition}
+            and (topic := self._view.state.topic(log.topic)) is not None
+            and key == f"{topic.topic_id}/{log.partition}"
+        ]
+
+    def _replica(self, host: str, log: CommittedLog) -> ReplicaBytes:
+        key = host, log.topic, log.partition
+        replica = self._replicas.get(key)
+        if replica is None:
+            disk = self._cluster.nodes[host].host.disk
+            replica = self._replicas[key] = ReplicaBytes(
+                disk, DATA_DIRECTORY, log.topic, log.partition
+            )
+        return replica
+
+    def _is_excused(self, broker: int, partition: int) -> bool:
+        """Whether the in-sync set counts on data that a fault took from *broker*."""
+        host = self._cluster.host_of(broker)
+        if not host or host in self._spoiled or broker != self._cluster.broker_of(host):
+            return True  # the host has got a new disk, and the broker is gone
+        lost_at = self._data_lost_at.get(broker)
+        return lost_at is not None and self._view.was_out_of_sync(partition, broker) <= lost_at
+
+    def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:
+        self._world.fail(Violation(rule, text, (*others, event)))
+
+    # --- producing ---------------------------------------------------------------------
+
+    def _check_promise(self, event: Event) -> None:
+        log, end = self._log(event), event.facts["end"]
+        replica = self._replica(event.host, log)
+        if replica.end < end:
+            text = f"{event.host} acknowledges {_name(log)} up to {end}, and has it to "
+            self._break("promised-unheld", text + str(replica.end), event)
+        elif self._flags.get((event.host, log.partition)) and replica.durable_end < end:
+            text = f"{event.host} acknowledges {_name(log)} up to {end} with its sync flag set, "
+            text += f"and its device has it to {replica.durable_end}"
+            self._break("promised-unheld", text, event)
+
+    def _check_commit(self, event: Event) -> None:
+        log, facts = self._log(event), event.facts
+        highwater, members = facts["highwater"], facts["in_sync"]
+        self._check_highwater(event, log)
+        leader = self._replica(event.host, log)
+        if highwater <= log.end:
+            return  # it was committed before, and who had to hold it then does
+        counted = {*members, *(facts["proposed"] or ())}
+        ours = leader.read(log.end, highwater)
+        for broker in sorted(counted):
+            host = self._cluster.host_of(broker)
+            if host == event.host or self._is_excused(broker, log.partition):
+                continue
+            theirs = self._replica(host, log).read(log.end, highwater)
+            if theirs != ours:
+                text = f"{event.host} commits {_name(log)} up to {highwater}, and {host}, "
+                text += "which counts as in sync, "
+                text += "has other records there" if theirs else "has nothing there"
+                self._break("acknowledged-unheld", text, event)
+                return
+        record = self._view.state.partitions.get(log.partition)
+        topic = self._view.state.topic(log.topic)
+        if topic is not None and len(members) < topic.options.min_insync:
+            text = (
+                f"{_name(log)} is committed with {members} in sync, fewer than its topic asks for"
+            )
+            self._break("acknowledged-unheld", text, event)
+        alone = len(counted) == 1 and record is not None and len(record.replicas) > 1
+        flushed = topic is not None and topic.options.flush_before_ack
+        if alone and leader.durable_end < highwater:
+            text = f"{event.host} leads {_name(log)} alone and commits up to {highwater}; its "
+            text += f"device has it to {leader.durable_end}"
+            self._break("acknowledged-unheld", text, event)
+        elif flushed:
+            self._check_flushed(event, log, sorted(counted))
+
+    def _check_flushed(self, event: Event, log: CommittedLog, counted: list[int]) -> None:
+        for broker in counted:
+            host = self._cluster.host_of(broker)
+            durable_end = self._replica(host, log).durable_end
+            if durable_end < event.facts["highwater"] and not self._is_excused(
+                broker, log.partition
+            ):
+                text = f"{_name(log)} is committed up to {event.facts['highwater']} and has to be "
+                text += f"on the devices first; that of {host} has it to {durable_end}"
+                self._break("acknowledged-unheld", text, event)
+
+    def _commit(self, event: Event) -> None:
+        log, highwater = self._log(event), event.facts["highwater"]
+        replica = self._replica(event.host, log)
+        compared = (event.host, event.life), event.facts["epoch"]
+        if compared not in log.compared:
+            log.compared.add(compared)
+            self._compare(event, log, replica.start, min(log.end, highwater))
+        if highwater > log.end:
+            broken = log.extend(replica.read(log.end, highwater), event)
+            if broken is not None:
+                self._break(*broken, event)
+
+    def _check_receipt(self, event: Event) -> None:
+        log, facts = self._log(event), event.facts
+        offset, end = facts["offset"], facts["end"]
+        if end > log.end:
+            text = f"a producer is told that it has {_name(log)} {offset} to {end}, and only what "
+            self._break("receipt-wrong", text + f"lies before {log.end} is committed", event)
+            return
+        if facts["producer"] is None:
+            return
+        runs = scan(bytes(log.data[offset:end])).runs
+        told = facts["producer"], facts["producer_epoch"], facts["sequence"]
+        found = (
+            (runs[0].producer_id, runs[0].producer_epoch, runs[0].first_sequence) if runs else None
+        )
+        if found != told:
+            text = f"a producer is told that its sequence {facts['sequence']} is at {offset} of "
+            text += f"{_name(log)}, where other records are"
+            self._break("receipt-wrong", text, event, *log.committed_by(offset))
+
+    def _check_following(self, event: Event) -> None:
+        log, highwater = self._log(event), event.facts["highwater"]
+        before = log.highwater.get((event.host, event.life), 0)
+        self._check_highwater(event, log)
+        if highwater > log.end:
+            text = f"{event.host} is told that {_name(log)} is committed up to {highwater}; it is "
+            self._break("uncommitted-seen", text + f"up to {log.end}", event)
+        else:
+            self._compare(event, log, before, highwater)
+
+    def _check_highwater(self, event: Event, log: CommittedLog) -> None:
+        highwater, where = event.facts["highwater"], (event.host, event.life)
+        before = log.highwater.get(where, 0)
+        if highwater < before:
+            text = f"the highwater mark of {_name(log)} on {event.host} goes from {before} back to "
+            self._break("highwater-back", text + str(highwater), event)
+        elif highwater > event.facts["log_end"]:
+            text = f"the highwater mark of {_name(log)} on {event.host} is {highwater}; the log "
+            self._break("highwater-back", text + f"ends at {event.facts['log_end']}", event)
+        log.highwater[where] = highwater
+
+    def _compare(self, event: Event, log: CommittedLog, start: int, end: int) -> None:
+        """Whether the host of *event* has what was committed from *start* to *end*."""
+        if event.host in self._spoiled:
+            return
+        replica = self._replica(event.host, log)
+        start = max(start, replica.start)
+        ours, theirs = replica.read(start, end), log.data[start:end]
+        if ours != theirs:
+            at = start + _agreement(ours, theirs)
+            text = f"{event.host} has other records at {at} of {_name(log)} than were committed"
+            self._break("committed-differs", text, event, *log.committed_by(at))
+
+    # --- leadership --------------------------------------------------------------------
+
+    def _check_acceptance(self, event: Event) -> None:
+        epoch, partition = event.facts["epoch"], event.facts["partition"]
+        promised = self._promised.get((event.host, partition), 0)
+        if promised < epoch:
+            text = f"{event.host} accepts epoch {epoch} of partition {partition}; on its disk is "
+            self._break("promise-forgotten", text + f"a promise of {promised}", event)
+
+    def _check_decision(self, event: Event) -> None:
+        for entry in event.facts["entries"]:
+            if isinstance(entry, PartitionDecided):
+                self._check_record(event, entry.record)
+
+    def _check_altered(self, event: Event) -> None:
+        record: PartitionRecord | None = event.facts["record"]
+        if event.facts["accepted"] and record is not None:
+            self._check_record(event, record)
+
+    def _check_record(self, event: Event, record: PartitionRecord) -> None:
+        for log in self._live_logs(record.partition):
+            self._require_complete(event, log, record.in_sync)
+
+    def _check_told(self, event: Event) -> None:
+        for record in event.facts["records"]:
+            known = self._view.state.partitions.get(record.partition)
+            told = record.epoch, record.version
+            if known is None or told > (known.epoch, known.version):
+                text = f"the register tells broker {event.facts['broker']} a decision about "
+                text += f"partition {record.partition} that is not on its disk"
+                self._break("undecided-told", text, event)
+
+    def _check_announced(self, event: Event) -> None:
+        partition, epoch = event.facts["partition"], event.facts["epoch"]
+        if epoch > self._view.state.announced_epoch(partition):
+            text = f"the register announces epoch {epoch} of partition {partition} to broker "
+            text += f"{event.facts['broker']}, and that is not on its disk"
+            self._break("undecided-told", text, event)
+
+    def _check_leader(self, event: Event) -> None:
+        partition, epoch = event.facts["partition"], event.facts["epoch"]
+        first = self._leaders.setdefault((partition, epoch), event)
+        if (first.host, first.life) != (event.host, event.life):
+            text = f"{first.host} and {event.host} lead partition {partition} in epoch {epoch}"
+            self._break("two-leaders", text, event, first)
+            return
+        record = self._view.state.partitions.get(partition)
+        if record is None:
+            if not self._register_wiped:
+                text = f"{event.host} leads partition {partition}, which nothing was decided about"
+                self._break("two-leaders", text, event)
+        elif record.epoch == epoch and self._cluster.host_of(record.leader) != event.host:
+            text = f"{event.host} leads partition {partition} in epoch {epoch}; the register "
+            self._break("two-leaders", text + f"appointed broker {record.leader}", event)
+        for log in self._live_logs(partition):
+            if event.host not in self._spoiled:
+                self._require_held(event, log, event.host)
+
+    def _require_complete(self, event: Event, log: CommittedLog, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            if not self._is_excused(broker, log.partition):
+                self._require_held(event, log, self._cluster.host_of(broker))
+
+    def _require_held(self, event: Event, log: CommittedLog, host: str) -> None:
+        """Whether *host* has all that is committed."""
+        replica = self._replica(host, log)
+        start = min(replica.start, log.end)
+        ours, committed = replica.read(start, log.end), log.data[start:]
+        if ours != committed:
+            at = start + _agreement(ours, committed)
+            text = f"{host} leads or is in sync, and of {_name(log)} it lacks what is committed "
+            text += f"from {at} to {log.end}"
+            self._break("incomplete-leader", text, event, *log.committed_by(at))
+
+    def _check_cut(self, event: Event) -> None:
+        log, end = self._log(event), event.facts["end"]
+        record = self._view.state.partitions.get(log.partition)
+        broker = self._cluster.broker_of(event.host)
+        if end >= log.end or record is None or broker not in record.in_sync:
+            return  # whoever isn't in sync may have the same records from an epoch that lost
+        if self._is_excused(broker, log.partition):
+            return
+        until, commit = next(
+            ((until, commit) for until, commit in log.commits if until > end), (0, event)
+        )
+        if self._replica(event.host, log).read(end, until) == log.data[end:until]:
+            text = f"{event.host} cuts {_name(log)} at {end}; it has what was committed up to "
+            self._break("committed-cut", text + str(until), event, commit)
+
+    def _forget_highwater(self, event: Event) -> None:
+        self._log(event).highwater.pop((event.host, event.life), None)
+
+    # --- reading -----------------------------------------------------------------------
+
+    def _check_delivery(self, event: Event) -> None:
+        facts = event.facts
+        ends = [
+            log.end
+            for log in self._logs.values()
+            if (log.topic, log.partition) == (facts["topic"], facts["partition"])
+        ]
+        if facts["end"] > max(ends, default=0):
+            text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
+            text += f"committed is what lies before {max(ends, default=0)}"
+            self._break("uncommitted-seen", text, event)
+
+
+def _name(log: CommittedLog) -> str:
+    return f"{log.topic}/{log.partition}"
+
+
+def _agreement(one: bytes | bytearray, other: bytes | bytearray) -> int:
+    """How many leading bytes are the same."""
+    if one == other[: len(one)]:
+        return len(one)
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+RULES: Final = (
+    "acknowledged-unheld",
+    "promised-unheld",
+    "highwater-back",
+    "committed-differs",
+    "committed-cut",
+    "two-leaders",
+    "undecided-told",
+    "promise-forgotten",
+    "incomplete-leader",
+    "uncommitted-seen",
+    "receipt-wrong",
+    "committed-twice",
+    "invalid-committed",
+)
+"""All that a violation of this oracle may be called."""

@@ -1,0 +1,76 @@
+"""The records that a simulated host has of a log, read past the process that keeps them.
+
+Only reads what `octopi.storage` lays out (`octopi.storage.file_names`); decides nothing.
+"""
+
+from __future__ import annotations
+
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.broker_log import log_directory
+from octopi.simulation.disk import SimulatedDisk
+from octopi.simulation.disk_image import Directory, FileImage, Tree
+from octopi.storage.file_names import segment_bases, segment_path
+
+
+class ReplicaBytes:
+    """One log on one disk, below *data_directory*."""
+
+    def __init__(
+        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
+    ) -> None:
+        self._disk = disk
+        self._path = log_directory(data_directory, PartitionId(partition), topic)
+        self._tree: Tree | None = None
+        self._directory: Directory | None = None
+        self._names: dict[str, object] = {}
+        self._segments: list[tuple[int, FileImage]] = []
+
+    def segments(self) -> list[tuple[int, FileImage]]:
+        """Base offset and content of each segment, in order; empty if there is no log."""
+        tree = self._disk.tree
+        if tree is not self._tree or self._directory is None:
+            found = tree.find(self._path)
+            self._tree = tree
+            self._directory = found if isinstance(found, Directory) else None
+            self._names = {}
+        if self._directory is None:
+            return []
+        if self._directory.cached != self._names:
+            self._names = dict(self._directory.cached)
+            self._segments = [
+                (base, image)
+                for base in segment_bases(self._names)
+                if isinstance(image := self._names[segment_path("", base)[1:]], FileImage)
+            ]
+        return self._segments
+
+    @property
+    def start(self) -> int:
+        """Offset of the first record that is kept; 0 if there is none."""
+        segments = self.segments()
+        return segments[0][0] if segments else 0
+
+    @property
+    def end(self) -> int:
+        """Where the records end that processes see."""
+        segments = self.segments()
+        return segments[-1][0] + len(segments[-1][1].cached) if segments else 0
+
+    @property
+    def durable_end(self) -> int:
+        """Where those end that any failure of power leaves."""
+        end = 0
+        for base, image in self.segments():
+            end = base + min(image.settled_bytes, len(image.cached))
+            if image.settled_bytes < len(image.cached):
+                break
+        return end
+
+    def read(self, start: int, end: int) -> bytes:
+        """The records from *start* to *end*, as far as they are there."""
+        parts = []
+        for base, image in self.segments():
+            if base < end and base + len(image.cached) > start:
+                with memoryview(image.cached) as cached:
+                    parts.append(bytes(cached[max(0, start - base) : end - base]))
+        return b"".join(parts)

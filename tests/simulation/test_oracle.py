@@ -1,0 +1,189 @@
+"""The oracle keeps quiet about sound clusters, and names what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+
+from octopi import steps
+from octopi.clients.client import connect
+from octopi.environment import Environment
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.register.sessions import MembershipSession
+from octopi.simulation import driver
+from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
+from octopi.simulation.disk import SimulatedDisk
+from octopi.simulation.disk_image import FileImage
+from octopi.simulation.frames import FrameNet
+from octopi.simulation.network import Network
+from octopi.simulation.oracle import RULES, Oracle
+from octopi.simulation.world import Event, Violation, World
+
+OPTIONS = ClusterOptions(partitions=1, gather_s=0.05, rebalance_interval_s=3600.0)
+MESSAGE_COUNT = 20
+
+
+@attrs.define
+class Scenario:
+    """A cluster whose steps are observed, and one producer."""
+
+    world: World
+    cluster: SimulatedCluster
+    oracle: Oracle
+
+    def at(self, step: str, action: Callable[[Event], None], *, occurrence: int = 1) -> None:
+        """Do *action* when *step* comes for the n-th time."""
+        left = [occurrence]
+
+        def observe(event: Event) -> None:
+            if event.what == step:
+                left[0] -= 1
+                if not left[0]:
+                    action(event)
+
+        # In front: a step that does harm comes to the oracle with the harm done.
+        self.world.observers.insert(0, observe)
+
+    async def produce(self) -> None:
+        """Have a client send messages, one after the other."""
+        done = trio.Event()
+
+        async def program(environment: Environment) -> None:
+            async with (
+                connect(self.cluster.address, environment=environment) as client,
+                client.producer(create_topics=True) as producer,
+            ):
+                for number in range(MESSAGE_COUNT):
+                    await producer.send("topic", f"message {number}".encode())
+            done.set()
+
+        self.cluster.add_client("client", program)
+        self.cluster.boot("client")
+        await done.wait()
+
+
+def play(scene: Callable[[Scenario], Awaitable[None]], seed: int = 1) -> World:
+    """Run *scene* on a cluster of three brokers."""
+    world = World(seed)
+    network = Network(world, FrameNet)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            cluster = SimulatedCluster(world, network, nursery, OPTIONS)
+            scenario = Scenario(world, cluster, Oracle(cluster))
+            world.observers.append(scenario.oracle)
+            cluster.start()
+            await cluster.wait_serving()
+            await scene(scenario)
+            await trio.sleep(3)
+            scenario.oracle.at_rest()
+            assert await cluster.end() == []
+            nursery.cancel_scope.cancel()
+
+    driver.run(world, main, world.random("schedule"))
+    return world
+
+
+def broken(scene: Callable[[Scenario], Awaitable[None]]) -> Violation:
+    """The violation that *scene* ends with."""
+    with pytest.raises(Violation) as caught:
+        play(scene)
+    assert caught.value.rule in RULES
+    assert caught.value.events
+    return caught.value
+
+
+async def produce_through_kills(scenario: Scenario) -> None:
+    """Each broker dies once, one while it appends, one while it acknowledges."""
+
+    def kill(event: Event) -> None:
+        scenario.cluster.nodes[event.host].host.kill()
+        scenario.cluster.boot_after(event.host, 0.2)
+
+    scenario.at(steps.P2_APPENDED, kill, occurrence=3)
+    scenario.at(steps.P4_ACKNOWLEDGING, kill, occurrence=9)
+    await scenario.produce()
+
+
+def test_a_sound_cluster_whose_brokers_die_breaks_no_rule() -> None:
+    for seed in range(5):
+        world = play(produce_through_kills, seed)
+        assert sum(event.what == "kill" for event in world.events) >= 2
+
+
+async def lose_a_broker_while_a_decision_is_flushed(scenario: Scenario) -> None:
+    """A broker comes back into the in-sync set; before the decision is durable another one
+    dies, and their leader is told what the register knows."""
+    cluster = scenario.cluster
+    cluster.register.host.disk.sync_s = 0.05
+
+    def lose_one(event: Event) -> None:
+        leader, _, last = sorted(cluster.brokers, key=lambda one: one.name != event.host)
+        leaver = next(one for one in cluster.brokers if one not in {leader, last})
+        leaver.host.kill()
+        cluster.boot_after(leaver.name, 0.5)
+        scenario.at(steps.E17_ALTERING, lambda _: last.host.kill(), occurrence=2)
+        cluster.boot_after(last.name, 2.0)
+
+    scenario.at(steps.E15_FIRST_COMMIT, lose_one)
+    await scenario.produce()
+    await trio.sleep(3)
+
+
+def test_a_decision_that_is_not_durable_yet_is_told_to_nobody() -> None:
+    play(lose_a_broker_while_a_decision_is_flushed)
+
+
+def test_a_register_that_tells_what_it_may_forget_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def always(self: MembershipSession) -> bool:
+        return True
+
+    monkeypatch.setattr(MembershipSession, "_may_tell", always)
+    assert broken(lose_a_broker_while_a_decision_is_flushed).rule == "undecided-told"
+
+
+def test_consumers_that_are_let_read_to_the_end_of_the_log_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BrokerLog, "highwater", property(lambda log: log.end))
+    assert broken(produce_through_kills).rule == "uncommitted-seen"
+
+
+def test_a_follower_that_acknowledges_what_it_does_not_hold_is_found() -> None:
+    async def lose_a_record(scenario: Scenario) -> None:
+        def forget(event: Event) -> None:
+            disk = scenario.cluster.nodes[event.host].host.disk
+            (path,) = (one for one in disk.files("data/logs") if one.endswith(".log"))
+            del image(disk, path).cached[-1:]
+
+        scenario.at(steps.P3_REPLICATED, forget, occurrence=5)
+        await scenario.produce()
+
+    assert broken(lose_a_record).rule == "promised-unheld"
+
+
+def test_a_replica_whose_records_change_under_it_is_found() -> None:
+    async def change_a_record(scenario: Scenario) -> None:
+        def change(event: Event) -> None:
+            disk = scenario.cluster.nodes[event.host].host.disk
+            (path,) = (one for one in disk.files("data/logs") if one.endswith(".log"))
+            image(disk, path).cached[3] ^= 1
+
+        scenario.at(steps.P8_FOLLOWED, change, occurrence=5)
+        await scenario.produce()
+
+    found = broken(change_a_record)
+    assert found.rule == "incomplete-leader"
+    assert found.events[0].what == steps.P6_COMMITTED
+
+
+def image(disk: SimulatedDisk, path: str) -> FileImage:
+    """A file, past the calls that fail."""
+    found = disk.tree.find(path)
+    assert isinstance(found, FileImage)
+    return found
