@@ -1,0 +1,188 @@
+"""The tripwire: a run that reaches for the real world fails, and says who did.
+
+Within a run, real time, threads, sockets, processes, files and entropy are out of bounds: what
+they give differs from run to run.  Some of it is found by Python's audit events, some by
+standing in the place of well-known functions.  It guards against mistakes, not against
+malice: a function that was imported by name before is not seen.
+
+Not guarded against: imports, what a debugger, a profiler or a test framework does for itself,
+and time stamps of log records, which get the world's time.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Any, Final, NoReturn, TypeVar
+
+import trio
+
+from octopi.simulation.entropy import seeded
+from octopi.simulation.world import World
+
+EPOCH_S: Final = 1_767_225_600
+"""2026-01-01 UTC, when every run begins, in seconds since 1970."""
+
+_T = TypeVar("_T")
+
+_ALWAYS: Final = frozenset({"socket", "subprocess", "_thread", "_posixsubprocess"})
+"""Audit events by the part before their dot: nothing makes them repeatable."""
+
+_STRICT: Final = frozenset(
+    {"open", "os", "shutil", "tempfile", "fcntl", "mmap", "glob", "pathlib", "sqlite3"}
+)
+"""Those of files: programs under test may read theirs, nodes have a disk."""
+
+_TOOLS: Final = frozenset(
+    {
+        "_pytest", "bdb", "coverage", "cProfile", "faulthandler", "hypothesis", "linecache", "pdb",
+        "pluggy", "pydevd", "pytest", "pytest_timeout", "tracemalloc",
+    }
+)  # fmt: skip
+"""Modules that may do for themselves whatever they like."""
+
+_IMPORTS: Final = frozenset({"importlib", "zipimport", "pkgutil"})
+
+_ENTROPY_USERS: Final = frozenset({"wsproto", "trio_websocket"})
+_ENTROPY_WRAPPERS: Final = frozenset({"random", "secrets", "uuid", "tempfile"})
+
+
+class OutsideReachedError(Exception):
+    """Something that runs in a simulation reached for the real world."""
+
+
+class _Guard:
+    """Watches over one run."""
+
+    def __init__(self, world: World, *, strict: bool) -> None:
+        self.world = world
+        self.is_strict = strict
+        self._thread = threading.get_ident()
+
+    def concerns_us(self, caller: FrameType | None) -> bool:
+        """Whether a call from *caller* is the run's."""
+        return threading.get_ident() == self._thread and _root(caller) not in _TOOLS
+
+    def watch_entropy(self, what: str, caller: FrameType) -> bool:
+        """See `entropy.Watch`."""
+        if not self.concerns_us(caller):
+            return False
+        frame: FrameType | None = caller
+        while frame is not None and _root(frame) in _ENTROPY_WRAPPERS:
+            frame = frame.f_back
+        if self.is_strict and _root(frame) not in _ENTROPY_USERS:
+            self.fail(what, frame, "ask the Environment's chance")
+        return True
+
+    def audit(self, event: str) -> None:
+        """Something happens that Python tells its auditors of."""
+        kind = event.partition(".")[0]
+        if kind not in _ALWAYS and not (self.is_strict and kind in _STRICT):
+            return
+        if threading.get_ident() != self._thread:
+            return
+        caller = frame = sys._getframe(2)
+        while frame is not None:
+            if _root(frame) in _TOOLS or _root(frame) in _IMPORTS:
+                return
+            frame = frame.f_back  # type: ignore[assignment]
+        self.fail(event, caller, "ask the Environment's net and disk")
+
+    def fail(self, what: str, caller: FrameType | None, instead: str) -> NoReturn:
+        """Give the run up."""
+        where = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller is not None else "?"
+        error = OutsideReachedError(f"{what} was called by {where} in a simulation; {instead}")
+        self.world.fail(error)
+        raise error
+
+
+_guard: _Guard | None = None
+_is_installed = False
+
+
+def _root(frame: FrameType | None) -> str:
+    """The outermost package of the code that *frame* runs."""
+    name: str = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return name.partition(".")[0]
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if _guard is not None:
+        _guard.audit(event)
+
+
+@contextmanager
+def armed(world: World, *, strict: bool = True) -> Iterator[None]:
+    """Guard the block.  If it is not *strict*, files are allowed, and entropy and time are
+    virtual for everybody instead of forbidden."""
+    global _guard, _is_installed
+    if not _is_installed:
+        sys.addaudithook(_audit)  # for ever: there is no way to remove one
+        _is_installed = True
+    guard = _Guard(world, strict=strict)
+    with (
+        seeded(world.random("entropy"), guard.watch_entropy),
+        _replaced(time, _clocks(guard)),
+        _replaced(trio.to_thread, {"run_sync": _no_threads(guard)}),
+    ):
+        _guard = guard
+        try:
+            yield
+        finally:
+            _guard = None
+
+
+@contextmanager
+def _replaced(module: ModuleType, stand_ins: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    replaced = {name: getattr(module, name) for name in stand_ins}
+    vars(module).update(stand_ins)
+    try:
+        yield
+    finally:
+        vars(module).update(replaced)
+
+
+def _clocks(guard: _Guard) -> dict[str, Callable[..., Any]]:
+    """What stands for the functions of `time`."""
+    world = guard.world
+
+    def clock(name: str, now: Callable[[], _T]) -> Callable[[], _T]:
+        real: Callable[[], _T] = getattr(time, name)
+
+        def read() -> _T:
+            caller = sys._getframe(1)
+            if not guard.concerns_us(caller):
+                return real()
+            if guard.is_strict and _root(caller) != "logging":
+                guard.fail(f"time.{name}", caller, "ask the Environment's clock")
+            return now()
+
+        return read
+
+    def sleep(seconds: float, /) -> None:
+        caller = sys._getframe(1)
+        if guard.concerns_us(caller):
+            guard.fail("time.sleep", caller, "wait by the Environment's clock")
+        real_sleep(seconds)
+
+    real_sleep = time.sleep
+    return {
+        "time": clock("time", lambda: EPOCH_S + world.now),
+        "time_ns": clock("time_ns", lambda: int((EPOCH_S + world.now) * 1e9)),
+        "monotonic": clock("monotonic", lambda: world.now),
+        "monotonic_ns": clock("monotonic_ns", lambda: int(world.now * 1e9)),
+        "perf_counter": clock("perf_counter", lambda: world.now),
+        "perf_counter_ns": clock("perf_counter_ns", lambda: int(world.now * 1e9)),
+        "sleep": sleep,
+    }
+
+
+def _no_threads(guard: _Guard) -> Callable[..., Awaitable[object]]:
+    async def run_sync(*args: object, **options: object) -> object:
+        guard.fail("trio.to_thread.run_sync", sys._getframe(1), "do it in the task itself")
+
+    return run_sync
