@@ -227,7 +227,8 @@ class Rested(NamedTuple):
 
 class Committed(NamedTuple):
     """A highwater mark of *log* rose: nobody may be handed more than that.  Only who sees
-    into the brokers can note it; if it is noted, then each time and at once."""
+    into the brokers can note it; if it is noted, then each time and at once, and 0 at the
+    beginning: what is handed out before the first of them is not held against it."""
 
     at: float
     log: LogName
