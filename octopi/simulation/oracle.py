@@ -139,6 +139,7 @@ class Oracle:
             steps.E11_LEADING: self._check_leader,
             steps.E13_TRUNCATING: self._check_cut,
             steps.E14_RESTARTED: self._forget_highwater,
+            steps.T7_REMOVED: self._forget_highwater,
             steps.E17_ALTERED: self._check_altered,
             steps.C10_DELIVERING: self._check_delivery,
         }
@@ -397,6 +398,8 @@ class Oracle:
             if not self._register_wiped:
                 text = f"{event.host} leads partition {partition}, which nothing was decided about"
                 self._break("two-leaders", text, event)
+        elif record.epoch > epoch:
+            return  # a life that slept: it finds out when it tries to commit
         elif record.epoch == epoch and self._cluster.host_of(record.leader) != event.host:
             text = f"{event.host} leads partition {partition} in epoch {epoch}; the register "
             self._break("two-leaders", text + f"appointed broker {record.leader}", event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.broker_log import log_directory
 from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_image import Directory, FileImage, Tree
+from octopi.simulation.disk_image import Directory, FileImage
 from octopi.storage.file_names import segment_bases, segment_path
 
 
@@ -20,23 +20,16 @@ class ReplicaBytes:
     ) -> None:
         self._disk = disk
         self._path = log_directory(data_directory, PartitionId(partition), topic)
-        self._tree: Tree | None = None
-        self._directory: Directory | None = None
         self._names: dict[str, object] = {}
         self._segments: list[tuple[int, FileImage]] = []
 
     def segments(self) -> list[tuple[int, FileImage]]:
         """Base offset and content of each segment, in order; empty if there is no log."""
-        tree = self._disk.tree
-        if tree is not self._tree or self._directory is None:
-            found = tree.find(self._path)
-            self._tree = tree
-            self._directory = found if isinstance(found, Directory) else None
-            self._names = {}
-        if self._directory is None:
+        directory = self._disk.tree.find(self._path)
+        if not isinstance(directory, Directory):
             return []
-        if self._directory.cached != self._names:
-            self._names = dict(self._directory.cached)
+        if directory.cached != self._names:
+            self._names = dict(directory.cached)
             self._segments = [
                 (base, image)
                 for base in segment_bases(self._names)
