@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 import trio
 
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
-from octopi.errors import OctopiError
+from octopi.errors import OctopiError, RefusedError, Status
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history import Event, History, LogName
 from sim.plan import Plan
+
+_OF_DISKS: Final = frozenset(
+    {Status.DISK_FULL, Status.LOG_READ_ONLY, Status.LOG_CORRUPT, Status.INTERNAL}
+)
 
 
 class Notebook:
@@ -27,6 +33,8 @@ class Notebook:
         """Of the topics that everybody uses."""
         self.topics_made = trio.Event()
         """Set when `logs` has all of them."""
+        self.disks_fail: Callable[[], bool] = lambda: False
+        """Whether any disk failed so far."""
 
     @property
     def now(self) -> float:
@@ -43,7 +51,9 @@ class Notebook:
         self.history.note(event)
 
     def complain(self, who: str, error: OctopiError) -> None:
-        """*who* was told *error*, and never should have been."""
+        """*who* was told *error*, and never should have been, unless a disk failed."""
+        if self.disks_fail() and isinstance(error, RefusedError) and error.status in _OF_DISKS:
+            return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
 
     def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -31,6 +31,7 @@ from octopi.simulation.frames import FrameNet
 from octopi.simulation.history import History
 from octopi.simulation.injector import Injector
 from octopi.simulation.network import Network, Tier
+from octopi.simulation.schedule import Fifo, Random
 from octopi.simulation.streams import WebSocketTier
 from octopi.simulation.world import Event, Violation, World
 from sim.complaints import listening
@@ -86,16 +87,6 @@ class Verdict:
         return self.violation.rule if self.violation else ""
 
 
-class _Fifo:
-    """`driver.Schedule`: tasks run in the order in which they were made."""
-
-    def shuffle(self, batch: list[Any]) -> None:
-        batch.reverse()
-
-    def random(self) -> float:
-        return 0.0
-
-
 def simulate(
     plan: Plan, observers: Sequence[ObserverMaker] = (), *, events_kept: int | None = 20_000
 ) -> Verdict:
@@ -103,7 +94,7 @@ def simulate(
     world = World(plan.seed, events_kept=events_kept)
     network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
     run = _Run(world, network, plan, observers)
-    schedule = _Fifo() if plan.order == "fifo" else world.random("schedule")
+    schedule = Fifo() if plan.order == "fifo" else Random(world.random("schedule"))
     try:
         with listening(run.is_excused, run.complain):
             driver.run(world, run.main, schedule)
@@ -180,6 +171,7 @@ class _Run:
         atlas = Atlas(cluster, flushes_before_ack=plan.flush_before_ack)
         self._injector = Injector(cluster, atlas, plan.faults)
         self._injector.arm()
+        self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)
 
     async def _work(self) -> None:
         """Return when all is done and every fault with a time has struck, or it is time to

@@ -38,6 +38,8 @@ _PORT: Final = 7000
 DATA_DIRECTORY: Final = "data"
 """Where every node keeps its data, on its own disk."""
 _STOPPING_LOOK_S: Final = 0.05
+_UNWINDING_S: Final = 30.0
+"""What a dead life does reaches nothing, but a wait that was shielded before goes on."""
 
 Kind = Literal["register", "broker", "client"]
 
@@ -119,6 +121,7 @@ class SimulatedCluster:
         self._lives: list[Life] = []
         """Those whose tasks may not have ended."""
         self._changed = trio.Event()
+        self._is_ended = False
         world.observers.append(self.register_view)
         self._add(REGISTER, "register", self._run_register)
         for _ in range(self.options.brokers):
@@ -187,9 +190,9 @@ class SimulatedCluster:
             self.boot(node.name)
 
     def boot(self, name: str) -> bool:
-        """Start what runs on a host; False: it runs already."""
+        """Start what runs on a host; False: it runs already, or all was ended."""
         node = self.nodes[name]
-        if node.host.is_up:
+        if node.host.is_up or self._is_ended:
             return False
         node.url, node.stop = "", trio.Event()
         node.life = node.host.boot(node.run, self._nursery)
@@ -235,17 +238,16 @@ class SimulatedCluster:
             await self._changed.wait()
 
     async def end(self) -> list[str]:
-        """Kill all; return the lives that went on without their process: there must be none."""
-        late = [life for life in self._lives if life.is_over and not life.ended.is_set()]
+        """Kill all, for good; return the lives whose tasks don't end: there must be none."""
+        self._is_ended = True
         for node in self.nodes.values():
             if node.host.is_up:
                 node.host.kill()
-        for _ in range(_ENDING_TURNS):
-            if all(life.ended.is_set() for life in self._lives):
-                break
-            await trio.lowlevel.checkpoint()
-        late += [life for life in self._lives if not life.ended.is_set()]
-        return [f"{life.host.name}, life {life.number}" for life in dict.fromkeys(late)]
+        with trio.move_on_after(_UNWINDING_S):
+            for life in self._lives:
+                await life.ended.wait()
+        late = [life for life in self._lives if not life.ended.is_set()]
+        return [f"{life.host.name}, life {life.number}" for life in late]
 
     # --- programs ------------------------------------------------------------------------
 
@@ -288,7 +290,3 @@ class SimulatedCluster:
         if not files:
             return None
         return b"".join(disk.cached(path) for path in files if path.endswith(".log"))
-
-
-_ENDING_TURNS: Final = 1000
-"""A dead life may take so many turns of the loop to unwind; time doesn't pass meanwhile."""

@@ -138,7 +138,8 @@ class Injector:
         self._acknowledged_count += event.what == steps.P7_ACKNOWLEDGED
         for one in list(self._conditions):
             when, fault = one
-            if self._holds(when, event):
+            # What strikes is an event, too, and may have made others come true.
+            if one in self._conditions and self._holds(when, event):
                 self._conditions.remove(one)
                 self._strike(fault, event.host, event.facts.get("partition"))
 
