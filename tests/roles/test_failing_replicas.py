@@ -7,8 +7,10 @@ import pytest
 import trio
 
 import octopi
+from octopi import steps
+from octopi.environment import Trace
 from octopi.storage import checkpoint
-from tests.cluster import Cluster, describe, running_cluster
+from tests.cluster import Cluster, Died, describe, running_cluster
 from tests.fakes.disk import MemoryDisk
 
 
@@ -77,3 +79,38 @@ async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
                 stored = checkpoint.load(disks[number], path)
                 assert stored is not None
                 assert stored["promised"] == after.epoch
+
+
+async def test_what_is_acknowledged_is_shown_though_the_disk_was_full_when_it_was_committed(
+    tmp_path: Path,
+) -> None:
+    """The follower dies with a message that it has not appended; the leader, alone now, has no
+    space for the record that says so, and for a moment only."""
+    disks = {number: MemoryDisk() for number in (1, 2)}
+    armed_for = 0
+
+    def observer(number: int) -> Trace:
+        def observe(step: str, **facts: object) -> None:
+            nonlocal armed_for
+            if step == steps.P3_REPLICATING and armed_for == number:
+                armed_for = 0
+                raise Died
+
+        return observe
+
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        for number, disk in disks.items():
+            await cluster.start_broker(f"broker-{number}", disk=disk, trace=observer(number))
+        topic = await describe(cluster, "orders")
+        place = topic.partitions[0]
+        assert place.leader is not None
+        disks[place.leader].fail(
+            errno.ENOSPC, "replace_file", path_end=f"replicas/{place.partition}", calls_before=1
+        )
+        armed_for = 3 - place.leader
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            with trio.fail_after(20):
+                receipt = await producer.send("orders", b"acknowledged")
+            async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+                seen = [message async for message in consumer]
+        assert [message.offset for message in seen] == [receipt.offset]

@@ -289,11 +289,14 @@ class PartitionReplica:
         ]
 
     def _drop_effects(self, error: StorageError) -> None:
-        """What stood behind an effect that failed must not happen; who waits is refused."""
+        """What stood behind an effect that failed must not happen now; who waits is refused."""
         dropped, self._effects = self._effects, deque()
         for effect in dropped:
             if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
                 effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
+            elif isinstance(effect, OnLog) and isinstance(effect.effect, PublishHighwater):
+                # It is committed, and acknowledged to whoever asks again: to be shown later.
+                self._owed[_debt(effect)] = effect
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:
@@ -379,6 +382,7 @@ class PartitionReplica:
                 if (trace := self._steps) is not None:
                     trace.publishing(log, offset)
                 log.publish(offset)
+                self._owed.pop((log.topic_id, PublishHighwater), None)
                 if trace is not None:
                     trace.published(log, offset)
             case Reply(answer, content):
