@@ -168,7 +168,7 @@ class End:
     def reset(self) -> None:
         """End the connection: a TCP RST behind all that was sent."""
         if not self.is_gone:
-            self._sends_once = True
+            self._send_nothing_again()
             self._send(End._reset_comes, None, 0)
             self.break_off()
 
@@ -191,8 +191,15 @@ class End:
 
     def vanish(self) -> None:
         """The machine has lost its power: what is on the wire arrives, and nothing else."""
-        self._sends_once = True
+        self._send_nothing_again()
         self.break_off()
+
+    def _send_nothing_again(self) -> None:
+        """Whatever a cut has kept back, or will, is lost for good."""
+        self._sends_once = True
+        if self._route.is_cut:
+            self._under_way.clear()
+            self._is_silenced = True
 
     def break_off(self) -> None:
         """A reset came."""
@@ -210,6 +217,12 @@ class End:
         if not self.is_gone and not self.is_open:
             self.is_open = True
             self.arrived.unpark_all()
+
+    def turn_away(self) -> None:
+        """The other machine agreed, and then there was nobody."""
+        self._is_silenced = True
+        self._under_way.clear()
+        self._network.packet(self._route.target, self._route.source, self.break_off)
 
     def spoil(self, mishap: Mishap, after_bytes: int) -> None:
         """Have *mishap* befall what is sent from here once *after_bytes* more have arrived."""

@@ -377,7 +377,7 @@ class Network:
         source = here.life.host.name
         listener = self._listeners.get((name, port))
         if listener is None:  # no longer
-            self.packet(name, source, here.break_off)
+            here.turn_away()
             return
         there = self._end(listener.life, source, here.connection)
         here.other, there.other = there, here

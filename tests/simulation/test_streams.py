@@ -1,49 +1,207 @@
-"""Streams of bytes on simulated connections."""
+"""Streams of bytes: simulated ones do what TCP's do."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+import attrs
+import pytest
 import trio
 import trio.testing
 
+from octopi.environment import StreamNet
+from octopi.operating_system import SystemStreams
 from octopi.simulation.streams import SimulatedStreams, WebSocketTier
 from tests.simulation.worlds import Small, run_small
 
 Stream = trio.abc.HalfCloseableStream
 
 
-async def stream_pair(small: Small) -> tuple[Stream, Stream]:
-    ends = []
-    for name in ("here", "there"):
-        life = small.hosts[name].life
-        assert life is not None
-        ends.append(SimulatedStreams(small.network, life))
-    here, there = ends
-    listening = await there.listen("there", 0)
-    stream = await here.connect("there", listening.port)
-    accepted = await listening.listeners[0].accept()
-    await listening.listeners[0].aclose()
-    return stream, accepted
+@attrs.define
+class Place:
+    """Two machines, or one that talks to itself."""
+
+    here: StreamNet
+    there: StreamNet
+    there_host: str
+
+    async def pair(self) -> tuple[Stream, Stream]:
+        listening = await self.there.listen(self.there_host, 0)
+        ours = await self.here.connect(self.there_host, listening.port)
+        theirs = await listening.listeners[0].accept()
+        for listener in listening.listeners:
+            await listener.aclose()
+        return ours, theirs
 
 
-def in_world(main: Callable[[Small], Awaitable[None]]) -> None:
+class RunIn(Protocol):
+    def __call__(self, scenario: Callable[[Place], Awaitable[None]]) -> None: ...
+
+
+def on_sockets(scenario: Callable[[Place], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with trio.fail_after(30):
+            await scenario(Place(SystemStreams(), SystemStreams(), "127.0.0.1"))
+
+    trio.run(main)
+
+
+def streams_of(small: Small, name: str) -> SimulatedStreams:
+    life = small.hosts[name].life
+    assert life is not None
+    return SimulatedStreams(small.network, life)
+
+
+def simulated(scenario: Callable[[Place], Awaitable[None]]) -> None:
+    async def main(small: Small) -> None:
+        await scenario(Place(streams_of(small, "here"), streams_of(small, "there"), "there"))
+
     run_small(WebSocketTier, main)
 
 
+@pytest.fixture(params=[on_sockets, simulated], ids=["sockets", "simulated"])
+def run_in(request: pytest.FixtureRequest) -> RunIn:
+    run: RunIn = request.param
+    return run
+
+
+async def everything(stream: Stream) -> bytes:
+    """What comes until the end."""
+    data = b""
+    while some := await stream.receive_some():
+        data += some
+    return data
+
+
+async def clog(stream: Stream) -> None:
+    """Send until nothing more can be sent."""
+    with trio.move_on_after(0.3):
+        while True:
+            await stream.send_all(bytes(100_000))
+
+
 def test_a_simulated_stream_is_a_half_closeable_stream() -> None:
-    async def main(small: Small) -> None:
-        async def make() -> tuple[Stream, Stream]:
-            return await stream_pair(small)
-
+    async def scenario(place: Place) -> None:
         async def make_clogged() -> tuple[Stream, Stream]:
-            one, other = await make()
-            for stream in (one, other):
-                with trio.move_on_after(1):
-                    while True:
-                        await stream.send_all(bytes(100_000))
-            return one, other
+            streams = await place.pair()
+            for stream in streams:
+                await clog(stream)
+            return streams
 
-        await trio.testing.check_half_closeable_stream(make, make_clogged)
+        await trio.testing.check_half_closeable_stream(place.pair, make_clogged)
 
-    in_world(main)
+    simulated(scenario)
+
+
+def test_what_was_sent_before_a_half_close_arrives_and_the_other_way_stays_open(
+    run_in: RunIn,
+) -> None:
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        await ours.send_all(b"question")
+        await ours.send_eof()
+        assert await everything(theirs) == b"question"
+        await theirs.send_all(b"answer")
+        await theirs.aclose()
+        assert await everything(ours) == b"answer"
+        await ours.aclose()
+
+    run_in(scenario)
+
+
+def test_closing_what_has_unread_bytes_resets_and_what_had_arrived_can_still_be_read(
+    run_in: RunIn,
+) -> None:
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        await ours.send_all(b"never read")
+        await theirs.send_all(b"last words")
+        await trio.sleep(0.05)
+        await theirs.aclose()
+        await trio.sleep(0.05)
+        assert await ours.receive_some() == b"last words"
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(b"too late")
+        await ours.aclose()
+
+    run_in(scenario)
+
+
+def test_bytes_for_a_closed_stream_are_answered_by_a_reset(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        await theirs.aclose()
+        assert await ours.receive_some() == b""
+        await ours.send_all(b"too late, but not known yet")
+        await trio.sleep(0.05)
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(b"too late")
+        await ours.aclose()
+
+    run_in(scenario)
+
+
+def test_a_reset_ends_a_send_that_waits_for_room(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        await clog(ours)
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                with pytest.raises(trio.BrokenResourceError):
+                    await ours.send_all(bytes(100_000))
+
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            await theirs.aclose()
+        await ours.aclose()
+
+    run_in(scenario)
+
+
+def test_a_listener_that_closes_resets_who_was_not_accepted(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        listening = await place.there.listen(place.there_host, 0)
+        ours = await place.here.connect(place.there_host, listening.port)
+        await trio.sleep(0.05)
+        for listener in listening.listeners:
+            await listener.aclose()
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.receive_some()
+        with pytest.raises(ConnectionRefusedError if place.there_host == "there" else OSError):
+            await place.here.connect(place.there_host, listening.port)
+        await ours.aclose()
+
+    run_in(scenario)
+
+
+def test_bytes_arrive_in_pieces_that_nobody_can_rely_on() -> None:
+    sizes = set()
+
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        data = bytes(range(256)) * 4
+        for _ in range(30):
+            await ours.send_all(data)
+            await trio.sleep(0.0007)
+            received = b""
+            while len(received) < len(data):
+                some = await theirs.receive_some()
+                sizes.add(len(some))
+                received += some
+            assert received == data
+
+    simulated(scenario)
+    assert len(sizes) > 2
+
+
+def test_an_accepted_stream_says_who_is_there() -> None:
+    async def scenario(place: Place) -> None:
+        ours, theirs = await place.pair()
+        assert str(ours).startswith("there:")
+        assert str(theirs).startswith("here:")
+
+    simulated(scenario)

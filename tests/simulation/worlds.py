@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from typing import TypeVar
 
 import attrs
@@ -32,6 +33,7 @@ class Small:
     """Of each host's latest life."""
     tasks: dict[str, trio.Nursery] = attrs.Factory(dict)
     """The nursery of each host's latest life."""
+    _contexts: dict[str, Context] = attrs.Factory(dict)
 
     @property
     def here(self) -> Environment:
@@ -51,6 +53,7 @@ class Small:
         async def program(environment: Environment) -> None:
             async with trio.open_nursery() as tasks:
                 self.environments[name], self.tasks[name] = environment, tasks
+                self._contexts[name] = copy_context()
                 booted.set()
                 await trio.sleep_forever()
 
@@ -61,7 +64,7 @@ class Small:
 
     def start(self, name: str, task: Callable[[], Awaitable[object]]) -> None:
         """Run *task* as a part of the host's program."""
-        self.tasks[name].start_soon(task)
+        self._contexts[name].run(self.tasks[name].start_soon, task)
 
     async def serve(
         self,
