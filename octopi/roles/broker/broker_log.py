@@ -90,6 +90,7 @@ class BrokerLog:
         )
         self._wakers: dict[Callable[[], None], None] = {}
         self._storing = trio.Lock()
+        self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
         sequences = ProducerSequences.load(stored.get("producers", []))
@@ -198,12 +199,16 @@ class BrokerLog:
 
     async def _flush(self) -> None:
         """Flush, say so, and move the recovery point now and then."""
+        if self._is_closed:
+            return
         self._policy.flushing()
         try:
             end = await self.flush()
             if end - self._recovery_point >= _CHECKPOINT_EVERY_BYTES:
                 await self.store_checkpoint()
         except StorageError as error:
+            if self._is_closed:
+                return  # the log was deleted meanwhile: nobody needs the flush
             # Nothing that was acknowledged from the page cache is taken back; what waits for
             # the device is refused, and so is all that comes.
             _log.error("flush failed", topic=self.topic.topic, why=str(error))
@@ -280,11 +285,13 @@ class BrokerLog:
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:
+            self._is_closed = True
             self._files.close()
 
     def discard(self) -> None:
         """Let go of the files, which are about to be deleted; readers are told."""
         self.epoch = 0
+        self._is_closed = True
         self._files.close()
         self.wake()
 
