@@ -115,14 +115,13 @@ class Healer:
                 except OctopiError as error:
                     if not may_pass(error):
                         notebook.complain(_HOST, error)
-                    await clock.sleep_until(clock.now() + _AGAIN_S)
+                await clock.sleep_until(clock.now() + _AGAIN_S)
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
         """Have a live broker hold what *broker* held."""
         now = self._cluster.broker_of(self._cluster.host_of(broker))
         assert now is not None, "it served before"
-        if now not in record.replicas:
-            await client.move_replica(record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S)
+        await client.move_replica(record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S)
 
     async def _prove(self, client: Client) -> None:
         """Send a message to each log, as often as it takes."""

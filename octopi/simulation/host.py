@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 EPOCH_MS: Final = 1_767_225_600_000
 """2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
 
+_TICK_S: Final = 1e-9
+"""What a clock shows at least, so that who waits for the rest of an instant doesn't spin."""
+
 LOSE_POWER: Final = "lose power"
 """What the event is called when a machine loses its power."""
 
@@ -60,10 +63,14 @@ class HostClock:
         return EPOCH_MS + int(self.now() * 1000) + self.wall_jump_ms
 
     async def sleep_until(self, deadline: float) -> None:
-        await trio.sleep_until((deadline - self._ahead_s) / self._rate)
+        await trio.sleep(self._waiting_s(deadline - self.now()))
 
     def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds / self._rate)
+        return trio.move_on_after(self._waiting_s(seconds))
+
+    def _waiting_s(self, seconds: float) -> float:
+        """What passes of the world's time; always some, also where rounding would eat it."""
+        return max(seconds / self._rate, _TICK_S) if seconds > 0 else 0.0
 
 
 class HostChance:
