@@ -3,9 +3,17 @@
 Plans are written out rather than given as tokens, so that one can read what happens.
 """
 
+from collections.abc import Awaitable
+
+import trio
+
+from octopi import steps
+from octopi.clients.client import Client
+from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history import Acknowledged
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
+from tests.simulation.clusters import ask, play, until, when
 
 SMALL = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
@@ -25,3 +33,46 @@ def test_a_topic_deleted_before_its_records_were_flushed_disturbs_no_other_of_th
         producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02, chores=("topic",)
     )
     passing(Plan(1, partitions=1, flush_interval_s=0.05, workload=workload))
+
+
+def test_a_topic_deleted_while_a_broker_comes_back_is_not_made_again_there() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
+        deleting = trio.Event()
+
+        async def delete(client: Client) -> None:
+            await client.topics()  # it is connected then
+            await deleting.wait()
+            await client.delete_topic("doomed")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, cluster, delete, "deleter")
+            cluster.nodes["broker-2"].host.kill()
+            await until(lambda: "doomed" in topics(cluster) and 2 not in in_sync(cluster))
+            # It is told the partitions; the topics that it holds are about to be told.
+            when(
+                cluster,
+                lambda event: event.what == steps.E9_TELLING and event.facts["broker"] == 2,
+                deleting.set,
+            )
+            cluster.boot("broker-2")
+        await until(lambda: not cluster.register_view.state.removals)
+        cluster.nodes["broker-2"].host.kill()
+        cluster.boot("broker-2")
+        await cluster.wait_serving()
+        assert topics(cluster) == []
+        assert cluster.stored_records("broker-2", "doomed", 0) is None
+
+    play(scenario)
+
+
+async def done(answer: Awaitable[object]) -> None:
+    await answer
+
+
+def topics(cluster: SimulatedCluster) -> list[str]:
+    return [one.topic for one in cluster.register_view.state.topics_after("", 10)]
+
+
+def in_sync(cluster: SimulatedCluster) -> list[int]:
+    return cluster.register_view.state.partitions[0].in_sync

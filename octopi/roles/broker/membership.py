@@ -176,6 +176,8 @@ class _Session:
         self._logs = logs
         self._clock = environment.clock
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
+        self._removed: set[str] = set()
+        """Ids of the topics that the register had removed on this connection."""
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
 
@@ -254,8 +256,11 @@ class _Session:
                 case m.InstallPartitions():
                     await self._logs.install_partitions(order.partitions, order.brokers)
                 case m.InstallTopics():
-                    await self._logs.install_topics(order.topics)
+                    # A put off order may come behind the one that takes it back.
+                    topics = [one for one in order.topics if one.topic_id not in self._removed]
+                    await self._logs.install_topics(topics)
                 case m.RemoveTopic():
+                    self._removed.add(order.topic_id)
                     await self._logs.remove_topic(order.topic, order.topic_id)
         except StorageError as error:
             _log.error("an order of the register failed", why=str(error))

@@ -207,6 +207,12 @@ class MembershipSession:
         """Tell decisions about topics; say whether the broker confirmed."""
         if not await self._may_tell():
             return False
+        # One that was deleted meanwhile is gone: the broker would make it anew, and tell of it
+        # when it joins the next time.
+        state = self._node.registrar.state
+        records = [one for one in records if one == state.topic(one.topic)]
+        if not records:
+            return True
         if (trace := self._node.environment.trace) is not None:
             trace(steps.T2_TELLING, broker=self.broker, topics=records)
         message = m.InstallTopics(self._connection.next_request(), records)
