@@ -54,8 +54,15 @@ _PRIVATE_PARAMETERS: Final = {
     ),
     "unrolled_run": ("runner", "async_fn", "args", "host_uses_signal_set_wakeup_fd"),
 }
-_PRIVATE_NAMES: Final = ("_ALLOW_DETERMINISTIC_SCHEDULING", "_r", "GLOBAL_RUN_CONTEXT", "Runner")
-_RUNNER_FIELDS: Final = ("runq", "deadlines", "io_manager", "waiting_for_idle")
+_PRIVATE_NAMES: Final = (
+    "_ALLOW_DETERMINISTIC_SCHEDULING",
+    "_r",
+    "GLOBAL_RUN_CONTEXT",
+    "Runner",
+    "CancelStatus",
+)
+_RUNNER_FIELDS: Final = ("runq", "deadlines", "io_manager", "waiting_for_idle", "tasks")
+_STATUS_FIELDS: Final = ("_scope", "_parent")
 
 
 class How(Enum):
@@ -103,6 +110,9 @@ def private_problem() -> str | None:
     for name in _RUNNER_FIELDS:
         if name not in inspect.get_annotations(_run.Runner):
             return f"Runner of trio {trio.__version__} has no {name}"
+    for name in _STATUS_FIELDS:
+        if name not in inspect.get_annotations(_run.CancelStatus):
+            return f"CancelStatus of trio {trio.__version__} has no {name}"
     return None
 
 
@@ -127,15 +137,19 @@ def run(
         how = How.SCHEDULED if private_problem() is None else How.PUBLIC
     results: list[T] = []
 
-    async def scoped() -> None:
-        with tripwire.armed(world, strict=strict), world.scope:
+    async def guarded() -> None:
+        guard.is_watching = True
+        with world.scope:
             results.append(await main())
+        guard.is_watching = False
 
     problem: BaseException | None = None
-    try:
-        (_run_scheduled if how is How.SCHEDULED else _run_public)(world, scoped, schedule)
-    except BaseException as error:  # told below, unless there is a better reason
-        problem = error
+    run_by = _run_scheduled if how is How.SCHEDULED else _run_public
+    with tripwire.armed(world, strict=strict) as guard:
+        try:
+            run_by(world, guarded, schedule)
+        except BaseException as error:  # told below, unless there is a better reason
+            problem = error
     if world.failure is not None:
         raise world.failure from problem
     if problem is not None:
@@ -205,6 +219,7 @@ class _Turning:
         self._batch: list[Task] = []
         """What still runs in this turn; Trio takes from its end."""
         self._is_parking = False
+        self._is_unshielded = False
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
 
     def shuffle(self, batch: list[Task]) -> None:
@@ -290,7 +305,7 @@ class _Turning:
                 # Trio wakes itself through a socket when it ends.
                 events = runner.io_manager.get_events(0)
                 if not events:
-                    _give_up(world, _deadlock(runner))
+                    self._end_deadlock()
                 return events
             try:
                 world.advance(when)
@@ -300,14 +315,24 @@ class _Turning:
                 break
         return ()
 
+    def _end_deadlock(self) -> None:
+        world, queue = self._world, self._runner.runq
+        parked = len(queue.parked) if isinstance(queue, _ParkingQueue) else 0
+        paused = f"; {parked} tasks of paused owners could run" if parked else ""
+        error = DeadlockError(f"every task waits, and nothing is due{paused}")
+        if world.failure is not None and not self._is_unshielded:
+            # All was cancelled, and somebody is shielded who will wait for ever.
+            self._is_unshielded = True
+            for task in list(self._runner.tasks):
+                status: Any = task._cancel_status
+                while status is not None:
+                    status._scope.shield = False
+                    status = status._parent
+        else:
+            _give_up(world, error)
+
 
 _turning: _Turning | None = None
-
-
-def _deadlock(runner: _run.Runner) -> DeadlockError:
-    parked = len(runner.runq.parked) if isinstance(runner.runq, _ParkingQueue) else 0
-    paused = f"; {parked} tasks of paused owners could run" if parked else ""
-    return DeadlockError(f"every task waits, and nothing is due{paused}")
 
 
 def _give_up(world: World, error: Exception) -> None:

@@ -29,7 +29,7 @@ EPOCH_S: Final = 1_767_225_600
 
 _T = TypeVar("_T")
 
-_ALWAYS: Final = frozenset({"socket", "subprocess", "_thread", "_posixsubprocess"})
+_ALWAYS: Final = frozenset({"socket", "subprocess", "_thread"})
 """Audit events by the part before their dot: nothing makes them repeatable."""
 
 _STRICT: Final = frozenset(
@@ -47,6 +47,9 @@ _TOOLS: Final = frozenset(
 
 _IMPORTS: Final = frozenset({"importlib", "zipimport", "pkgutil"})
 
+_OUTERMOST: Final = frozenset({"octopi.simulation.driver", "trio._core._run"})
+"""Whoever called these did not reach for anything: it runs the simulation."""
+
 _ENTROPY_USERS: Final = frozenset({"wsproto", "trio_websocket"})
 _ENTROPY_WRAPPERS: Final = frozenset({"random", "secrets", "uuid", "tempfile"})
 
@@ -55,17 +58,23 @@ class OutsideReachedError(Exception):
     """Something that runs in a simulation reached for the real world."""
 
 
-class _Guard:
+class Guard:
     """Watches over one run."""
 
     def __init__(self, world: World, *, strict: bool) -> None:
         self.world = world
         self.is_strict = strict
+        self.is_watching = False
+        """Whether the program runs, and not Trio's own preparations."""
         self._thread = threading.get_ident()
 
     def concerns_us(self, caller: FrameType | None) -> bool:
         """Whether a call from *caller* is the run's."""
-        return threading.get_ident() == self._thread and _root(caller) not in _TOOLS
+        return (
+            self.is_watching
+            and threading.get_ident() == self._thread
+            and _root(caller) not in _TOOLS
+        )
 
     def watch_entropy(self, what: str, caller: FrameType) -> bool:
         """See `entropy.Watch`."""
@@ -83,13 +92,14 @@ class _Guard:
         kind = event.partition(".")[0]
         if kind not in _ALWAYS and not (self.is_strict and kind in _STRICT):
             return
-        if threading.get_ident() != self._thread:
+        if not self.is_watching or threading.get_ident() != self._thread:
             return
-        caller = frame = sys._getframe(2)
-        while frame is not None:
+        caller = sys._getframe(2)
+        frame: FrameType | None = caller
+        while frame is not None and frame.f_globals.get("__name__") not in _OUTERMOST:
             if _root(frame) in _TOOLS or _root(frame) in _IMPORTS:
                 return
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         self.fail(event, caller, "ask the Environment's net and disk")
 
     def fail(self, what: str, caller: FrameType | None, instead: str) -> NoReturn:
@@ -100,7 +110,7 @@ class _Guard:
         raise error
 
 
-_guard: _Guard | None = None
+_guard: Guard | None = None
 _is_installed = False
 
 
@@ -116,37 +126,44 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def armed(world: World, *, strict: bool = True) -> Iterator[None]:
-    """Guard the block.  If it is not *strict*, files are allowed, and entropy and time are
-    virtual for everybody instead of forbidden."""
+def armed(world: World, *, strict: bool = True) -> Iterator[Guard]:
+    """Prepare to guard what happens within the block, whenever `Guard.is_watching`.
+
+    If it is not *strict*, files are allowed, and entropy and time are virtual for everybody
+    instead of forbidden.
+    """
     global _guard, _is_installed
     if not _is_installed:
         sys.addaudithook(_audit)  # for ever: there is no way to remove one
         _is_installed = True
-    guard = _Guard(world, strict=strict)
+    guard = Guard(world, strict=strict)
     with (
         seeded(world.random("entropy"), guard.watch_entropy),
         _replaced(time, _clocks(guard)),
-        _replaced(trio.to_thread, {"run_sync": _no_threads(guard)}),
+        _replaced(trio.to_thread, {"run_sync": _no_trio_threads(guard)}),
+        _replaced(threading.Thread, {"start": _no_threads(guard)}),  # not audited before 3.12
     ):
         _guard = guard
         try:
-            yield
+            yield guard
         finally:
+            guard.is_watching = False
             _guard = None
 
 
 @contextmanager
-def _replaced(module: ModuleType, stand_ins: dict[str, Callable[..., Any]]) -> Iterator[None]:
-    replaced = {name: getattr(module, name) for name in stand_ins}
-    vars(module).update(stand_ins)
+def _replaced(owner: ModuleType | type, stand_ins: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    replaced = {name: getattr(owner, name) for name in stand_ins}
+    for name, stand_in in stand_ins.items():
+        setattr(owner, name, stand_in)
     try:
         yield
     finally:
-        vars(module).update(replaced)
+        for name, function in replaced.items():
+            setattr(owner, name, function)
 
 
-def _clocks(guard: _Guard) -> dict[str, Callable[..., Any]]:
+def _clocks(guard: Guard) -> dict[str, Callable[..., Any]]:
     """What stands for the functions of `time`."""
     world = guard.world
 
@@ -181,7 +198,19 @@ def _clocks(guard: _Guard) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _no_threads(guard: _Guard) -> Callable[..., Awaitable[object]]:
+def _no_threads(guard: Guard) -> Callable[[threading.Thread], None]:
+    real_start = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        caller = sys._getframe(1)
+        if guard.concerns_us(caller):
+            guard.fail("Thread.start", caller, "start a task in a nursery")
+        real_start(self)
+
+    return start
+
+
+def _no_trio_threads(guard: Guard) -> Callable[..., Awaitable[object]]:
     async def run_sync(*args: object, **options: object) -> object:
         guard.fail("trio.to_thread.run_sync", sys._getframe(1), "do it in the task itself")
 
