@@ -56,17 +56,17 @@ class PartitionFollower:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """Follow a log, too."""
         self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
-        message = Follow(
-            self.partition,
-            self.epoch,
-            self._broker,
-            self._incarnation,
-            self._attempt,
-            topic_id,
-            [EpochStart(epoch, start) for epoch, start in log.epochs.dump()],
-            log.end,
-        )
-        return [ToBroker(self.leader, message)]
+        epochs = [EpochStart(epoch, start) for epoch, start in log.epochs.dump()]
+        return [self._follow(topic_id, epochs, log.end)]
+
+    def follow_without_logs(self) -> list[PartitionEffect]:
+        """Follow a partition that has no log (yet): who has nothing to miss is in sync, too."""
+        return [self._follow("", [], Offset(0))]
+
+    def _follow(self, topic_id: str, epochs: list[EpochStart], log_end: Offset) -> ToBroker:
+        session = (self._broker, self._incarnation, self._attempt)
+        message = Follow(self.partition, self.epoch, *session, topic_id, epochs, log_end)
+        return ToBroker(self.leader, message)
 
     def remove_log(self, topic_id: TopicId) -> None:
         """The topic is gone."""

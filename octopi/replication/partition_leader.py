@@ -104,7 +104,7 @@ class PartitionLeader:
     # --- sessions --------------------------------------------------------------------
 
     def follow(self, message: Follow) -> list[PartitionEffect]:
-        """A follower wants to follow one log.
+        """A follower wants to follow one log, or a partition that has none (yet).
 
         Raises:
           ProtocolError: if what it sends is no epoch history.
@@ -112,9 +112,11 @@ class PartitionLeader:
         broker, number = message.broker, (message.incarnation, message.attempt)
         topic_id = TopicId(message.topic_id)
         leader = self.logs.get(topic_id)
+        has_nothing = not self.logs and not topic_id
         if message.epoch != self.epoch:
             return [refuse_follow(message, f"the epoch is {self.epoch}")]
-        if leader is None or broker not in self.replicas or broker == self.broker:
+        is_led = leader is not None or has_nothing
+        if not is_led or broker not in self.replicas or broker == self.broker:
             return [refuse_follow(message, "that log is not led here, or not for you")]
         session = self.sessions.get(broker)
         if session is not None and number < session.number:
@@ -125,6 +127,8 @@ class PartitionLeader:
             # A stream that breaks again and again doesn't make a follower quicker.
             since = self._began_at if session is None else session.caught_up_at
             session = self.sessions[broker] = Session(*number, caught_up_at=since)
+        if leader is None:
+            return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]
         log, theirs = leader.log, _history(message)
         keep = divergence(log.epochs.ends(log.end), theirs.ends(Offset(message.log_end)))
         session.followed.add(topic_id)
@@ -163,6 +167,11 @@ class PartitionLeader:
             session.open = False
 
     # --- the in-sync set -------------------------------------------------------------
+
+    def counts(self, broker: int) -> bool:
+        """Whether commits wait for *broker*: it is in sync, or may be so by now."""
+        proposed = self.pending.in_sync if self.pending else ()
+        return broker in self.in_sync or broker in proposed
 
     def may_join(self, broker: int) -> bool:
         """Whether *broker* can become in sync: it holds what may be committed of every log."""

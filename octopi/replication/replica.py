@@ -278,6 +278,8 @@ class Replica:
         self.follower = PartitionFollower(
             record, self.broker, self.incarnation, self._attempt, durable=self.state.sync_flag
         )
+        if not self.logs:
+            return self.follower.follow_without_logs()
         return [
             effect
             for topic_id, log in self.logs.items()

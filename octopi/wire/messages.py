@@ -613,7 +613,8 @@ EpochStarts = Annotated[list[EpochStart], AtMost(LIST_COUNT_MAX)]
 @attrs.frozen
 class Follow:
     """Follower to leader: I want to follow this log from here on.  Answer: `Followed` or
-    `FollowRefused`."""
+    `FollowRefused`.  A follower that has no log of the partition names none, with an empty
+    `topic_id`; then its session has begun, too, if the leader has none either."""
 
     partition: int
     epoch: int

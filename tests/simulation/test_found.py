@@ -66,6 +66,24 @@ def test_a_topic_deleted_while_a_broker_comes_back_is_not_made_again_there() -> 
     play(scenario)
 
 
+def test_a_follower_of_a_partition_without_topics_comes_back_in_sync() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def make_and_delete(client: Client) -> None:
+            await client.create_topic("doomed")
+            await client.delete_topic("doomed")
+
+        await ask(cluster, make_and_delete)
+        cluster.nodes["broker-2"].host.kill()
+        await until(lambda: 2 not in in_sync(cluster))
+        cluster.boot("broker-2")
+        await until(lambda: 2 in in_sync(cluster))
+        await ask(cluster, lambda client: done(client.create_topic("next")), "maker")
+        await until(lambda: cluster.stored_records("broker-2", "next", 0) is not None)
+        assert in_sync(cluster) == [1, 2, 3]
+
+    play(scenario)
+
+
 async def done(answer: Awaitable[object]) -> None:
     await answer
 
