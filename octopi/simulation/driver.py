@@ -346,14 +346,14 @@ def _run_scheduled(world: World, main: Callable[[], Awaitable[None]], schedule: 
     assert _turning is None, "a run within a run"
     _turning = _Turning(world, schedule)
     try:
-        with _deterministic(_turning):
+        with deterministic(_turning):
             _turning.turn(main)
     finally:
         _turning = None
 
 
 @contextlib.contextmanager
-def _deterministic(order: _Turning) -> Iterator[None]:
+def deterministic(order: Schedule) -> Iterator[None]:
     """Have Trio order its tasks as *order* says within the block, and only there."""
     private: Any = _run
     saved = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r

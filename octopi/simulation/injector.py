@@ -24,6 +24,7 @@ from octopi.simulation.disk import DiskSnapshot
 from octopi.simulation.disk_faults import Fail
 from octopi.simulation.failures import (
     STEPS,
+    Action,
     AtEffect,
     AtStep,
     AtTime,
@@ -114,7 +115,7 @@ class Injector:
         if waiting:
             partition = event.facts.get("partition")
             for one in list(waiting):
-                if one.comes(self._fits(one.who, event.host, partition)):
+                if one.comes(self.fits(one.who, event.host, partition)):
                     waiting.remove(one)
                     self._strike(one.fault, event.host, partition)
         if self._conditions:
@@ -127,7 +128,7 @@ class Injector:
             if edge != place.edge or place.operation not in {"", operation}:
                 return
             host = life.host.name
-            if waiting.left and waiting.comes(self._fits(place.who, host, None)):
+            if waiting.left and waiting.comes(self.fits(place.who, host, None)):
                 self._strike(fault, host, None)
 
         for node in self._cluster.nodes.values():
@@ -163,7 +164,7 @@ class Injector:
         word = who.partition("/")[0]
         return word in {"any", node.kind, node.name} or (word in _LEADING and node.kind == "broker")
 
-    def _fits(self, who: str, host: str, partition: int | None) -> bool:
+    def fits(self, who: str, host: str, partition: int | None) -> bool:
         """Whether *who* means *host*, where *partition* is spoken of."""
         node = self._cluster.nodes.get(host)
         if node is None or not self._may_fit(who, node):
@@ -205,26 +206,30 @@ class Injector:
 
     # --- striking ------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault, here: str | None, partition: int | None) -> None:
+    def act(self, action: Action, target: str) -> str:
+        """Have *action* happen to *target* now; return why it can't, or nothing."""
+        return self._strike(Fault(AtTime(self._world.now), action, target), None, None)
+
+    def _strike(self, fault: Fault, here: str | None, partition: int | None) -> str:
         if self._is_over:
-            return
+            return "all was healed"
         target = self._target(fault.target, here, partition)
         kind = type(fault.action).__name__
         if not target:
-            self._skip(fault, "", "there is no such host")
-            return
+            return self._skip(fault, "", "there is no such host")
         node = self._cluster.nodes[target]
         objection = self._objection(node, fault)
         if objection:
-            self._skip(fault, target, objection)
-            return
+            return self._skip(fault, target, objection)
         self.counts[kind] += 1
         self._world.note(FAULT, target, node.host.life_count, action=fault.action)
         self._act(fault, node, partition)
+        return ""
 
-    def _skip(self, fault: Fault, target: str, why: str) -> None:
+    def _skip(self, fault: Fault, target: str, why: str) -> str:
         self.counts["skipped"] += 1
         self._world.note(SKIPPED, target, action=fault.action, why=why)
+        return why
 
     def _objection(self, node: Node, fault: Fault) -> str:
         """Why *fault* can't happen to *node*."""
@@ -350,7 +355,7 @@ class Injector:
         if peer in {"others", "any"}:
             hosts = list(self._cluster.nodes)
         elif peer.partition("/")[0] in _LEADING:
-            hosts = [host for host in self._cluster.nodes if self._fits(peer, host, partition)]
+            hosts = [host for host in self._cluster.nodes if self.fits(peer, host, partition)]
         else:
             hosts = [one.name for one in self._cluster.nodes.values() if self._may_fit(peer, one)]
         return [host for host in hosts if host != node.name]

@@ -75,7 +75,7 @@ class World:
         """Why the run was given up, if it was."""
         self.scope = trio.CancelScope()
         """All tasks of the run."""
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._event_numbers = count()
         self._digest = hashlib.blake2b(digest_size=16)
@@ -94,12 +94,12 @@ class World:
 
     # --- time ------------------------------------------------------------------------
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
+    def at(self, when: float, action: Callable[[], object]) -> None:
         """Do *action* at the virtual time *when*: after all tasks that could run before
         have run, and in the order of the calls among those of one moment."""
         heappush(self._due, (when, next(self._order), action))
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Do *action* in so many *seconds*."""
         heappush(self._due, (self.now + seconds, next(self._order), action))
 
