@@ -92,25 +92,26 @@ class SimulatedStream(trio.abc.HalfCloseableStream):
             raise trio.BusyResourceError("another task receives from this stream")
         self._is_receiving = True
         try:
-            await trio.lowlevel.checkpoint()
-            await self._wait_for_bytes()
+            await self._wait_for_news()
         finally:
             self._is_receiving = False
+        self._life.check()
+        if self._is_closed:
+            raise trio.ClosedResourceError("the stream is closed")
         data = self._take(bytes_max)
+        if not data and not self._end.is_finished:
+            raise trio.BrokenResourceError("the connection was reset")
         self._life.host.world.fold(data)
         return data
 
-    async def _wait_for_bytes(self) -> None:
-        """Return when there are some, or will be none."""
+    async def _wait_for_news(self) -> None:
+        """Return when there is something to take, or will be nothing."""
         end = self._end
-        while True:
-            self._life.check()
-            if self._is_closed:
-                raise trio.ClosedResourceError("the stream is closed")
-            if self._rest or end.inbox or end.is_finished:
-                return
-            if end.is_gone:
-                raise trio.BrokenResourceError("the connection was reset")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._rest or end.inbox or end.is_finished or end.is_gone:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        # Closing leaves nobody behind: whoever closes lets go of the end.
+        while not (self._rest or end.inbox or end.is_finished or end.is_gone):
             await end.arrived.park()
 
     def _take(self, bytes_max: int) -> bytes:

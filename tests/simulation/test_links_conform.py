@@ -187,6 +187,30 @@ def test_the_largest_message_passes_and_a_larger_one_is_refused(run_in: RunIn) -
     run_in(scenario)
 
 
+def test_a_receiver_may_take_no_more_than_a_short_message(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        for size_bytes in (101, 5_000, 500_000):
+            here, there = await place.pair()
+            async with trio.open_nursery() as nursery:
+
+                async def send(link: Link = here, size_bytes: int = size_bytes) -> None:
+                    await link.send(bytes(100))
+                    with suppress(ConnectionLostError):
+                        await link.send(bytes(size_bytes))
+
+                nursery.start_soon(send)
+                assert await there.receive(100) == bytes(100)
+                with pytest.raises(ProtocolError, match="more than 100 bytes") as caught:
+                    await there.receive(100)
+                assert caught.value.status is Status.MESSAGE_TOO_LARGE
+                nursery.start_soon(there.aclose, 1009, "too large")
+                with pytest.raises((ConnectionLostError, ProtocolError)):
+                    await here.receive()
+                await here.aclose()
+
+    run_in(scenario)
+
+
 def test_what_was_sent_before_the_close_arrives_then_code_and_reason(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         for number in range(2):
