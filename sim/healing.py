@@ -29,18 +29,19 @@ _AGAIN_S: Final = 0.2
 
 
 class Healer:
-    """Looks after the cluster of *notebook*; *cut_off* is a broker that never comes back."""
+    """Looks after the cluster of *notebook*."""
 
-    def __init__(self, notebook: Notebook, cut_off: str) -> None:
+    def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
         self._cluster = notebook.cluster
-        self._cut_off = cut_off
-        self._unproven = set(notebook.logs)
+        self._cut_off = notebook.plan.cut_off
+        self._unproven: set[LogName] = set()
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
 
     def start(self) -> None:
         """Begin to move replicas and to send a message to each log."""
+        self._unproven = set(self._notebook.logs)
         self._cluster.boot(_HOST)
 
     # --- what is missing: in words, or nothing ---------------------------------------------

@@ -131,6 +131,7 @@ class _Run:
         self._injector: Injector
         self._notebook: Notebook
         self._workload: Workload
+        self._healer: Healer
 
     # --- the course of a run ---------------------------------------------------------------
 
@@ -166,6 +167,7 @@ class _Run:
         self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)
         self._notebook = Notebook(cluster, plan)
         self._workload = Workload(self._notebook)
+        self._healer = Healer(self._notebook)
         world.observers += [make(cluster) for make in self._observers]
         world.observers += [self._marks, self._see_exit]
         atlas = Atlas(cluster, flushes_before_ack=plan.flush_before_ack)
@@ -191,8 +193,7 @@ class _Run:
         Raises:
           Violation: "liveness", if something doesn't come about in time.
         """
-        healer = Healer(self._notebook, self._plan.cut_off)
-        workload = self._workload
+        healer, workload = self._healer, self._workload
         await self._until("servers don't serve", healer.not_serving)
         healer.start()
         await self._until("replicas of lost brokers are not replaced", healer.unmoved)
