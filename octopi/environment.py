@@ -17,6 +17,8 @@ from typing import Protocol
 import attrs
 import trio
 
+from octopi.limits import MESSAGE_BYTES_MAX
+
 
 class Clock(Protocol):
     """Time as one node sees it."""
@@ -56,8 +58,9 @@ class Link(Protocol):
           ConnectionLostError: if the link is gone.
         """
 
-    async def receive(self) -> bytes:
-        """Wait for the next message.
+    async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
+        """Wait for the next message, of at most *bytes_max*: of a longer one not much more
+        than that is ever kept, and after it nothing can be received.
 
         Raises:
           ConnectionLostError: if the link is gone.

@@ -128,13 +128,7 @@ async def accept_connection(
 
 
 async def _hear(link: Link) -> Hello:
-    data = await link.receive()
-    if len(data) > HELLO_BYTES_MAX:
-        raise ProtocolError(
-            f"hello: it has {len(data)} bytes, at most {HELLO_BYTES_MAX} are allowed",
-            Status.MESSAGE_TOO_LARGE,
-        )
-    hello = decode(data, frozenset({Hello}))
+    hello = decode(await link.receive(HELLO_BYTES_MAX), frozenset({Hello}))
     assert isinstance(hello, Hello)
     if hello.version < PROTOCOL_VERSION:
         raise ProtocolError(

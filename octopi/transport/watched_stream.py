@@ -1,7 +1,7 @@
-"""A stream that can be watched and finished: what trio-websocket leaves to its user.
+"""A stream that can be watched, limited and finished: what trio-websocket leaves to its user.
 
-Its handshakes wait for ever for a peer that is gone, and closing a connection whose peer
-still sends loses the last words.  Knows no WebSocket.
+Its handshakes wait for ever for a peer that is gone, it has one bound for all messages, and
+closing a connection whose peer still sends loses the last words.  Knows no WebSocket.
 """
 
 from __future__ import annotations
@@ -17,13 +17,21 @@ _T = TypeVar("_T")
 
 
 class WatchedStream(trio.abc.Stream):
-    """A stream that says when nothing more can come.
+    """A stream that says when nothing more can come, and when more came than it lets through.
 
     trio-websocket's handshakes wait for ever after that.
     """
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
+    def __init__(
+        self, stream: trio.abc.HalfCloseableStream, *, bytes_max: int | None = None
+    ) -> None:
+        """*bytes_max*: let no more than that through before `limit` or `lift`."""
         self._stream = stream
+        self._bytes_left = bytes_max
+        self._is_discarding = False
+        self._decided = trio.lowlevel.ParkingLot()
+        self.exhausted = trio.Event()
+        """As much came through as may, and more is asked for."""
         self._is_reading = False
         self._is_finishing = False
         self._read_ended = trio.lowlevel.ParkingLot()
@@ -39,7 +47,40 @@ class WatchedStream(trio.abc.Stream):
         if self._is_finishing:
             await trio.lowlevel.checkpoint()
             return b""
-        return await self._read(max_bytes)
+        while self._bytes_left == 0 and not self._is_discarding:
+            self.exhausted.set()
+            await self._decided.park()
+        if self._is_discarding:
+            while await self._read(_DRAIN_BYTES):
+                pass
+            return b""
+        if self._bytes_left is None:
+            return await self._read(max_bytes)
+        data = await self._read(min(self._bytes_left, max_bytes or self._bytes_left))
+        if self._bytes_left is not None:  # else lifted meanwhile
+            self._bytes_left = max(0, self._bytes_left - len(data))
+        return data
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only so much is let through."""
+        return self._bytes_left is not None
+
+    def limit(self, bytes_max: int) -> None:
+        """Let no more than *bytes_max* through from now on."""
+        self._bytes_left = bytes_max
+        self.exhausted = trio.Event()
+        self._decided.unpark_all()
+
+    def lift(self) -> None:
+        """Let everything through from now on."""
+        self._bytes_left = None
+        self._decided.unpark_all()
+
+    def discard(self) -> None:
+        """Let nothing more through: what comes is thrown away until the peer is done."""
+        self._is_discarding = True
+        self._decided.unpark_all()
 
     async def _read(self, max_bytes: int | None) -> bytes | bytearray:
         self._is_reading = True

@@ -24,6 +24,7 @@ from octopi.limits import (
     CONNECT_TIMEOUT_S,
     CONNECTIONS_MAX,
     HANDSHAKE_TIMEOUT_S,
+    KIB,
     MESSAGE_BYTES_MAX,
 )
 from octopi.logger import get_logger
@@ -44,6 +45,12 @@ RECEIVE_BYTES: Final = 256 * 1024
 
 MESSAGE_QUEUE_COUNT: Final = 1
 """Messages that trio-websocket keeps for us beside the one that it assembles."""
+
+_HEAD_BYTES_MAX: Final = 17 * KIB
+"""Let through before somebody wants a message: more than h11 takes as the head of a request."""
+
+_FRAMING_BYTES_MAX: Final = KIB
+"""Of a short message: the heads of its fragments, and some pings."""
 
 _LAST_WORD_S: Final = 0.05
 """For sending a close frame when there is nobody left to wait for the answer."""
@@ -166,7 +173,7 @@ class WebSocketNet:
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
-        watched = WatchedStream(stream)
+        watched = WatchedStream(stream, bytes_max=_HEAD_BYTES_MAX)
         peer = _peer(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
@@ -273,9 +280,14 @@ class WebSocketLink:
             raise self._lost(error) from None
         self._is_torn = False
 
-    async def receive(self) -> bytes:
+    async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         try:
-            message = await self._websocket.get_message()
+            if bytes_max < MESSAGE_BYTES_MAX:
+                message = await self._receive_short(bytes_max)
+            else:
+                if self._stream.is_limited:
+                    self._stream.lift()
+                message = await self._websocket.get_message()
         except ConnectionClosed as error:
             if error.reason is not None and error.reason.code == _MESSAGE_TOO_BIG:
                 raise ProtocolError(
@@ -286,6 +298,33 @@ class WebSocketLink:
             self._refused_text = True
             raise ProtocolError("a text frame came; every message is a binary frame")
         return message
+
+    async def _receive_short(self, bytes_max: int) -> str | bytes:
+        """trio-websocket has one bound for all messages, so the stream has to have this one."""
+        stream = self._stream
+        stream.limit(bytes_max + _FRAMING_BYTES_MAX)
+        answers: list[str | bytes | ConnectionClosed] = []
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                await stream.exhausted.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            try:
+                answers.append(await self._websocket.get_message())
+            except ConnectionClosed as error:
+                answers.append(error)
+            nursery.cancel_scope.cancel()
+        answer = answers[0] if answers else None
+        if isinstance(answer, ConnectionClosed):
+            raise answer
+        if answer is None or len(answer) > bytes_max:
+            stream.discard()
+            raise ProtocolError(
+                f"a message had more than {bytes_max} bytes", Status.MESSAGE_TOO_LARGE
+            )
+        return answer
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
         if self._is_closing:

@@ -15,6 +15,7 @@ import trio
 
 from octopi.environment import Link
 from octopi.errors import ConnectionLostError, UnreachableError
+from octopi.limits import MESSAGE_BYTES_MAX
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 
@@ -79,7 +80,7 @@ class MemoryLink:
         self.other._inbox.append(data)
         self.other._arrived.unpark_all()
 
-    async def receive(self) -> bytes:
+    async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         await trio.lowlevel.checkpoint()
         while not self._inbox or self._is_broken:
             if self._is_over:

@@ -36,13 +36,15 @@ class MemoryLink:
             raise ConnectionLostError(self._why()) from None
         self._is_torn = False
 
-    async def receive(self) -> bytes:
+    async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         try:
             data = await self._incoming.receive()
         except (trio.EndOfChannel, trio.ClosedResourceError):
             raise ConnectionLostError(self._why()) from None
-        if len(data) > MESSAGE_BYTES_MAX:
-            raise ProtocolError("a message was too large", Status.MESSAGE_TOO_LARGE)
+        if len(data) > bytes_max:
+            raise ProtocolError(
+                f"a message had more than {bytes_max} bytes", Status.MESSAGE_TOO_LARGE
+            )
         return data
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:

@@ -632,7 +632,8 @@ async def test_a_message_too_large_ends_the_connection_with_1009(
     async with running() as side:
         await side.peer.link.send(bytes(MESSAGE_BYTES_MAX + 1))
         said = await side.peer.hear()
-        assert said == m.Failure(None, Status.MESSAGE_TOO_LARGE, "a message was too large")
+        reason = f"a message had more than {MESSAGE_BYTES_MAX} bytes"
+        assert said == m.Failure(None, Status.MESSAGE_TOO_LARGE, reason)
         assert "(1009)" in await side.peer.hear_end()
 
 

@@ -12,7 +12,7 @@ import trio
 
 from octopi.environment import Link, Net
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
-from octopi.limits import MESSAGE_BYTES_MAX
+from octopi.limits import MESSAGE_BYTES_MAX, MIB
 from octopi.operating_system import SystemClock, SystemStreams
 from octopi.transport.websocket import WebSocketNet
 from tests.fakes.link import MemoryNet
@@ -116,6 +116,26 @@ async def test_a_link_knows_its_path_and_its_peer(make_net: MakeNet) -> None:
         for end in await net.pair():
             assert end.path == PATH
             assert end.peer
+
+
+async def test_a_message_longer_than_its_reader_allows_is_refused_and_an_answer_passes(
+    make_net: MakeNet,
+) -> None:
+    async with served(make_net) as net:
+        here, there = await net.pair()
+        async with trio.open_nursery() as nursery:
+            await here.send(b"x" * 100)
+            assert await there.receive(100) == b"x" * 100
+            nursery.start_soon(here.send, bytes(MIB))
+            with pytest.raises(ProtocolError) as caught:
+                await there.receive(100)
+            assert caught.value.status is Status.MESSAGE_TOO_LARGE
+            await there.send(b"too long")
+            assert await here.receive() == b"too long"
+            nursery.start_soon(there.aclose, 1009, "too large")
+            with pytest.raises((ConnectionLostError, ProtocolError)):
+                await here.receive()
+            await here.aclose()
 
 
 async def test_the_largest_message_passes_and_a_larger_one_is_refused(make_net: MakeNet) -> None:
