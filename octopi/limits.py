@@ -194,6 +194,25 @@ outcome is unknown."""
 REQUEST_TIMEOUT_S: Final = 15.0
 """One request, one answer; after that the connection is given up."""
 
+LEADER_SILENCE_S: Final = 0.4
+"""A broker has owed a client an answer for so long: the client asks the register whether it
+still is the right one.  A healthy broker answers much sooner.  Together with the time in which
+a hung one is replaced (a second to notice, a moment to choose) it stays below 1.5 s."""
+
+READER_SILENCE_S: Final = 0.7
+"""A broker that has delivered delivers nothing more for so long: a consumer has it give a sign
+of life.  With the time that this may take, longer than the register needs to notice that it
+hangs: the first question to the register finds it."""
+
+SILENCE_GROWTH: Final = 1.4
+"""A client asks again when the silence has grown by this factor: few questions, and whoever
+waits adds less than half to the time in which nobody knew better.  What hung is replaced
+1.05 s later at most, and the fourth question follows at 0.4 * 1.4 ** 3 = 1.1 s."""
+
+QUESTION_INTERVAL_S: Final = 0.1
+"""When the register answers that nobody leads, a client asks again so soon, and then half as
+often each time; half as old an answer is good enough for all that it waits for."""
+
 CONSUMER_WINDOW_BYTES: Final = 4 * MIB
 """Records on their way to a consumer or waiting in it, per partition."""
 
@@ -217,3 +236,5 @@ assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
 assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2
 assert FETCH_WAIT_S_MAX > REQUEST_TIMEOUT_S
+assert QUESTION_INTERVAL_S < LEADER_SILENCE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+assert READER_SILENCE_S + LEADER_SILENCE_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S

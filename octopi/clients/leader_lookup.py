@@ -6,12 +6,21 @@ once for all who found the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 import attrs
 import trio
 
-from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.environment import Clock
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    RefusedError,
+    Status,
+    UnreachableError,
+)
+from octopi.limits import QUESTION_INTERVAL_S
 from octopi.wire.messages import PartitionInfo, TopicInfo
 
 Describe = Callable[[str, bool], Awaitable[TopicInfo]]
@@ -27,9 +36,15 @@ class _Known:
 class LeaderLookup:
     """A cache of `TopicInfo`."""
 
-    def __init__(self, describe: Describe) -> None:
+    def __init__(self, clock: Clock, describe: Describe) -> None:
+        self._clock = clock
         self._describe = describe
         self._topics: dict[str, _Known] = {}
+        self._places: dict[int, tuple[float, PartitionInfo]] = {}
+        """What `place` heard of partitions, and when it asked."""
+        self._asking_place = trio.Lock()
+        self._failed_at = -math.inf
+        """When `place` could not ask last."""
 
     async def topic(
         self, name: str, *, create: bool = False, other_than: TopicInfo | None = None
@@ -48,6 +63,34 @@ class LeaderLookup:
                     known.info = None
                     known.info = await self._describe(name, create)
         return known.info
+
+    async def place(self, topic: str, partition: int) -> PartitionInfo:
+        """Where the register says that a partition is now, or said a moment ago.
+
+        Whoever has doubts shares the answers, about whichever topic they were, and the
+        failures: one question at a time, and none while the last one that could answer it is
+        younger than half of `QUESTION_INTERVAL_S`.  What `topic` returns isn't touched: who
+        finds that wrong says so.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION.
+          OctopiError: whatever describing the topic raises.
+        """
+        old_at = self._clock.now() - QUESTION_INTERVAL_S / 2
+        async with self._asking_place:
+            asked_at, place = self._places.get(partition, (-math.inf, None))
+            if place is None or asked_at < old_at:
+                if self._failed_at >= old_at:
+                    raise ConnectionLostError("the register was asked in vain a moment ago")
+                asked_at = self._clock.now()
+                try:
+                    info = await self._describe(topic, False)
+                except (ConnectionLostError, UnreachableError):
+                    self._failed_at = self._clock.now()
+                    raise
+                self._places.update((one.partition, (asked_at, one)) for one in info.partitions)
+                place = partition_of(info, partition)
+        return place
 
     def remember(self, info: TopicInfo) -> None:
         """Take note of a description that came by another way."""

@@ -18,8 +18,10 @@ import trio
 from octopi import steps
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
-from octopi.clients.leader_lookup import LeaderLookup, leader_address
+from octopi.clients.doubts import AwaitingAnswer
+from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
 from octopi.clients.producer_session import (
+    AskLeader,
     Batch,
     Fenced,
     FindLeader,
@@ -29,13 +31,14 @@ from octopi.clients.producer_session import (
     Stored,
 )
 from octopi.clients.retrying import may_pass
+from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_leader
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.record import scan
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
-from octopi.wire.messages import Failure, Produce, Produced, TopicInfo
+from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
 
 _TICK_S: Final = 0.0005
 """The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
@@ -69,6 +72,7 @@ class LogSender:
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
+        self._silent_brokers = SilentBrokers(lookup)
         self._create_topics = create_topics
         self._nursery = nursery
         self._on_settled = on_settled
@@ -78,7 +82,11 @@ class LogSender:
         self._connection: Connection | None = None
         self._info: TopicInfo | None = None
         """Where the leader was found last."""
+        self._address = ""
+        """The leader that the connection goes to, and the epoch that it leads in."""
+        self._epoch = 0
         self._is_finding = False
+        self._is_asking = False
         self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._sooner = trio.Event()
@@ -156,6 +164,8 @@ class LogSender:
                         settled.set()
                 case FindLeader():
                     self._let_go(effect)
+                case AskLeader():
+                    self._ask_about_leader()
                 case Fenced(why):
                     self._on_fenced(why)
         if self._connection is None and not self._is_finding and not session.is_empty:
@@ -265,7 +275,13 @@ class LogSender:
                     self._info = wrong = info
                     self._on_topic_described(info)
                     address = leader_address(info, self.partition)
-                self._connection = await self._connections.get(address)
+                    self._epoch = partition_of(info, self.partition).epoch
+                self._address = address
+                doubt = AwaitingAnswer(self._clock)
+                async with self._silent_brokers.unless_replaced(
+                    self.topic, self.partition, self._judge, doubt
+                ):
+                    self._connection = await self._connections.get(address)
             except OctopiError as error:
                 if not may_pass(error):
                     self.session.fail(error)
@@ -281,6 +297,27 @@ class LogSender:
                 break
         self._is_finding = False
         self.pump()
+
+    def _ask_about_leader(self) -> None:
+        if self._connection is not None and not self._is_asking:
+            self._is_asking = True
+            self._nursery.start_soon(self._leave_if_replaced, self._connection)
+
+    async def _leave_if_replaced(self, connection: Connection) -> None:
+        """Ask the register about a silent leader; leave it if another one leads."""
+        verdict = await self._silent_brokers.judge(self.topic, self.partition, self._judge)
+        self._is_asking = False
+        if connection is not self._connection:
+            return
+        if verdict is Verdict.LEAVE:
+            text = f"{self._address} is silent, and does not lead {self.topic}/{self.partition} now"
+            self.session.disconnected(ConnectionLostError(text))
+        elif verdict is Verdict.NOBODY:
+            self.session.nobody_leads(self._clock.now())
+        self.pump()
+
+    def _judge(self, place: PartitionInfo) -> Verdict:
+        return judge_leader(self._address, self._epoch, place)
 
     async def _back_off(self) -> None:
         await self._clock.sleep_until(self._clock.now() + self._backoff.next_s())

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -19,8 +21,10 @@ from octopi import steps
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
 from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, remedy
+from octopi.clients.doubts import AwaitingAnswer, Doubt, Reading
 from octopi.clients.leader_lookup import LeaderLookup, reader_addresses
 from octopi.clients.retrying import reworded
+from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_reader
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, HistoryLostError, OctopiError, ProtocolError
 from octopi.identifiers import Offset, PartitionId, TopicName
@@ -30,7 +34,9 @@ from octopi.wire.messages import (
     Credit,
     Delivery,
     Failure,
+    FindOffset,
     FoundOffset,
+    PartitionInfo,
     Subscribe,
     Subscribed,
     TopicInfo,
@@ -72,6 +78,7 @@ class LogSubscriber:
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
+        self._silent_brokers = SilentBrokers(lookup)
         self._find_bounds = find_bounds
         self._on_chunk = on_chunk
         self._on_gap = on_gap
@@ -86,6 +93,8 @@ class LogSubscriber:
         self._wrong: TopicInfo | None = None
         self._addresses: deque[str] = deque()
         """Readers not tried yet since the topic was looked up."""
+        self._address = ""
+        """The reader that was tried last."""
 
     def took(self, chunk: Chunk) -> None:
         """The program took *chunk*: let the broker send more."""
@@ -123,7 +132,9 @@ class LogSubscriber:
             self._wrong = info
             session.check_topic(info.topic_id)
             self._addresses.extend(reader_addresses(info, session.partition))
-        return await self._connections.get(self._addresses.popleft())
+        self._address = self._addresses.popleft()
+        async with self._unless_replaced(AwaitingAnswer(self._clock)):
+            return await self._connections.get(self._address)
 
     async def _subscribe(self, connection: Connection) -> None:
         """Receive until the session is finished; else raise why it ended."""
@@ -152,12 +163,15 @@ class LogSubscriber:
         self._link = (connection, request)
         try:
             with self._clock.timeout(self._options.request_timeout_s) as silent:
-                await accepted.wait()
+                async with self._unless_replaced(AwaitingAnswer(self._clock)):
+                    await accepted.wait()
             if silent.cancelled_caught:
                 text = f"{connection.peer} didn't answer a subscription"
                 self._connections.discard(connection, text)
                 raise ConnectionLostError(text)
-            await ended.wait()
+            doubt = Reading(self._clock, connection, partial(self._probe, connection))
+            async with self._unless_replaced(doubt):
+                await ended.wait()
         finally:
             self._link = None
             connection.forget(request)
@@ -165,6 +179,19 @@ class LogSubscriber:
                 connection.post(Unsubscribe(request))
         if errors:
             raise errors[0]
+
+    def _unless_replaced(self, doubt: Doubt) -> AbstractAsyncContextManager[None]:
+        session = self.session
+        return self._silent_brokers.unless_replaced(
+            session.topic, session.partition, self._judge, doubt
+        )
+
+    def _probe(self, connection: Connection) -> None:
+        session, request = self.session, connection.next_request()
+        connection.probe(FindOffset(request, session.topic, session.partition, "latest", 0))
+
+    def _judge(self, place: PartitionInfo) -> Verdict:
+        return judge_reader(self._address, place)
 
     def _take(self, message: object) -> None:
         """A message of the subscription.

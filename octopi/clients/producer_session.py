@@ -23,6 +23,11 @@ here: an answer that never came, or a refusal that can come after an append (tho
 `_BEFORE_APPEND`), leaves a batch *maybe stored*, and that is what its sender is told if
 no later answer settles it.
 
+**Silence.**  While the leader owes an answer and gives none, `AskLeader` has the driver ask
+the register whether it still leads.  If another broker does, the driver calls
+`disconnected`, and what is unanswered is sent there again; else the session goes on
+waiting.
+
 **Deadlines.**  An unanswered batch whose time is up is reported, but keeps its place
 while a batch behind it may still be delivered, because those need its sequences before
 theirs.  When only such batches are left they are dropped, and what comes next begins a
@@ -38,6 +43,7 @@ from typing import Final
 
 import attrs
 
+from octopi.clients.silence import Silence
 from octopi.errors import (
     ConnectionLostError,
     DeliveryError,
@@ -48,6 +54,7 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.limits import LEADER_SILENCE_S
 from octopi.record import BatchBuilder
 
 _BEFORE_APPEND: Final = frozenset(
@@ -153,13 +160,18 @@ class FindLeader:
 
 
 @attrs.frozen
+class AskLeader:
+    """The leader is silent: ask whether it still is the leader."""
+
+
+@attrs.frozen
 class Fenced:
     """Another life of this producer writes: the producer is closed."""
 
     why: RefusedError
 
 
-Effect = Send | Settled | FindLeader | Fenced
+Effect = Send | Settled | FindLeader | AskLeader | Fenced
 
 
 @attrs.frozen
@@ -193,6 +205,10 @@ class ProducerSession:
         self._waiting: deque[Batch] = deque()
         self._open: Batch | None = None
         self._connected = False
+        self._has_heard = False
+        self._heard_at = -math.inf
+        """When the leader answered last, as far as `advance` was told the time."""
+        self._silence = Silence(LEADER_SILENCE_S, self._owed_since)
         self._effects: list[Effect] = []
         self._last_error: OctopiError | None = None
         """The newest trouble, for the text of time-outs."""
@@ -266,6 +282,10 @@ class ProducerSession:
             self._connected = False
             self._effects.append(FindLeader(why, address, silent))
 
+    def nobody_leads(self, now: float) -> None:
+        """What `AskLeader` found out; somebody will lead soon."""
+        self._silence.nobody_there(now)
+
     def trouble(self, why: OctopiError) -> None:
         """The leader can't be found or reached; it is tried again."""
         self._last_error = why
@@ -273,6 +293,7 @@ class ProducerSession:
     def answered(self, batch: Batch, attempt: int, stored: Stored) -> None:
         """The broker committed the batch, or had it already."""
         if self._awaits(batch, attempt):
+            self._has_heard = True
             self._last_error = None
             self._settle(batch, stored)
             self._unanswered.remove(batch)
@@ -282,6 +303,7 @@ class ProducerSession:
         """The broker refused the batch."""
         if not self._awaits(batch, attempt):
             return
+        self._has_heard = True
         self._last_error = why
         batch.sent_at = None
         if why.status not in _BEFORE_APPEND:
@@ -321,6 +343,8 @@ class ProducerSession:
 
     def advance(self, now: float) -> list[Effect]:
         """Report what ran out of time, send what is due; what has to be done, in order."""
+        if self._has_heard:
+            self._has_heard, self._heard_at = False, now
         self._expire(now)
         if self._connected:
             oldest = self._unanswered[0].sent_at if self._unanswered else None
@@ -333,6 +357,9 @@ class ProducerSession:
                 )
         if self._connected:
             self._send_due(now)
+        if self._silence.due_at() <= now:
+            self._silence.asked(now)
+            self._effects.append(AskLeader())
         effects, self._effects = self._effects, []
         return effects
 
@@ -347,12 +374,18 @@ class ProducerSession:
                 times.append(self._unanswered[0].sent_at + options.request_timeout_s)
             if self._waiting and self._has_room() and not self._waiting[0].sealed:
                 times.append(self._waiting[0].linger_until)
+        times.append(self._silence.due_at())
         return min(times, default=math.inf)
 
     # --- decisions ---------------------------------------------------------------------
 
     def _awaits(self, batch: Batch, attempt: int) -> bool:
         return batch.sent_at is not None and batch.attempt == attempt
+
+    def _owed_since(self) -> float | None:
+        """Since when the leader owes an answer and gives none."""
+        oldest = self._unanswered[0].sent_at if self._connected and self._unanswered else None
+        return None if oldest is None else max(oldest, self._heard_at)
 
     def _has_room(self) -> bool:
         """Whether a waiting batch may be given sequences now."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from octopi.clients.connections import Connections
-from octopi.clients.leader_lookup import LeaderLookup, leader_address
+from octopi.clients.doubts import AwaitingAnswer
+from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
 from octopi.clients.retrying import retry
+from octopi.clients.silent_brokers import SilentBrokers, judge_leader
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -21,6 +24,7 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.identifiers import PartitionId, TopicName
+from octopi.limits import LEADER_SILENCE_S, READER_SILENCE_S
 from octopi.wire.messages import DescribeTopic, TopicDescription, TopicInfo
 
 _T = TypeVar("_T")
@@ -37,8 +41,9 @@ class Questions:
         timeout_s: float,
     ) -> None:
         """*timeout_s*: for an answer, all attempts together."""
-        self.lookup = LeaderLookup(self.describe_once)
+        self.lookup = LeaderLookup(environment.clock, self.describe_once)
         self.timeout_s = timeout_s
+        self._silent_brokers = SilentBrokers(self.lookup)
         self._environment = environment
         self._connections = connections
         self._servers = deque(servers)
@@ -103,11 +108,18 @@ class Questions:
             nonlocal wrong
             info = await self.lookup.topic(topic, other_than=wrong)
             wrong = info
-            connection = await self._connections.get(leader_address(info, partition))
+            address = leader_address(info, partition)
+            judge = partial(judge_leader, address, partition_of(info, partition).epoch)
+            patience_s = LEADER_SILENCE_S + (READER_SILENCE_S if wait_s else 0.0)
+            doubt = AwaitingAnswer(self._environment.clock, patience_s)
             try:
-                return await connection.request(
-                    question(connection.next_request()), expected, self.attempt_timeout_s + wait_s
-                )
+                async with self._silent_brokers.unless_replaced(topic, partition, judge, doubt):
+                    connection = await self._connections.get(address)
+                    return await connection.request(
+                        question(connection.next_request()),
+                        expected,
+                        self.attempt_timeout_s + wait_s,
+                    )
             except RefusedError as error:
                 if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
                     # The broker may not know yet, or we not any more: the register does.

@@ -18,6 +18,7 @@ A connection knows no roles: what a message means is `on_message`'s business.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
@@ -116,6 +117,7 @@ class Connection:
         self._refuses_requests = False
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
+        self._probe = 0
 
         self._scope = trio.CancelScope()
         self._running = False
@@ -125,7 +127,8 @@ class Connection:
         self._flushed = trio.Event()
         self._ended = trio.Event()
 
-        self._heard_at = self._sent_at = clock.now()
+        self._heard_at = self._told_at = self._sent_at = clock.now()
+        self._probed_at = -math.inf
         self._sending_since: float | None = None
         """When the message that the link has right now was handed to it."""
         self._sent_count = self._sent_bytes = 0
@@ -142,6 +145,21 @@ class Connection:
     def end_reason(self) -> str | None:
         """Why the connection ended; None while it hasn't."""
         return None if self._end is None else str(self._end)
+
+    @property
+    def heard_at(self) -> float:
+        """When the last message came, or when the connection was opened."""
+        return self._heard_at
+
+    @property
+    def told_at(self) -> float:
+        """The same of the last message that was more than a sign of life."""
+        return self._told_at
+
+    @property
+    def probed_at(self) -> float:
+        """When `probe` was called last."""
+        return self._probed_at
 
     def statistics(self) -> ConnectionStatistics:
         """Counters and queue lengths of this moment."""
@@ -215,6 +233,16 @@ class Connection:
         assert message.request not in self._callbacks, "the request number is in use"
         self.post(message)
         self._callbacks[message.request] = on_answer
+
+    def probe(self, message: Numbered) -> None:
+        """Post a request for the sign of life that its answer is; what that says is dropped.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+        """
+        self.post(message)
+        self._probe = message.request
+        self._probed_at = self._clock.now()
 
     def forget(self, request: int) -> None:
         """Drop what else comes back for *request*; no matter if it was never asked."""
@@ -420,6 +448,8 @@ class Connection:
         """Give a message to whom it is for."""
         cls = type(message)
         number: int | None = getattr(message, "request", None)
+        if cls is not Heartbeat and number != self._probe:
+            self._told_at = self._heard_at
         if cls in REQUESTS and number is not None:
             self._take_request(number, message, on_message)
         elif cls in NOTICES:

@@ -1,7 +1,8 @@
 """A network in memory, and what can go wrong on it.
 
 Links carry whole messages, in order.  A fault looks at the messages that pass and breaks
-the link around the one it waits for, once; `MemoryNet.cut` breaks all links of a node.
+the link around the one it waits for, once; `MemoryNet.cut` breaks all links of a node, and
+`MemoryNet.hang` has a node say and hear nothing while its links stay open.
 """
 
 from __future__ import annotations
@@ -49,8 +50,10 @@ class Fault:
 class MemoryLink:
     """One end of a link."""
 
-    def __init__(self, net: MemoryNet, peer: str, path: str) -> None:
+    def __init__(self, net: MemoryNet, owner: str, peer: str, path: str) -> None:
         self._net = net
+        self.owner = owner
+        """The node whose end it is; empty: a client's."""
         self._peer = peer
         self._path = path
         self._inbox: list[bytes] = []
@@ -70,6 +73,7 @@ class MemoryLink:
 
     async def send(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
+        await self._net.runs(self.owner, self._path)
         while len(self.other._inbox) >= 8 and not self._is_over:
             await self._taken.park()
         if self._is_over:
@@ -82,15 +86,18 @@ class MemoryLink:
 
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         await trio.lowlevel.checkpoint()
+        await self._net.runs(self.owner, self._path)
         while not self._inbox or self._is_broken:
             if self._is_over:
                 raise ConnectionLostError(f"the connection to {self._peer} broke")
             await self._arrived.park()
+            await self._net.runs(self.owner, self._path)
         self.other._taken.unpark_all()
         return self._inbox.pop(0)
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
         """What was sent still arrives."""
+        await self._net.runs(self.owner, self._path)
         self.end(broken=False)
 
     def end(self, *, broken: bool) -> None:
@@ -114,6 +121,13 @@ class MemoryNet:
         """Every message so far that wasn't lost, but for heartbeats."""
         self.connect_count = 0
         self.unreachable: set[str] = set()
+        self._hung: dict[str, str] = {}
+        """Nodes that hang, and on which path; empty: on all."""
+        self._resumed = trio.lowlevel.ParkingLot()
+
+    def of(self, owner: str) -> OwnNet:
+        """The network as the node *owner* has it."""
+        return OwnNet(self, owner)
 
     def fault(
         self,
@@ -142,6 +156,20 @@ class MemoryNet:
         yield
         self.unreachable.discard(url)
 
+    @contextmanager
+    def hang(self, url: str, path: str = "") -> Iterator[None]:
+        """Within the block the node's process stands still, as others see it: its links stay
+        open, new ones are accepted, and nobody hears of it.  With *path* only there."""
+        self._hung[url] = path
+        yield
+        del self._hung[url]
+        self._resumed.unpark_all()
+
+    async def runs(self, owner: str, path: str) -> None:
+        """Wait until the node doesn't hang."""
+        while owner in self._hung and self._hung[owner] in {"", path}:
+            await self._resumed.park()
+
     def count(self, message: type) -> int:
         """How many messages of that class have passed."""
         return sum(type(one) is message for one in self.passed)
@@ -165,13 +193,14 @@ class MemoryNet:
                 await link._taken.park()
             link.end(broken=True)
 
-    async def connect(self, url: str, path: str) -> Link:
+    async def connect(self, url: str, path: str, *, owner: str = "") -> Link:
         await trio.lowlevel.checkpoint()
+        await self.runs(owner, path)
         self.connect_count += 1
         if url not in self._handlers or url in self.unreachable:
             raise UnreachableError(f"nobody answers at {url}")
         handler, nursery = self._handlers[url]
-        here, there = MemoryLink(self, url, path), MemoryLink(self, "client", path)
+        here, there = MemoryLink(self, owner, url, path), MemoryLink(self, url, "client", path)
         here.other, there.other = there, here
         self._links.setdefault(url, []).append(here)
         nursery.start_soon(handler, there)
@@ -199,3 +228,15 @@ class MemoryNet:
             await trio.sleep_forever()
         finally:
             del self._handlers[url]
+
+
+class OwnNet:
+    """`octopi.environment.Net` for one node."""
+
+    def __init__(self, net: MemoryNet, owner: str) -> None:
+        self._net = net
+        self._owner = owner
+        self.listen = net.listen
+
+    async def connect(self, url: str, path: str) -> Link:
+        return await self._net.connect(url, path, owner=self._owner)

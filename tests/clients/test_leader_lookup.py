@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from octopi.clients.leader_lookup import LeaderLookup, leader_address, reader_addresses
-from octopi.errors import NotReadyError, RefusedError, UnreachableError
+from octopi.errors import (
+    ConnectionLostError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    UnreachableError,
+)
+from octopi.limits import QUESTION_INTERVAL_S
 from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
+from tests.clients.world import VirtualClock
 
 
 def described(*readers: str, leader: str = "ws://leader:1") -> TopicInfo:
@@ -34,7 +43,7 @@ async def ask(lookup: LeaderLookup, wrong: TopicInfo | None, found: list[TopicIn
 
 async def test_many_who_find_the_same_wrong_ask_once() -> None:
     register = Register()
-    lookup = LeaderLookup(register.describe)
+    lookup = LeaderLookup(VirtualClock(), register.describe)
     wrong: TopicInfo | None = None
     for count in (1, 2):
         found: list[TopicInfo] = []
@@ -48,7 +57,7 @@ async def test_many_who_find_the_same_wrong_ask_once() -> None:
 
 async def test_a_failed_question_leaves_nothing_known() -> None:
     register = Register()
-    lookup = LeaderLookup(register.describe)
+    lookup = LeaderLookup(VirtualClock(), register.describe)
     known = await lookup.topic("orders")
     register.is_away = True
     with pytest.raises(UnreachableError):
@@ -59,6 +68,61 @@ async def test_a_failed_question_leaves_nothing_known() -> None:
     lookup.forget("never heard of")
     await lookup.topic("orders")
     assert register.asked == 4
+
+
+async def test_who_doubts_asks_once_for_all_topics_and_not_again_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    register = Register()
+    lookup = LeaderLookup(VirtualClock(), register.describe)
+    for count in (1, 2):
+        async with trio.open_nursery() as nursery:
+            for topic in ("orders", "payments", "events"):
+                nursery.start_soon(lookup.place, topic, 0)
+        assert (await lookup.place("orders", 0)).leader == 1
+        assert register.asked == count
+        await trio.sleep(2 * QUESTION_INTERVAL_S)
+
+
+async def test_who_doubts_shares_failures_too(autojump_clock: MockClock) -> None:
+    register = Register()
+    register.is_away = True
+    lookup = LeaderLookup(VirtualClock(), register.describe)
+    failures: list[OctopiError] = []
+
+    async def doubt(topic: str) -> None:
+        try:
+            await lookup.place(topic, 0)
+        except (UnreachableError, ConnectionLostError) as error:
+            failures.append(error)
+
+    for count in (1, 2):
+        async with trio.open_nursery() as nursery:
+            for topic in ("orders", "payments", "events"):
+                nursery.start_soon(doubt, topic)
+        assert register.asked == count
+        assert len(failures) == 3 * count
+        await trio.sleep(QUESTION_INTERVAL_S)
+    register.is_away = False
+    assert (await lookup.place("orders", 0)).leader == 1
+
+
+async def test_doubts_leave_what_is_known_of_topics_to_who_finds_it_wrong(
+    autojump_clock: MockClock,
+) -> None:
+    register = Register()
+    lookup = LeaderLookup(VirtualClock(), register.describe)
+    known = await lookup.topic("orders")
+    await lookup.place("orders", 0)
+    assert await lookup.topic("orders") is known
+    assert await lookup.topic("orders", other_than=known) is not known
+    assert register.asked == 3
+
+
+async def test_a_partition_that_a_topic_does_not_have_is_no_place() -> None:
+    lookup = LeaderLookup(VirtualClock(), Register().describe)
+    with pytest.raises(RefusedError, match="no partition 9"):
+        await lookup.place("orders", 9)
 
 
 def test_addresses_are_readers_first_and_the_leader_last() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
 
 from octopi.clients.producer_session import (
+    AskLeader,
     Batch,
     FindLeader,
     ProducerSession,
@@ -23,6 +27,7 @@ from octopi.errors import (
     refused,
 )
 from octopi.identifiers import Epoch, Offset, PartitionId, ProducerId, TopicName
+from octopi.limits import LEADER_SILENCE_S, QUESTION_INTERVAL_S
 from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(
@@ -252,11 +257,66 @@ def test_silence_on_an_open_connection_gives_it_up() -> None:
     log = Log()
     log.add(b"a")
     log.sent()
-    assert log.advance(9.9) == []
+    assert log.advance(9.9) == [AskLeader()]
     (effect,) = log.advance(0.1)
     assert isinstance(effect, FindLeader)
     assert effect.silent
     assert isinstance(effect.why, ConnectionLostError)
+
+
+def test_a_leader_that_owes_an_answer_is_asked_about_less_and_less_often() -> None:
+    log = Log()
+    log.add(b"a")
+    log.sent()
+    asked = []
+    while log.session.wake_at() < OPTIONS.request_timeout_s:
+        effects = log.advance(log.session.wake_at() - log.now)
+        assert effects == [AskLeader()]
+        asked.append(log.now)
+    assert asked[0] == LEADER_SILENCE_S
+    assert asked == sorted(set(asked))
+    waits = [after - before for before, after in pairwise(asked)]
+    assert waits == sorted(waits)
+    assert 5 < len(asked) < 12
+
+
+def test_a_leader_that_answers_late_but_answers_is_not_asked_about() -> None:
+    log = Log()
+    batches = log.add(b"a", b"b", b"c")
+    log.sent()
+    for batch in batches:
+        assert log.advance(0.9 * LEADER_SILENCE_S) == []
+        log.answer(batch)
+        assert [type(one) for one in log.advance()] == [Settled]
+    assert log.session.is_empty
+    assert log.session.wake_at() == math.inf
+
+
+def test_when_another_leads_what_is_unanswered_is_sent_there_as_it_was() -> None:
+    log = Log()
+    (a, b) = log.add(b"a", b"b")
+    before = log.sent()
+    assert log.advance(LEADER_SILENCE_S) == [AskLeader()]
+    log.session.disconnected(ConnectionLostError("another one leads"))
+    (effect,) = log.advance()
+    assert isinstance(effect, FindLeader)
+    assert not effect.silent  # other logs may still wait there
+    assert log.advance(LEADER_SILENCE_S) == []  # nobody owes anything
+    log.session.connected()
+    assert log.sent() == before
+    for batch in (a, b):
+        log.answer(batch)
+        assert batch.outcome == STORED
+
+
+def test_while_nobody_leads_it_is_asked_again_soon() -> None:
+    log = Log()
+    log.add(b"a")
+    log.sent()
+    for _ in range(4):
+        log.advance(log.session.wake_at() - log.now)
+    log.session.nobody_leads(log.now)
+    assert math.isclose(log.session.wake_at(), log.now + QUESTION_INTERVAL_S)
 
 
 def test_what_was_given_up_keeps_its_place_while_something_behind_it_needs_it() -> None:

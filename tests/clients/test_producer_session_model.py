@@ -17,6 +17,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from octopi.clients.producer_session import (
+    AskLeader,
     Batch,
     Fenced,
     FindLeader,
@@ -145,6 +146,9 @@ class ProducerSessionMachine(RuleBasedStateMachine):
                     self.check_outcome(batch)
                 case FindLeader():
                     self.abandon()
+                case AskLeader():
+                    assert self.live is not None, "asked about nobody"
+                    self.session.nobody_leads(self.now)
                 case Fenced():
                     raise AssertionError("nobody else writes with this producer id")
         self.session.check_invariants()

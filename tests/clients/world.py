@@ -78,10 +78,12 @@ class World:
     nodes: dict[str, Node] = attrs.field(factory=dict)
     _seed: int = 0
 
-    def environment(self, disk: MemoryDisk | None = None) -> Environment:
-        """What one node or client may touch."""
+    def environment(self, disk: MemoryDisk | None = None, url: str = "") -> Environment:
+        """What the node at *url*, or a client, may touch."""
         self._seed += 1
-        return Environment(self.clock, self.net, disk or MemoryDisk(), SeededChance(self._seed))
+        return Environment(
+            self.clock, self.net.of(url), disk or MemoryDisk(), SeededChance(self._seed)
+        )
 
     @asynccontextmanager
     async def client(
@@ -97,14 +99,14 @@ class World:
         """Start it, or start it again with the disk that it had."""
         disk = self.nodes[REGISTER].disk if REGISTER in self.nodes else MemoryDisk()
         options = RegisterOptions("register:7000", "data", gather_s=0.05)
-        run = partial(run_register, self.environment(disk), options)
+        run = partial(run_register, self.environment(disk, REGISTER), options)
         await self._start(REGISTER, disk, run)
 
     async def start_broker(self, url: str = BROKER) -> None:
         """Start it, or start it again with the disk that it had."""
         disk = self.nodes[url].disk if url in self.nodes else MemoryDisk()
         options = BrokerOptions(url.removeprefix("ws://"), "data", [REGISTER])
-        await self._start(url, disk, partial(run_broker, self.environment(disk), options))
+        await self._start(url, disk, partial(run_broker, self.environment(disk, url), options))
 
     async def _start(self, url: str, disk: MemoryDisk, run: Callable[..., Awaitable[None]]) -> None:
         node = Node(url, disk, trio.CancelScope(), trio.Event())
