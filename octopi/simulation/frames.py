@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import Final
+from typing import Final, NoReturn
 
 import attrs
 import trio
@@ -188,7 +188,7 @@ class FrameLink:
         self._is_torn = False
         self._is_closing = False
         self._closed = trio.Event()
-        self._refused_size = False
+        self._has_refused = False
         end.on_finished = self._answer_close
 
     @property
@@ -236,41 +236,45 @@ class FrameLink:
         end = self._end
         self._life.check()
         await trio.lowlevel.checkpoint_if_cancelled()
-        waited = False
-        while True:
-            if self._is_closing or self._refused_size:
+        waited, message = False, None
+        while message is None:
+            is_over = not end.inbox and (end.is_finished or end.is_gone)
+            if self._is_closing or self._has_refused or is_over:
                 raise self._no_message()
-            if not end.inbox:
-                if end.is_finished or end.is_gone:
-                    raise self._no_message()
+            if end.inbox:
+                message = self._assemble(bytes_max)
+            else:
                 await end.arrived.park()
                 self._life.check()
                 waited = True
-                continue
-            data = end.take()
-            if end.is_finished:
-                self._answer_close()
-            self._parts.append(data.data if isinstance(data, _Part) else data)
-            if isinstance(data, bytes):
-                break
-            if sum(map(len, self._parts)) > MESSAGE_BYTES_MAX:
-                break
-        message = data if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        if len(message) > MESSAGE_BYTES_MAX:
-            self._refused_size = True
-            end.finish((_MESSAGE_TOO_BIG, f"a message had more than {MESSAGE_BYTES_MAX} bytes"))
-            raise self._no_message()
-        if len(message) > bytes_max:
-            self._refused_size = True
-            raise ProtocolError(
-                f"a message had more than {bytes_max} bytes", Status.MESSAGE_TOO_LARGE
-            )
         self._network.world.fold(message)
         if not waited and self._chance() < _YIELD_CHANCE:
             await trio.lowlevel.cancel_shielded_checkpoint()
             self._life.check()
         return message
+
+    def _assemble(self, bytes_max: int) -> bytes | None:
+        """Take what is there; the message if that is all of it."""
+        data = self._end.take()
+        if self._end.is_finished:
+            self._answer_close()
+        is_whole = isinstance(data, bytes)
+        self._parts.append(data if is_whole else data.data)
+        size_bytes = sum(map(len, self._parts))
+        if size_bytes > bytes_max:
+            self._refuse(size_bytes, bytes_max)
+        if not is_whole:
+            return None
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _refuse(self, size_bytes: int, bytes_max: int) -> NoReturn:
+        self._has_refused = True
+        self._parts.clear()
+        text = f"a message had more than {bytes_max} bytes"
+        if size_bytes > MESSAGE_BYTES_MAX:  # which trio-websocket refuses by itself
+            self._end.finish((_MESSAGE_TOO_BIG, text))
+        raise ProtocolError(text, Status.MESSAGE_TOO_LARGE)
 
     def _answer_close(self) -> None:
         """Answer a close frame, as trio-websocket's reader does when it comes to it."""
@@ -280,7 +284,7 @@ class FrameLink:
     def _no_message(self) -> ConnectionLostError | ProtocolError:
         # Whose message was too large is not told apart in production either.
         last_word = self._end.last_word
-        if self._refused_size or (last_word and last_word[0] == _MESSAGE_TOO_BIG):
+        if self._has_refused or (last_word and last_word[0] == _MESSAGE_TOO_BIG):
             return ProtocolError(
                 f"a message had more than {MESSAGE_BYTES_MAX} bytes", Status.MESSAGE_TOO_LARGE
             )
