@@ -45,25 +45,40 @@ class HostClock:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rate = 1.0
-        self._ahead_s = 0.0
-        """What the clock shows when the world's shows zero, at the present rate."""
+        self._rate_since = 0.0
+        """By the world's time."""
+        self._shown_then = 0.0
         self.wall_jump_ms = 0
         """How far the wall clock was set off; `now` never jumps."""
+        self._frozen_ms: int | None = None
 
     def set_rate(self, rate: float) -> None:
         """From now on *rate* seconds of the host pass in a second of the world.  What waits
         already goes on waiting at the old rate."""
-        self._ahead_s += self._world.now * (self._rate - rate)
+        self._shown_then, self._rate_since = self.now(), self._world.now
         self._rate = rate
 
+    def freeze_wall(self) -> None:
+        """Have the wall clock stand still until `thaw_wall`."""
+        self._frozen_ms = self.wall_ms()
+
+    def thaw_wall(self) -> None:
+        """Let it show what it would show by now."""
+        self._frozen_ms = None
+
     def now(self) -> float:
-        return self._world.now * self._rate + self._ahead_s
+        return self._shown_then + (self._world.now - self._rate_since) * self._rate
 
     def wall_ms(self) -> int:
+        if self._frozen_ms is not None:
+            return self._frozen_ms
         return EPOCH_MS + int(self.now() * 1000) + self.wall_jump_ms
 
     async def sleep_until(self, deadline: float) -> None:
-        await trio.sleep(self._waiting_s(deadline - self.now()))
+        while True:
+            await trio.sleep(self._waiting_s(deadline - self.now()))
+            if self.now() >= deadline:  # else it was slowed down meanwhile, or rounded
+                return
 
     def timeout(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(self._waiting_s(seconds))

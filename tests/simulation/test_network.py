@@ -124,6 +124,7 @@ def test_a_sender_whose_acknowledgements_are_lost_stops_at_its_window(tier: Tier
         here, there = await small.pair()
         small.network.cut("there", "here")
         sent = received = 0
+        much = trio.Event()
 
         async def send() -> None:
             nonlocal sent
@@ -133,8 +134,9 @@ def test_a_sender_whose_acknowledgements_are_lost_stops_at_its_window(tier: Tier
 
         async def receive() -> None:
             nonlocal received
-            while True:
+            while received < WINDOW_BYTES * 2:
                 received += len(await there.receive())
+            much.set()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
@@ -143,8 +145,7 @@ def test_a_sender_whose_acknowledgements_are_lost_stops_at_its_window(tier: Tier
             assert WINDOW_BYTES / 2 < received <= sent < WINDOW_BYTES * 1.5
             small.network.mend("there", "here")
             with trio.fail_after(2):
-                while received < WINDOW_BYTES * 2:
-                    await trio.sleep(0.001)
+                await much.wait()
             nursery.cancel_scope.cancel()
 
     run_in(tier, scenario)
