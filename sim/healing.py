@@ -34,7 +34,8 @@ class Healer:
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
         self._cluster = notebook.cluster
-        self._cut_off = notebook.plan.cut_off
+        self.cut_off = ""
+        """A host that doesn't come back."""
         self._unproven: set[LogName] = set()
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
@@ -51,7 +52,7 @@ class Healer:
         waiting = [
             node.name
             for node in self._cluster.servers
-            if not (node.host.is_up and node.url) and node.name != self._cut_off
+            if not (node.host.is_up and node.url) and node.name != self.cut_off
         ]
         return ", ".join(waiting)
 
@@ -65,7 +66,7 @@ class Healer:
 
     def out_of_sync(self) -> str:
         """Which partitions have replicas that are not in sync."""
-        away = self._cluster.broker_of(self._cut_off) if self._cut_off else None
+        away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
         return str(
             [
                 record
@@ -91,17 +92,25 @@ class Healer:
         found = [
             self._cluster.stored_records(host, log.topic, log.partition)
             for host in hosts
-            if host != self._cut_off
+            if host != self.cut_off
         ]
         return [b"" if one is None else one for one in found]
 
     def _lost(self) -> list[tuple[PartitionRecord, int]]:
+        """Replicas of brokers that are gone with their disks."""
+        ids = self._ids()
+        away = self._cluster.broker_of(self.cut_off)
         return [
             (record, broker)
             for record in self._cluster.register_view.state.partitions.values()
             for broker in record.replicas
-            if self._cluster.broker_of(self._cluster.host_of(broker)) != broker
+            if broker not in ids and broker != away
         ]
+
+    def _ids(self) -> list[int]:
+        """The brokers that there are now."""
+        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
+        return [one for one in map(self._cluster.broker_of, hosts) if one is not None]
 
     # --- doing -------------------------------------------------------------------------------
 
@@ -120,9 +129,9 @@ class Healer:
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
         """Have a live broker hold what *broker* held."""
-        now = self._cluster.broker_of(self._cluster.host_of(broker))
-        assert now is not None, "it served before"
-        await client.move_replica(record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S)
+        # Who holds a replica already may take over, too, if there are not enough others.
+        ids = sorted(self._ids(), key=lambda one: (one in record.replicas, one))
+        await client.move_replica(record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S)
 
     async def _prove(self, client: Client) -> None:
         """Send a message to each log, as often as it takes."""

@@ -144,7 +144,8 @@ class _Run:
                 await self._cluster.wait_serving()
             self._workload.start()
             await self._work()
-            self._injector.heal(self._plan.cut_off)
+            if self._injector.heal(self._plan.cut_off):
+                self._healer.cut_off = self._plan.cut_off
             try:
                 await self._rest()
             except Violation as error:

@@ -269,7 +269,7 @@ class SimulatedCluster:
             data_directory=DATA_DIRECTORY,
             registers=[self.address],
             # A broker that lost its disk is a new one.
-            broker=None if node.wipe_count else number,
+            broker=number + 10 * node.wipe_count,
             flush=self.options.flush,
             retention_check_interval_s=self.options.retention_check_interval_s,
         )

@@ -401,11 +401,14 @@ class Injector:
 
     # --- healing -------------------------------------------------------------------------
 
-    def heal(self, cut_off: str = "") -> None:
+    def heal(self, cut_off: str = "") -> bool:
         """Have no fault strike any more, take back what can be, and start what is down.
 
-        *cut_off*: a host that nothing comes from or goes to from now on, for ever.
+        *cut_off*: a host that nothing comes from or goes to from now on, for ever; say whether
+        it is, because the last intact copy of a log has to stay within reach.
         """
+        if cut_off and self._atlas.objection(cut_off, Wipe()):
+            cut_off = ""
         self._is_over = True
         self._world.note(HEALED, cut_off=cut_off)
         self._at_steps.clear()
@@ -422,6 +425,7 @@ class Injector:
         for node in self._cluster.servers:
             self._mend_disk(node)
             self._cluster.boot(node.name)
+        return bool(cut_off)
 
     def _mend_disk(self, node: Node) -> None:
         """What an operator does to a node whose disk failed: restart it, or give it another."""
