@@ -240,6 +240,7 @@ class FrameLink:
         while message is None:
             is_over = not end.inbox and (end.is_finished or end.is_gone)
             if self._is_closing or self._has_refused or is_over:
+                self._answer_close()
                 raise self._no_message()
             if end.inbox:
                 message = self._assemble(bytes_max)
