@@ -1,11 +1,15 @@
-"""How long a partition takes no messages after its leader was killed.
+"""How long a partition takes and gives no messages after its leader was killed.
 
 Starts a register and brokers as processes, with default settings.  One producer a partition
-sends a message every few milliseconds and waits for none of them.  Again and again the
-leader of one partition gets SIGKILL (or SIGSTOP: it hangs, and its connections stay open).
-A partition is unavailable for the longest time between two acknowledgements of its messages.
+sends a message every few milliseconds and waits for none of them, one consumer a partition
+reads them.  Again and again the leader of one partition gets SIGKILL (or SIGSTOP: it hangs,
+and its connections stay open).
+A partition is unavailable for the longest time between two acknowledgements of its messages,
+and for its consumer for the longest time between two deliveries.
 Measured at once: the same for the partitions that other brokers led, and for all partitions
 in a quiet span of the same length just before, which says what this machine adds by itself.
+With SIGSTOP the partitions of other leaders stand still, too, for as long as their leaders
+wait for a follower in sync that hangs.
 Prints JSON on standard output.
 """
 
@@ -19,6 +23,7 @@ import signal
 import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -42,8 +47,17 @@ class Stream:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.acknowledged_at: list[float] = []
+        self.delivered_at: list[float] = []
 
-    async def run(self, url: str, interval_s: float) -> None:
+    async def consume(self, url: str) -> None:
+        async with (
+            octopi.connect(url) as client,
+            client.consumer(TOPIC, partitions=[self.partition]) as consumer,
+        ):
+            async for _batch in consumer.batches():
+                self.delivered_at.append(trio.current_time())
+
+    async def produce(self, url: str, interval_s: float) -> None:
         async with (
             octopi.connect(url) as client,
             client.producer(linger_s=0) as producer,
@@ -60,19 +74,21 @@ class Stream:
         await pending
         self.acknowledged_at.append(trio.current_time())
 
-    def longest_gap_s(self, begin: float, end: float) -> float:
-        """The longest time without acknowledgement between two times."""
-        times = [at for at in self.acknowledged_at if begin <= at <= end]
-        return max(after - before for before, after in pairwise([begin, *times, end]))
+    async def flows(self, since: float) -> None:
+        """Wait for an acknowledgement and a delivery."""
+        for times in (self.acknowledged_at, self.delivered_at):
+            while not times or times[-1] < since:  # noqa: ASYNC110
+                await trio.sleep(0.02)
 
-    async def acknowledges(self, since: float) -> None:
-        """Wait for an acknowledgement."""
-        while not self.acknowledged_at or self.acknowledged_at[-1] < since:  # noqa: ASYNC110
-            await trio.sleep(0.02)
+
+def longest_gap_s(times: list[float], begin: float, end: float) -> float:
+    """The longest time between two of *times*, as far as they lie between *begin* and *end*."""
+    within = [at for at in times if begin <= at <= end]
+    return max(after - before for before, after in pairwise([begin, *within, end]))
 
 
 async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
-    figures: dict[str, list[float]] = {"killed": [], "others": [], "before": []}
+    figures: defaultdict[str, list[float]] = defaultdict(list)
     with node_processes(directory) as nodes:
         register = nodes.register()
         brokers = {
@@ -82,7 +98,8 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
             info = await client.create_topic(TOPIC, arguments.partitions)
             streams = {one.partition: Stream(one.partition) for one in info.partitions}
             for stream in streams.values():
-                nursery.start_soon(stream.run, register.url, arguments.interval_ms / 1000)
+                nursery.start_soon(stream.produce, register.url, arguments.interval_ms / 1000)
+                nursery.start_soon(stream.consume, register.url)
             for kill in range(arguments.kills):
                 leaders = await leaders_at_rest(client)
                 begin = trio.current_time()
@@ -90,19 +107,24 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
                 victim = leaders[next(iter(streams))]
                 killed_at = trio.current_time()
                 figures["before"].append(
-                    max(one.longest_gap_s(begin, killed_at) for one in streams.values())
+                    max(
+                        longest_gap_s(one.acknowledged_at, begin, killed_at)
+                        for one in streams.values()
+                    )
                 )
                 brokers[victim].signal(arguments.signal)
                 await trio.sleep(SPAN_S)
                 for stream in streams.values():
-                    await stream.acknowledges(killed_at + SPAN_S - 0.5)
+                    await stream.flows(killed_at + SPAN_S - 0.5)
                 end = trio.current_time()
                 for partition, stream in streams.items():
                     kind = "killed" if leaders[partition] == victim else "others"
-                    figures[kind].append(stream.longest_gap_s(killed_at, end))
-                figures.setdefault("measured", []).append(
-                    streams[next(iter(streams))].longest_gap_s(killed_at, end)
-                )
+                    figures[kind].append(longest_gap_s(stream.acknowledged_at, killed_at, end))
+                    figures[f"{kind}, deliveries"].append(
+                        longest_gap_s(stream.delivered_at, killed_at, end)
+                    )
+                first = streams[next(iter(streams))]
+                figures["measured"].append(longest_gap_s(first.acknowledged_at, killed_at, end))
                 print(f"{kill + 1}: {figures['measured'][-1]:.3f} s", file=sys.stderr)
                 await trio.to_thread.run_sync(partial(revive, brokers[victim]))
             nursery.cancel_scope.cancel()
@@ -166,7 +188,9 @@ def main() -> int:
                 "failure_detection_s": MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
                 "one_partition": measured,
                 "all_partitions_of_killed_leaders": summary(figures["killed"]),
+                "their_consumers": summary(figures["killed, deliveries"]),
                 "partitions_of_other_leaders": summary(figures["others"]),
+                "consumers_of_other_partitions": summary(figures["others, deliveries"]),
                 "all_partitions_before": summary(figures["before"]),
                 "bound_s": bound_s,
                 "within_bound": measured["max_s"] <= bound_s,
