@@ -40,7 +40,7 @@ _STRICT: Final = frozenset(
 _TOOLS: Final = frozenset(
     {
         "_pytest", "bdb", "coverage", "cProfile", "faulthandler", "hypothesis", "linecache", "pdb",
-        "pluggy", "pydevd", "pytest", "pytest_timeout", "tracemalloc",
+        "pluggy", "pydevd", "pytest", "pytest_timeout", "traceback", "tracemalloc",
     }
 )  # fmt: skip
 """Modules that may do for themselves whatever they like."""
