@@ -92,7 +92,9 @@ class Replica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
-        intact = state.intact and (state.sync_flag or not lost_power)
+        # Where all is flushed before it is acknowledged, nothing that counts was lost.
+        flushed = bool(logs) and all(log.flush_before_ack for log in logs.values())
+        intact = state.intact and (state.sync_flag or flushed or not lost_power)
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE
         self.registered = False

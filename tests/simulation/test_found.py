@@ -84,6 +84,32 @@ def test_a_follower_of_a_partition_without_topics_comes_back_in_sync() -> None:
     play(scenario)
 
 
+def test_topics_that_flush_before_they_acknowledge_go_on_after_all_machines_lost_power() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        sent = [b"%d" % number for number in range(10)]
+
+        async def produce(client: Client) -> None:
+            await client.create_topic("safe", flush_before_ack=True)
+            async with client.producer() as producer:
+                for value in sent:
+                    await producer.send("safe", value)
+
+        async def read(client: Client) -> None:
+            async with client.consumer("safe", start="earliest", stop_at_end=True) as consumer:
+                assert [one.value async for one in consumer] == sent
+
+        await ask(cluster, produce)
+        for node in cluster.servers:
+            node.host.lose_power()
+        cluster.start()
+        await cluster.wait_serving()
+        await ask(cluster, read, "reader")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+
+    for seed in range(5):
+        play(scenario, seed=seed)
+
+
 async def done(answer: Awaitable[object]) -> None:
     await answer
 
