@@ -120,7 +120,8 @@ class Operator:
         """Make a topic, send something to it, and delete it."""
         notebook = self._notebook
         count = chance.randint(1, notebook.plan.partitions)
-        await client.create_topic(topic, count, exist_ok=True)
+        flush_before_ack = notebook.plan.flush_before_ack
+        await client.create_topic(topic, count, exist_ok=True, flush_before_ack=flush_before_ack)
         notebook.note(TopicCreated(notebook.now, topic))
         async with client.producer(create_topics=False, delivery_timeout_s=5.0) as producer:
             for number in range(_SCRATCH_COUNT):

@@ -171,8 +171,7 @@ class _Run:
         self._healer = Healer(self._notebook)
         world.observers += [make(cluster) for make in self._observers]
         world.observers += [self._marks, self._see_exit]
-        atlas = Atlas(cluster, flushes_before_ack=plan.flush_before_ack)
-        self._injector = Injector(cluster, atlas, plan.faults)
+        self._injector = Injector(cluster, Atlas(cluster), plan.faults)
         self._injector.arm()
         self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)
 

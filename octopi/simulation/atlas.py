@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 
 
 class Atlas:
-    """The intact copies of one cluster.
+    """The intact copies of one cluster."""
 
-    *flushes_before_ack*: all topics do; then a power failure takes nothing that counts.
-    """
-
-    def __init__(self, cluster: SimulatedCluster, *, flushes_before_ack: bool) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._flushes_before_ack = flushes_before_ack
         self._destroyed_at: dict[int, int] = {}
         """Broker -> the version of the register's decisions when its data was touched last."""
         self._unsure: set[str] = set()
@@ -76,8 +72,10 @@ class Atlas:
         """Whether what is committed is on the device of *host*."""
         if not isinstance(action, LosePower) or host in self._unsure:
             return False
+        topics = self._cluster.register_view.state.topics_on({record.partition})
+        flushed = bool(topics) and all(one.options.flush_before_ack for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
-        return self._flushes_before_ack or led_alone
+        return flushed or led_alone
 
     def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
         """Whether the in-sync set still counts on data that was touched."""

@@ -8,7 +8,6 @@ from sim.mutants import deciding, keeping, replicating
 from sim.mutants.mutant import Mutant
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    mutant.name: mutant
-    for mutant in (*replicating.MUTANTS, *deciding.MUTANTS, *keeping.MUTANTS)
+    mutant.name: mutant for mutant in (*replicating.MUTANTS, *deciding.MUTANTS, *keeping.MUTANTS)
 }
 """By their names, in the order in which they are listed."""

@@ -43,7 +43,7 @@ MUTANTS: Final = (
     Mutant(
         "in-sync-set-altered-in-another-epoch",
         _IN_SYNC,
-        "    if request.epoch != record.epoch:\n        return f\"the epoch is {record.epoch}\"\n",
+        '    if request.epoch != record.epoch:\n        return f"the epoch is {record.epoch}"\n',
         "",
         "a deposed leader's proposal changes the set of its successor",
         "incomplete-leader",
@@ -51,7 +51,7 @@ MUTANTS: Final = (
     Mutant(
         "in-sync-version-ignored",
         _IN_SYNC,
-        "    if request.version != record.version:\n        return f\"the version is {record.version}\"\n",
+        '    if request.version != record.version:\n        return f"the version is {record.version}"\n',
         "",
         "a proposal that was overtaken changes the set all the same",
         "incomplete-leader",
@@ -131,8 +131,8 @@ MUTANTS: Final = (
     Mutant(
         "nobody-looks-for-a-leader",
         _NODE,
-        "            _log.warning(\"broker left\", broker=broker, incarnation=incarnation)\n            self.leadership.look()\n",
-        "            _log.warning(\"broker left\", broker=broker, incarnation=incarnation)\n",
+        '            _log.warning("broker left", broker=broker, incarnation=incarnation)\n            self.leadership.look()\n',
+        '            _log.warning("broker left", broker=broker, incarnation=incarnation)\n',
         "the death of a leader is noticed and nothing follows from it",
         LIVENESS,
     ),

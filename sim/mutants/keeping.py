@@ -31,7 +31,7 @@ MUTANTS: Final = (
     Mutant(
         "failed-fsync-tried-again",
         _LOG,
-        "            raise self._fail(\"fsync\", error) from error\n        self._flushed_changes = changes\n",
+        '            raise self._fail("fsync", error) from error\n        self._flushed_changes = changes\n',
         "            pass\n        self._flushed_changes = changes\n",
         "a failed fsync counts as done (fsyncgate)",
         "promised-unheld",
@@ -87,8 +87,8 @@ MUTANTS: Final = (
     Mutant(
         "highwater-told-ahead-of-effects",
         _BROKER_LOG,
-        "        \"\"\"Consumers read below this offset.\"\"\"\n        return self._published\n",
-        "        \"\"\"Consumers read below this offset.\"\"\"\n        return self.state.highwater\n",
+        '        """Consumers read below this offset."""\n        return self._published\n',
+        '        """Consumers read below this offset."""\n        return self.state.highwater\n',
         "followers hear of commits that wait for something to be stored",
         "uncommitted-seen",
     ),

@@ -195,7 +195,7 @@ MUTANTS: Final = (
     Mutant(
         "truncate-to-highwater",
         _FOLLOWER,
-        "        assert log.highwater <= keep <= log.end, \"logs part above what is committed\"\n",
+        '        assert log.highwater <= keep <= log.end, "logs part above what is committed"\n',
         "        keep = begin = log.highwater\n",
         "a follower cuts its log at its own highwater mark (KIP-101)",
         "committed-cut",
@@ -279,7 +279,7 @@ MUTANTS: Final = (
     Mutant(
         "role-kept-while-a-leader-is-chosen",
         _REPLICA,
-        "        effects = self._leave_role(\"another leader is being chosen\")\n",
+        '        effects = self._leave_role("another leader is being chosen")\n',
         "        effects: list[PartitionEffect] = []\n",
         "whoever accepts a new epoch goes on in the old one",
         "incomplete-leader",
