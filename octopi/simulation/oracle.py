@@ -374,14 +374,27 @@ class Oracle:
         for record in event.facts["records"]:
             known = self._view.state.partitions.get(record.partition)
             told = record.epoch, record.version
-            if known is None or told > (known.epoch, known.version):
+            if known is not None and told <= (known.epoch, known.version):
+                continue
+            if not self._is_journal_durable():
                 text = f"the register tells broker {event.facts['broker']} a decision about "
                 text += f"partition {record.partition} that is not on its disk"
                 self._break("undecided-told", text, event)
 
+    def _is_journal_durable(self) -> bool:
+        """Whether the register's device has all that it decided: whoever waited for the flush
+        learns that before the step of its end is told."""
+        disk = self._cluster.register.host.disk
+        journals = [one for one in disk.files(f"{DATA_DIRECTORY}/journal") if one.endswith(".log")]
+        try:
+            return all(disk.durable(one) == disk.cached(one) for one in journals)
+        except FileNotFoundError:  # not even its name is durable
+            return False
+
     def _check_announced(self, event: Event) -> None:
         partition, epoch = event.facts["partition"], event.facts["epoch"]
-        if epoch > self._view.state.announced_epoch(partition):
+        known = self._view.state.announced_epoch(partition)
+        if epoch > known and not self._is_journal_durable():
             text = f"the register announces epoch {epoch} of partition {partition} to broker "
             text += f"{event.facts['broker']}, and that is not on its disk"
             self._break("undecided-told", text, event)
