@@ -81,6 +81,8 @@ class Injector:
         self._acknowledged_count = 0
         self._version_seen = -1
         self._is_over = False
+        self._ended: list[str] = []
+        """Hosts that are not to start again before everything is healed."""
         self._slowed: Counter[tuple[str, str]] = Counter()
         self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
         """Latency, bandwidth and loss of routes as they were before they were slowed."""
@@ -331,7 +333,9 @@ class Injector:
             node.host.kill()
 
     def _restart(self, name: str, seconds: float | None) -> None:
-        if seconds is not None:
+        if seconds is None:
+            self._ended.append(name)
+        else:
             self._cluster.boot_after(name, seconds)
 
     def _resume(self, node: Node, life: Life | None) -> None:
@@ -425,6 +429,8 @@ class Injector:
         for node in self._cluster.servers:
             self._mend_disk(node)
             self._cluster.boot(node.name)
+        for name in self._ended:
+            self._cluster.boot(name)
         return bool(cut_off)
 
     def _mend_disk(self, node: Node) -> None:
