@@ -237,12 +237,16 @@ class SimulatedCluster:
         while not all(node.url for node in self.servers):
             await self._changed.wait()
 
-    async def end(self) -> list[str]:
-        """Kill all, for good; return the lives whose tasks don't end: there must be none."""
+    def kill_all(self) -> None:
+        """Kill all, for good."""
         self._is_ended = True
         for node in self.nodes.values():
             if node.host.is_up:
                 node.host.kill()
+
+    async def end(self) -> list[str]:
+        """Kill all, for good; return the lives whose tasks don't end: there must be none."""
+        self.kill_all()
         with trio.move_on_after(_UNWINDING_S):
             for life in self._lives:
                 await life.ended.wait()
