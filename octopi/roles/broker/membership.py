@@ -17,7 +17,9 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
+    STATUS_MEANINGS,
     ConnectionLostError,
+    Fault,
     OctopiError,
     ProtocolError,
     RefusedError,
@@ -152,12 +154,19 @@ class Membership:
             if refusal is not None:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
-                if not refusal.retryable or clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S:
+                if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or _is_final(refusal):
                     raise refusal
                 _log.warning("register refuses", register=register, why=str(refusal))
             failures += 1
             bound = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 16))
             await clock.sleep_until(clock.now() + chance.random() * bound)
+
+
+def _is_final(refusal: RefusedError) -> bool:
+    """Whether this broker has no place there.  What is wrong with the register itself, such as
+    its disk, may be mended while the broker waits."""
+    meaning = STATUS_MEANINGS[refusal.status]
+    return not meaning.retryable and meaning.fault is not Fault.NODE
 
 
 class _Session:

@@ -18,7 +18,7 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import NotReadyError, RefusedError, Status, StorageError
+from octopi.errors import LogReadOnlyError, NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import topic_name
 from octopi.limits import (
     GATHER_S,
@@ -96,8 +96,16 @@ class RegisterNode:
     # --- deciding --------------------------------------------------------------------
 
     def record(self, entries: list[Entry]) -> None:
-        """Journal and apply, at once; `durable` must be awaited before telling."""
-        self._journal.append(entries)
+        """Journal and apply, at once; `durable` must be awaited before telling.
+
+        Raises:
+          StorageError: and then nothing was decided.
+        """
+        try:
+            self._journal.append(entries)
+        except LogReadOnlyError as error:
+            self._fail(error)  # it could decide nothing any more: a restart may help
+            raise
         for entry in entries:
             self.registrar.apply(entry)
 
@@ -110,9 +118,12 @@ class RegisterNode:
         except StorageError as error:
             # What is on the device is unknown from here on: a register that went on could
             # contradict itself after a restart.
-            self._failure = error
-            self._failed.set()
+            self._fail(error)
             raise NotReadyError(f"the register's disk failed: {error}") from error
+
+    def _fail(self, error: StorageError) -> None:
+        self._failure = error
+        self._failed.set()
 
     async def wait_failed(self) -> None:
         """Return never, or raise when the register can't go on.
