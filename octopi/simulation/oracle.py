@@ -318,7 +318,10 @@ class Oracle:
         log, highwater = self._log(event), event.facts["highwater"]
         before = log.highwater.get((event.host, event.life), 0)
         self._check_highwater(event, log)
-        if highwater > log.end:
+        if highwater > log.end and not event.facts["epoch"]:
+            # It committed as the leader, and left that role before it could say so.
+            self._commit(event)
+        elif highwater > log.end:
             text = f"{event.host} is told that {_name(log)} is committed up to {highwater}; it is "
             self._break("uncommitted-seen", text + f"up to {log.end}", event)
         else:
