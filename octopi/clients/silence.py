@@ -42,7 +42,9 @@ class Silence:
         self._due_s = SILENCE_GROWTH * max(self._due_s, now - self._began)
 
     def nobody_there(self, now: float) -> None:
-        """The answer was that nobody is in charge: that changes soon, so ask again soon."""
-        if self.due_at() > now + self._soon_s and self._began is not None:
+        """The answer was that nobody is in charge: that changes soon, so ask again soon, unless
+        a word came meanwhile."""
+        is_due_late = self.due_at() > now + self._soon_s
+        if is_due_late and self._began is not None and self._began <= now:
             self._due_s = now - self._began + self._soon_s
             self._soon_s *= 2

@@ -44,6 +44,15 @@ def test_a_word_ends_the_silence_and_the_next_one_begins_anew() -> None:
     assert peer.silence.due_at() == 103.0 + FIRST_S
 
 
+def test_a_word_that_came_while_it_was_asked_counts_more_than_that_nobody_is_in_charge() -> None:
+    peer = Peer()
+    now = peer.ask()
+    peer.spoke_at = now + 5  # the next word is owed then
+    peer.silence.nobody_there(now)
+    assert peer.ask() == now + 5 + FIRST_S
+    assert peer.ask() > now + 5 + FIRST_S
+
+
 def test_nothing_is_asked_about_who_owes_nothing() -> None:
     peer = Peer(None)
     assert peer.silence.due_at() == math.inf
