@@ -58,6 +58,10 @@ class Atlas:
                 view = self._cluster.register_view.state
                 if view.removals:
                     return "brokers have yet to remove a topic, and nobody else knows"
+                gone = {one for record in view.partitions.values() for one in record.replicas}
+                gone -= {self._cluster.broker_of(node.name) for node in self._cluster.brokers}
+                if gone:
+                    return f"what brokers {sorted(gone)} could tell it is lost"
                 hurt = [
                     record.partition
                     for record in view.partitions.values()

@@ -8,7 +8,6 @@ business of `octopi.simulation.injector`; what clients do is their programs'.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, Literal
 
 import attrs
@@ -37,6 +36,8 @@ REGISTER: Final = "register"
 _PORT: Final = 7000
 DATA_DIRECTORY: Final = "data"
 """Where every node keeps its data, on its own disk."""
+_IDS_PER_DISK: Final = 10
+"""The broker on the second disk of ``broker-3`` has the id 13."""
 _STOPPING_LOOK_S: Final = 0.05
 _UNWINDING_S: Final = 30.0
 """What a dead life does reaches nothing, but a wait that was shielded before goes on."""
@@ -115,7 +116,7 @@ class SimulatedCluster:
         self.options = options or ClusterOptions()
         self.nodes: dict[str, Node] = {}
         """All that ever ran, by name, in the order in which they were added."""
-        self.register_view = RegisterView()
+        self.register_view = RegisterView(REGISTER)
         """What the register has made durable."""
         self._nursery = nursery
         self._lives: list[Life] = []
@@ -152,7 +153,8 @@ class SimulatedCluster:
     def add_broker(self) -> Node:
         """Have one more broker, which `boot` starts."""
         number = len(self.brokers) + 1
-        return self._add(f"broker-{number}", "broker", partial(self._run_broker, number))
+        assert number < _IDS_PER_DISK
+        return self._add(f"broker-{number}", "broker", self._run_broker)
 
     def add_client(self, name: str, program: Program) -> Node:
         """Have a host that runs *program*, which `boot` starts, each time from its beginning."""
@@ -168,14 +170,16 @@ class SimulatedCluster:
         return node
 
     def host_of(self, broker: int) -> str:
-        """The name of the host where the broker of that id runs, or ran; empty: nobody knows."""
-        known = self.register_view.state.brokers.get(broker)
-        return known.address.removeprefix("ws://").partition(":")[0] if known else ""
+        """The name of the host where the broker of that id runs, or ran."""
+        return f"broker-{broker % _IDS_PER_DISK}"
 
     def broker_of(self, host: str) -> int | None:
-        """The id of the newest broker that ran on *host*; None: none that is known."""
-        ids = [one for one in self.register_view.state.brokers if self.host_of(one) == host]
-        return max(ids, default=None)
+        """The id of the broker on *host*; None: that is no host of brokers."""
+        node = self.nodes.get(host)
+        if node is None or node.kind != "broker":
+            return None
+        # A broker that lost its disk is a new one.
+        return int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count
 
     def leader(self, partition: int) -> str:
         """The host of the leader that was decided last; empty: none."""
@@ -261,19 +265,19 @@ class SimulatedCluster:
             data_directory=DATA_DIRECTORY,
             partition_count=self.options.partitions,
             replica_count=self.options.replicas,
-            gather_s=self.options.gather_s,
+            # Brokers that it knew may take longer to come than those of a new cluster.
+            gather_s=GATHER_S if node.wipe_count else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
         )
         status = _Started(node, node.life, self._tell)
         await run_register(environment, options, stop=node.stop, task_status=status)
 
-    async def _run_broker(self, number: int, node: Node, environment: Environment) -> None:
+    async def _run_broker(self, node: Node, environment: Environment) -> None:
         options = BrokerOptions(
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
             registers=[self.address],
-            # A broker that lost its disk is a new one.
-            broker=number + 10 * node.wipe_count,
+            broker=self.broker_of(node.name),
             flush=self.options.flush,
             retention_check_interval_s=self.options.retention_check_interval_s,
         )

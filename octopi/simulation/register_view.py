@@ -18,7 +18,9 @@ from octopi.wire.messages import PartitionRecord
 class RegisterView:
     """An observer of a world with one register."""
 
-    def __init__(self) -> None:
+    def __init__(self, register: str) -> None:
+        """*register* is its host."""
+        self._register = register
         self.state = ClusterState()
         """As its journal would make it."""
         self.version = 0
@@ -43,6 +45,9 @@ class RegisterView:
                 still = self._appended_count - flushed_count
                 while len(self._appended) > still:
                     self._apply(self._appended.popleft())
+            case "wipe" if event.host == self._register:
+                self.state = ClusterState()
+                self.version += 1
             case steps.R1_READ:
                 self.state = ClusterState()
                 self._appended.clear()
