@@ -348,8 +348,9 @@ class SimulatedFile:
         written = 0
         for how in met:
             if isinstance(how, Tear):
-                written = int(len(data) * how.written_fraction)
-                image.cached += data[:written]
+                torn_at = max(written, int(len(data) * how.written_fraction))
+                image.cached += data[written:torn_at]
+                written = torn_at
                 self._effect("append", "during", self._path)
                 if not self.is_usable:
                     raise os_error(errno.EBADF, self._path)

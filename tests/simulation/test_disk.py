@@ -167,6 +167,10 @@ def test_who_is_killed_within_an_append_has_written_a_part() -> None:
     survivor = attach(disk).open("/d/f")
     survivor.append(b"5678")
     assert disk.cached("/d/f") == b"old125678"
+    for fraction in (0.5, 0.25, 0.75):
+        disk.inject(DiskFault("append", Tear(fraction)))
+    survivor.append(b"9abc")
+    assert disk.cached("/d/f") == b"old1256789abc"
 
 
 # --- the end of a process ------------------------------------------------------------------
