@@ -1,0 +1,43 @@
+"""What holds inside a cluster, and of a run, in words: one sentence for each rule.
+
+The rules are those of `octopi.simulation.oracle` and of whoever runs plans; the promises to
+clients have their words with them (`octopi.simulation.faults.Rule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PROMISES: Final[Mapping[str, str]] = {
+    "acknowledged-unheld": (
+        "what is committed is held by every replica that counts as in sync, by as many as its "
+        "topic asks for, and on the devices where that was asked for"
+    ),
+    "promised-unheld": (
+        "a follower acknowledges only what it holds, and with the sync flag set only what its "
+        "device holds"
+    ),
+    "highwater-back": (
+        "a highwater mark never goes back in one life of a node, and never passes the end of "
+        "the log"
+    ),
+    "committed-differs": "replicas have the same bytes below their highwater marks",
+    "committed-cut": "no replica in the in-sync set cuts committed records off",
+    "two-leaders": "in one epoch one life of one broker leads: the one that was appointed",
+    "undecided-told": "the register tells only what it has made durable",
+    "promise-forgotten": "a broker accepts only an epoch that is on its disk",
+    "incomplete-leader": (
+        "whoever leads, and whoever is in the in-sync set, has all committed records"
+    ),
+    "uncommitted-seen": "nobody is told that more is committed than is",
+    "receipt-wrong": "a receipt is given for committed records, and for the producer's own",
+    "committed-twice": "the sequence of a producer is committed once, without gaps",
+    "invalid-committed": "what is committed are whole, valid records",
+    "liveness": "once everything is healed, the cluster gets going again in bounded time",
+    "complaint": "a node complains of nothing that no fault excuses",
+    "exception": "no node ends with an exception of its own making",
+    "DeadlockError": "somebody can always go on",
+    "SpinningError": "time passes",
+}
+"""Rule -> what holds where it isn't broken."""
