@@ -10,7 +10,7 @@ import octopi
 from octopi import steps
 from octopi.environment import Trace
 from octopi.storage import checkpoint
-from tests.cluster import Cluster, Died, describe, running_cluster
+from tests.cluster import Cluster, Died, Node, describe, running_cluster
 from tests.fakes.disk import MemoryDisk
 
 
@@ -79,6 +79,54 @@ async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
                 stored = checkpoint.load(disks[number], path)
                 assert stored is not None
                 assert stored["promised"] == after.epoch
+
+
+async def test_a_follower_that_had_no_space_for_a_moment_follows_again(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        disks = await three_brokers(cluster)
+        place = (await describe(cluster, "orders")).partitions[0]
+        assert place.leader is not None
+        follower = place.leader % 3 + 1
+        # The log's epoch has to be stored before the first record of it.
+        disks[follower].fail(errno.ENOSPC, "replace_file", path_end="orders/checkpoint", times=2)
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            await producer.send("orders", b"first")
+            await producer.send("orders", b"second")
+            await all_hold_the_same(client)
+            await producer.send("orders", b"third")
+            await all_hold_the_same(client)
+
+
+async def all_hold_the_same(client: octopi.Client) -> None:
+    """Wait until three replicas are in sync and hold as much."""
+    with trio.fail_after(20):
+        while True:
+            in_sync = (await client.describe_topic("orders")).partitions[0].in_sync
+            ends = {one.log.log_end for one in await client.describe_logs("orders")}
+            if len(in_sync) == 3 and len(ends) == 1:
+                return
+            await trio.sleep(0.05)  # nothing announces it to clients
+
+
+async def test_replicas_that_had_no_space_for_their_promises_accept_when_they_have(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        disks: dict[int, MemoryDisk] = {}
+        nodes: dict[int, Node] = {}
+        for number in (1, 2, 3):
+            disks[number] = MemoryDisk()
+            nodes[number] = await cluster.start_broker(f"broker-{number}", disk=disks[number])
+        place = (await describe(cluster, "orders")).partitions[0]
+        assert place.leader is not None
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            await producer.send("orders", b"before")
+            for number in disks.keys() - {place.leader}:
+                path_end = f"replicas/{place.partition}"
+                disks[number].fail(errno.ENOSPC, "replace_file", path_end=path_end, times=2)
+            await cluster.kill(nodes[place.leader])
+            with trio.fail_after(20):
+                await producer.send("orders", b"after")
 
 
 async def test_what_is_acknowledged_is_shown_though_the_disk_was_full_when_it_was_committed(

@@ -79,6 +79,7 @@ _log = get_logger(__name__)
 
 _WAITING: Final = (SyncLogs, StoreState)
 _WAITING_ON_LOG: Final = (StoreEpochs, Truncate, Restart)
+_NO_DEBT: Final = 4
 
 Event = Callable[[], list[PartitionEffect]]
 
@@ -140,6 +141,8 @@ class PartitionReplica:
         self._idle = trio.Event()
         self._role = Role.IDLE
         self._owed: dict[object, PartitionEffect] = {}
+        self._has_missed = False
+        """Something that a session with the leader consists of was not done."""
         self._served_epoch = 0
         self._resigned = 0
         self.machine = Replica(
@@ -247,9 +250,11 @@ class PartitionReplica:
             if not self._effects:
                 if not self._events:
                     break
+                # What the next event says of the state is not true before its own effects are.
+                owed = self._owed_effects()
                 try:
                     effects = self._events.popleft()()
-                    self._effects.extend([*self._owed_effects(), *effects])
+                    self._effects.extend([*owed, *effects])
                 except ProtocolError as error:
                     # Of a peer, maybe one that is gone: nothing of what it said is done.
                     _log.warning("peer refused", partition=self.partition, why=str(error))
@@ -262,6 +267,8 @@ class PartitionReplica:
                 self._busy = True
                 self._tasks.start_soon(self._perform_waiting, effect)
             else:
+                if self._owed:
+                    self._paid(effect)
                 # What an effect leads to comes right behind it.
                 self._effects.extendleft(reversed(self._perform(effect)))
         self._idle.set()
@@ -272,21 +279,36 @@ class PartitionReplica:
         except StorageError as error:
             follow_up = []
             is_news = _debt(effect) not in self._owed
-            self._owed[_debt(effect)] = effect
+            self._owe(effect)
             self._drop_effects(error)
             self._effects.extend(self._failed(error, is_news=is_news))
         else:
-            self._owed.pop(_debt(effect), None)
+            self._paid(effect)
         self._effects.extendleft(reversed(follow_up))
         self._busy = False
         self._drain()
 
+    def _owe(self, effect: PartitionEffect) -> None:
+        self._owed.pop(_debt(effect), None)  # the newest of its kind comes last
+        self._owed[_debt(effect)] = effect
+
+    def _paid(self, effect: PartitionEffect) -> None:
+        """*effect* is done; what was left out because of debts begins anew behind the last."""
+        self._owed.pop(_debt(effect), None)
+        if self._has_missed and not self._owed:
+            self._has_missed = False
+            self._peers.follow_anew(self.partition)
+
     def _owed_effects(self) -> list[PartitionEffect]:
-        """What failed before and has to be done first: the machine believes that it is."""
-        return [
+        """What was not done and has to be done first: the machine believes that it is.
+
+        The state tells of the logs, so it is stored behind what is done to them.
+        """
+        owed = [
             StoreState(self.machine.state) if isinstance(effect, StoreState) else effect
             for effect in self._owed.values()
         ]
+        return sorted(owed, key=_rank)
 
     def _drop_effects(self, error: StorageError) -> None:
         """What stood behind an effect that failed must not happen now; who waits is refused."""
@@ -294,9 +316,10 @@ class PartitionReplica:
         for effect in dropped:
             if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
                 effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
-            elif isinstance(effect, OnLog) and isinstance(effect.effect, PublishHighwater):
-                # It is committed, and acknowledged to whoever asks again: to be shown later.
-                self._owed[_debt(effect)] = effect
+            elif _rank(effect) < _NO_DEBT:
+                self._owe(effect)
+            else:
+                self._has_missed = True
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:
@@ -382,7 +405,6 @@ class PartitionReplica:
                 if (trace := self._steps) is not None:
                     trace.publishing(log, offset)
                 log.publish(offset)
-                self._owed.pop((log.topic_id, PublishHighwater), None)
                 if trace is not None:
                     trace.published(log, offset)
             case Reply(answer, content):
@@ -499,10 +521,29 @@ class PartitionReplica:
 
 
 def _debt(effect: PartitionEffect) -> object:
-    """What makes two waiting effects one debt."""
-    if isinstance(effect, OnLog):
-        return effect.topic_id, type(effect.effect)
-    return type(effect)
+    """What makes two effects one debt."""
+    match effect:
+        case OnLog(topic_id, on_log):
+            return topic_id, type(on_log)
+        case ToRegister(message):
+            return type(message)
+        case _:
+            return type(effect)
+
+
+def _rank(effect: PartitionEffect) -> int:
+    """The order of debts.  What is none is asked for again, by a timer or in a new session."""
+    match effect:
+        case OnLog(_, StoreEpochs() | Truncate() | Restart()):
+            return 0
+        case SyncLogs():
+            return 1
+        case StoreState():
+            return 2
+        case OnLog(_, PublishHighwater()) | ToRegister(AcceptEpoch()):
+            return 3
+        case _:
+            return _NO_DEBT
 
 
 def stored_state(environment: Environment, path: str) -> ReplicaState:
