@@ -8,7 +8,7 @@ import typing
 import attrs
 from hypothesis import strategies as st
 
-from octopi.wire.messages import TYPE_NAMES
+from octopi.wire.messages import TYPE_NAMES, MayBeNegative
 
 _ENTRIES_MAX = 4
 _BULK_BYTES_MAX = 300
@@ -29,8 +29,10 @@ def instances(cls: type) -> st.SearchStrategy[object]:
 def _values(hint: object) -> st.SearchStrategy[object]:
     size_max = _BULK_BYTES_MAX
     if typing.get_origin(hint) is typing.Annotated:
-        hint, at_most = typing.get_args(hint)
-        size_max = min(at_most.size, _BULK_BYTES_MAX)
+        hint, note = typing.get_args(hint)
+        if isinstance(note, MayBeNegative):
+            return st.integers(-(2**63), 2**63 - 1)
+        size_max = min(note.size, _BULK_BYTES_MAX)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])
@@ -42,7 +44,7 @@ def _values(hint: object) -> st.SearchStrategy[object]:
     if hint is bool:
         return st.booleans()
     if hint is int:
-        return st.integers(-(2**63), 2**63 - 1)
+        return st.integers(0, 2**63 - 1)
     if hint is str:
         return st.text(max_size=size_max // 4)
     if hint is bytes:

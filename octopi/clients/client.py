@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Final, Literal, TypeVar
 
+import attrs
 import trio
 
 from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
@@ -16,7 +17,7 @@ from octopi.clients.consumer import Consumer
 from octopi.clients.consumer_session import ConsumerSession
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
-from octopi.clients.options import within
+from octopi.clients.options import not_negative, within
 from octopi.clients.producer import Producer, ProducerOptions
 from octopi.clients.questions import Questions
 from octopi.clients.starts import Place, Start, find_starts, places, question
@@ -159,6 +160,7 @@ class Client:
 
         Raises:
           InvalidTopicError: if *name* is no legal name.
+          InvalidOptionError: if a number is negative.
           TopicExistsError: if it exists (unless *exist_ok*, which takes it as it is).
           RefusedError: INVALID_OPTION or UNKNOWN_PARTITION, if that can't be had.
         """
@@ -172,6 +174,7 @@ class Client:
         )
         wanted = None if at is None else list(at)
         count = partitions if wanted is None else len(wanted)
+        not_negative(partitions=count, at=min(wanted or [0]), **attrs.asdict(options))
         is_lost = False
 
         async def attempt() -> TopicInfo:
@@ -278,6 +281,7 @@ class Client:
           RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
               else could lead for *timeout_s*: it keeps only those leaderships then.
         """
+        not_negative(broker=broker)
         await self._questions.retry(
             f"drain broker {broker}",
             lambda: self._questions.register_once(
@@ -293,6 +297,7 @@ class Client:
         Raises:
           RefusedError: INVALID_OPTION, if there would be too many.
         """
+        not_negative(count=count)
         wanted = (await self.describe_cluster()).partition_count + count
         is_lost = False
 
@@ -326,6 +331,8 @@ class Client:
               if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
               is away, or NOT_READY, if it isn't in sync in time.
         """
+
+        not_negative(partition=partition, leaving=leaving, joining=joining)
 
         def question(request: int) -> MoveReplica:
             return MoveReplica(request, partition, leaving, joining)
@@ -395,6 +402,7 @@ class Client:
         """
         within("bytes_max", bytes_max, 1, BATCH_BYTES_MAX)
         within("wait_s", wait_s, 0, FETCH_WAIT_S_MAX)
+        not_negative(offset=offset)
         name = topic_name(topic)
         found = await self._questions.leader(
             f"fetch from {topic}/{partition}",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from octopi.errors import InvalidOptionError
+
+_INTEGER_MAX: Final = 2**63 - 1
+"""The wire has no greater ones."""
 
 
 def within(name: str, value: float, low: float, high: float) -> None:
@@ -13,3 +18,14 @@ def within(name: str, value: float, low: float, high: float) -> None:
     """
     if not low <= value <= high:
         raise InvalidOptionError(f"{name} is {value!r}; it must be from {low} to {high}")
+
+
+def not_negative(**numbers: int | None) -> None:
+    """Check what can't be negative, nor too large to be sent; None: left out.
+
+    Raises:
+      InvalidOptionError: if one is.
+    """
+    for name, value in numbers.items():
+        if value is not None:
+            within(name, value, 0, _INTEGER_MAX)

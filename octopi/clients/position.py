@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from octopi.clients.options import not_negative
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 
@@ -22,7 +23,9 @@ _FORM: Final = re.compile(
 )
 
 
-def _sorted(offsets: Mapping[PartitionId, Offset]) -> Mapping[PartitionId, Offset]:
+def _checked(offsets: Mapping[PartitionId, Offset]) -> Mapping[PartitionId, Offset]:
+    for offset in offsets.values():
+        not_negative(offset=offset)
     return dict(sorted(offsets.items()))
 
 
@@ -32,7 +35,7 @@ class Position:
 
     topic: TopicName
     topic_id: TopicId
-    offsets: Mapping[PartitionId, Offset] = attrs.field(converter=_sorted)
+    offsets: Mapping[PartitionId, Offset] = attrs.field(converter=_checked)
     """Partition -> offset of the next record.  A partition that isn't named: from its start."""
 
     def __str__(self) -> str:

@@ -7,10 +7,10 @@ no tag, float, indefinite length or deeper nesting is ever interpreted, and no l
 believed before it was compared with its bound and with what there is.  (A general decoder
 turns 16 MiB of empty maps into a gigabyte first, and copies a batch in small pieces.)
 
-The subset of CBOR (RFC 8949): integers of 64 bits with sign, byte and text strings, lists,
-maps with text keys, false, true, null; definite lengths.  The first key of a message is
-``type``; the other fields follow in any order, each exactly once.  We write the shortest
-form and the order of the class.
+The subset of CBOR (RFC 8949): integers of 64 bits with sign, not negative but where the
+class says so, byte and text strings, lists, maps with text keys, false, true, null;
+definite lengths.  The first key of a message is ``type``; the other fields follow in any
+order, each exactly once.  We write the shortest form and the order of the class.
 
 This module knows no connection: who may send what is `allowed`.
 """
@@ -26,7 +26,7 @@ import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
-from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost
+from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeNegative
 
 # Major types, RFC 8949 section 3.1.
 _UNSIGNED: Final = 0
@@ -138,12 +138,16 @@ class _Kind(Protocol[_V]):
         """The value at position *at* of *data*, and the position behind it."""
 
 
+@attrs.frozen
 class _Integer:
+    is_signed: bool
     depth = 0
 
     def encode(self, value: int, parts: list[bytes]) -> None:
         if not -_INTEGER_BOUND <= value < _INTEGER_BOUND:
             raise _Problem("it does not fit into 64 bits with sign")
+        if value < 0 and not self.is_signed:
+            raise _Problem("it can't be negative")
         parts.append(_head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value))
 
     def decode(self, data: bytes, at: int) -> tuple[int, int]:
@@ -154,7 +158,11 @@ class _Integer:
             raise _mismatch("an integer", data, at)
         if value >= _INTEGER_BOUND:
             raise _Problem("it does not fit into 64 bits with sign")
-        return (value if major == _UNSIGNED else -1 - value), behind
+        if major == _UNSIGNED:
+            return value, behind
+        if not self.is_signed:
+            raise _Problem("it can't be negative")
+        return -1 - value, behind
 
 
 class _Boolean:
@@ -445,9 +453,12 @@ def _kind(hint: object) -> _Kind[Any]:
     """What the type *hint* of a field allows."""
     bound: int | None = None
     if typing.get_origin(hint) is typing.Annotated:
-        hint, at_most = typing.get_args(hint)
-        assert isinstance(at_most, AtMost)
-        bound = at_most.size
+        hint, note = typing.get_args(hint)
+        if isinstance(note, MayBeNegative):
+            assert hint is int
+            return _SIGNED_INTEGER
+        assert isinstance(note, AtMost)
+        bound = note.size
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner, nothing = typing.get_args(hint)
@@ -469,7 +480,8 @@ def _kind(hint: object) -> _Kind[Any]:
 
 
 _MISSING: Final = object()
-_INTEGER: Final = _Integer()
+_INTEGER: Final = _Integer(is_signed=False)
+_SIGNED_INTEGER: Final = _Integer(is_signed=True)
 _TYPE_NAME: Final = _Text(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")

@@ -39,6 +39,11 @@ class AtMost:
     size: int
 
 
+@attrs.frozen
+class MayBeNegative:
+    """Said of an integer field.  All others count, number or measure something."""
+
+
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
@@ -496,7 +501,7 @@ class DescribeLogs:
     topic: Text
     """Only of this topic; empty: all."""
     after_topic: Text
-    after_partition: int
+    after_partition: Annotated[int, MayBeNegative()]
     """Logs behind this (topic, partition), in their order; start with ``("", -1)``."""
 
 

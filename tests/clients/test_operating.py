@@ -1,5 +1,8 @@
 """A client as an operator's tool: looking at replicas, draining, adding, moving."""
 
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -110,3 +113,26 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
         fault = world.net.fault(m.MoveReplica, "break before")
         await client.move_replica(place.partition, leaving, 4)
         assert fault.struck
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.create_topic("t", -1),
+        lambda client: client.create_topic("t", at=[0, -1]),
+        lambda client: client.create_topic("t", retention=timedelta(seconds=-1)),
+        lambda client: client.create_topic("t", retention_bytes=-1),
+        lambda client: client.create_topic("t", segment_bytes=2**63),
+        lambda client: client.create_topic("t", min_insync=-1),
+        lambda client: client.drain_broker(-1),
+        lambda client: client.add_partitions(-1),
+        lambda client: client.move_replica(-1, 1, 2),
+        lambda client: client.fetch("t", -1, partition=0),
+    ],
+)
+async def test_a_number_that_no_node_takes_is_refused_before_it_is_sent(
+    ask: Callable[[octopi.Client], Awaitable[object]], autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client:
+        with pytest.raises(octopi.InvalidOptionError, match="it must be from 0 to"):
+            await ask(client)

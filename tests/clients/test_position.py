@@ -13,7 +13,7 @@ from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 from tests.clients.world import SeededChance
 
 offsets = st.dictionaries(
-    st.integers(0, 10**9).map(PartitionId), st.integers(0, 2**63).map(Offset), max_size=20
+    st.integers(0, 10**9).map(PartitionId), st.integers(0, 2**63 - 1).map(Offset), max_size=20
 )
 topics = st.from_regex(r"[A-Za-z0-9._-]{1,200}", fullmatch=True).map(TopicName)
 ids = st.from_regex(r"[0-9a-f]{16}", fullmatch=True).map(TopicId)
@@ -48,6 +48,7 @@ def test_the_text_of_a_position_is_this_one_for_ever() -> None:
         "v1:orders@0123456789abcdef:,0=1",
         "v1:orders@0123456789abcdef:0=1,0=2",
         "v1:orders@0123456789abcdef:0=-1",
+        "v1:orders@0123456789abcdef:0=9223372036854775808",
         "v1:orders@0123456789abcdef:0=1 ",
         "v1:orders@0123456789abcdef:0=\u0661",
         "v1:a/b@0123456789abcdef:0=1",
@@ -58,6 +59,11 @@ def test_the_text_of_a_position_is_this_one_for_ever() -> None:
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(octopi.InvalidOptionError):
         octopi.Position.parse(text)
+
+
+def test_no_position_is_before_the_beginning() -> None:
+    with pytest.raises(octopi.InvalidOptionError, match="offset is -1"):
+        octopi.Position(TopicName("orders"), TopicId("0" * 16), {PartitionId(0): Offset(-1)})
 
 
 def test_keys_go_where_any_other_client_would_put_them() -> None:

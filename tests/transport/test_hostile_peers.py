@@ -354,6 +354,7 @@ def nested(depth: int) -> object:
             "field 'topic' is missing",
         ),
         (produce_with(partition="0"), Status.MALFORMED_MESSAGE, "produce.partition: it has to be"),
+        (produce_with(partition=-1), Status.MALFORMED_MESSAGE, "partition: it can't be negative"),
         (produce_with(topic=nested(400)), Status.MALFORMED_MESSAGE, "produce.topic: it has to be"),
         (encode(m.Delivery(1, 0, b"", 0)), Status.WRONG_ENDPOINT, "delivery: it may not be sent"),
         (encode(m.CreateTopic(1, "t", 1, None, m.TopicOptions())), Status.WRONG_ENDPOINT, ""),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import attrs
 import cbor2
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import BATCH_BYTES_MAX, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
@@ -69,7 +71,7 @@ def test_fields_come_in_any_order_behind_the_type(message: object, random: Rando
 
 @pytest.mark.parametrize("value", [*INTEGERS, -(2**63)])
 def test_integers_have_64_bits_and_a_sign(value: int) -> None:
-    message = m.Credit(request=1, until=value)
+    message = m.DescribeLogs(1, "", "", value)
     assert decode(encode(message), EVERY_CLASS) == message
 
 
@@ -113,6 +115,11 @@ def test_what_does_not_fit_is_named_down_to_the_entry() -> None:
         encode(m.TopicDescription(1, topic))
 
 
+def test_what_counts_or_numbers_something_is_not_sent_if_it_is_negative() -> None:
+    with pytest.raises(ValueError, match=r"^credit\.until: it can't be negative"):
+        encode(m.Credit(1, -1))
+
+
 # --- nothing else comes in -----------------------------------------------------------
 
 
@@ -132,6 +139,37 @@ def test_damaged_messages_are_refused_or_another_message(
     end = choice.draw(st.integers(start, min(len(data), start + 9)))
     data[start:end] = choice.draw(st.binary(max_size=9))
     refused_or_a_message(bytes(data))
+
+
+def integers(value: object, place: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """Where the integers are in a message as a map, but for those that may be negative."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key != "after_partition":
+                yield from integers(inner, (*place, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from integers(inner, (*place, index))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield place
+
+
+@given(strategies.messages(), st.integers(-(2**63), -1), st.data())
+def test_a_negative_number_of_anything_is_refused_by_name(
+    message: object, negative: int, choice: st.DataObject
+) -> None:
+    fields: Any = as_map(message)
+    places = list(integers(fields))
+    assume(places)
+    *way, last = choice.draw(st.sampled_from(places))
+    owner = fields
+    for step in way:
+        owner = owner[step]
+    owner[last] = negative
+    error = refused(cbor2.dumps(fields))
+    name = f"[{last}]" if isinstance(last, int) else f".{last}"
+    assert str(error).endswith(f"{name}: it can't be negative")
+    assert error.status is Status.MALFORMED_MESSAGE
 
 
 def refused_or_a_message(data: bytes) -> None:
