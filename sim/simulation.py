@@ -26,7 +26,6 @@ from octopi.simulation import driver
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.checker import check
 from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
-from octopi.simulation.failures import AtTime
 from octopi.simulation.frames import FrameNet
 from octopi.simulation.history import History
 from octopi.simulation.injector import Injector
@@ -178,12 +177,8 @@ class _Run:
     async def _work(self) -> None:
         """Return when all is done and every fault with a time has struck, or it is time to
         heal."""
-        times = [
-            fault.place.seconds for fault in self._plan.faults if isinstance(fault.place, AtTime)
-        ]
-        last = max(times, default=0.0)
         while self._world.now < self._plan.faults_s:
-            if self._world.now > last and not self._workload.unsent():
+            if not self._injector.timed_count and not self._workload.unsent():
                 break
             await trio.sleep(_LOOK_S)
 

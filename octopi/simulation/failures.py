@@ -37,6 +37,8 @@ Way = Literal["both", "in", "out"]
 
 
 # --- places ----------------------------------------------------------------------------
+# One that is *behind* waits until the fault that stands before it in the plan has struck, or
+# was skipped; for the first fault of a plan that is the beginning of the run.
 
 
 @attrs.frozen
@@ -44,9 +46,11 @@ class AtTime:
     """So many virtual seconds after the run began."""
 
     seconds: float
+    behind: bool = False
+    """Whether they count from the fault before it in the plan."""
 
     def __str__(self) -> str:
-        return f"at {self.seconds:g} s"
+        return f"{self.seconds:g} s later" if self.behind else f"at {self.seconds:g} s"
 
 
 @attrs.frozen
@@ -57,9 +61,12 @@ class AtStep:
     """Its code: a key of `STEPS`."""
     who: str = "any"
     occurrence: int = 1
+    behind: bool = False
+    """Whether it counts from the fault before it in the plan."""
 
     def __str__(self) -> str:
-        return f"at {STEPS.get(self.step, self.step)!r} of {self.who}, time {self.occurrence}"
+        step = STEPS.get(self.step, self.step)
+        return f"at {step!r} of {self.who}, time {self.occurrence}{_since(self.behind)}"
 
 
 @attrs.frozen
@@ -72,10 +79,12 @@ class AtEffect:
     edge: str
     who: str = "any"
     occurrence: int = 1
+    behind: bool = False
+    """Whether it counts from the fault before it in the plan."""
 
     def __str__(self) -> str:
         what = self.operation or "I/O"
-        return f"{self.edge} {what} of {self.who}, time {self.occurrence}"
+        return f"{self.edge} {what} of {self.who}, time {self.occurrence}{_since(self.behind)}"
 
 
 @attrs.frozen
@@ -95,6 +104,10 @@ class When:
 
 
 Place: TypeAlias = AtTime | AtStep | AtEffect | When
+
+
+def _since(behind: bool) -> str:
+    return " since then" if behind else ""
 
 
 # --- actions ---------------------------------------------------------------------------

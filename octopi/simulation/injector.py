@@ -72,12 +72,14 @@ class Injector:
         to give them an empty one."""
         self.counts: Counter[str] = Counter()
         """What was done, and what was skipped."""
+        self.timed_count = 0
+        """Faults that wait for their time, and for nothing else."""
         self._cluster = cluster
         self._world = cluster.world
         self._atlas = atlas
         self._faults = tuple(faults)
         self._at_steps: dict[str, list[_Waiting]] = defaultdict(list)
-        self._conditions: list[tuple[When, Fault]] = []
+        self._conditions: list[tuple[When, int]] = []
         self._acknowledged_count = 0
         self._version_seen = -1
         self._is_over = False
@@ -92,20 +94,40 @@ class Injector:
 
     def arm(self) -> None:
         """Have the faults strike from now on."""
-        for fault in self._faults:
-            match fault.place:
-                case AtTime(seconds):
-                    self._world.at(seconds, partial(self._strike, fault, None, None))
-                case AtStep(step, who, occurrence):
-                    waiting = _Waiting(fault, who, occurrence)
-                    self._at_steps[STEPS[step]].append(waiting)
-                case AtEffect():
-                    self._watch_effects(fault, fault.place)
-                case When():
-                    self._conditions.append((fault.place, fault))
+        self._world.observers.append(self)
+        for number, fault in enumerate(self._faults):
+            if not (number and _is_behind(fault)):
+                self._arm(number, None, None)
             if isinstance(fault.action, RollBack):
                 self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
-        self._world.observers.append(self)
+
+    def _arm(self, number: int, here: str | None, partition: int | None) -> None:
+        """Wait for the place of a fault; *here* and *partition* are what the one before it,
+        if it waited for that, had to do with."""
+        fault = self._faults[number]
+        match fault.place:
+            case AtTime(seconds, behind):
+                at = self._world.now + seconds if behind else seconds
+                self.timed_count += 1
+                self._world.at(at, partial(self._come, number, here, partition))
+            case AtStep(step, who, occurrence):
+                self._at_steps[STEPS[step]].append(_Waiting(number, who, occurrence))
+            case AtEffect():
+                self._watch_effects(number, fault.place)
+            case When():
+                self._conditions.append((fault.place, number))
+
+    def _come(self, number: int, here: str | None, partition: int | None) -> None:
+        """The place of a fault has come: it strikes, and those behind it wait for theirs."""
+        fault = self._faults[number]
+        self.timed_count -= isinstance(fault.place, AtTime)
+        if self._is_over:
+            return
+        target = self._target(fault.target, here, partition)
+        self._strike(fault, target, partition)
+        following = number + 1
+        if following < len(self._faults) and _is_behind(self._faults[following]):
+            self._arm(following, target, partition)
 
     def _copy(self, taken_s: float) -> None:
         for node in self._cluster.brokers:
@@ -119,32 +141,33 @@ class Injector:
             for one in list(waiting):
                 if one.comes(self.fits(one.who, event.host, partition)):
                     waiting.remove(one)
-                    self._strike(one.fault, event.host, partition)
+                    self._come(one.number, event.host, partition)
         if self._conditions:
             self._look_at_conditions(event)
 
-    def _watch_effects(self, fault: Fault, place: AtEffect) -> None:
-        waiting = _Waiting(fault, place.who, place.occurrence)
+    def _watch_effects(self, number: int, place: AtEffect) -> None:
+        waiting = _Waiting(number, place.who, place.occurrence)
 
         def observe(life: Life, operation: str, edge: str, path: str) -> None:
             if edge != place.edge or place.operation not in {"", operation}:
                 return
             host = life.host.name
             if waiting.left and waiting.comes(self.fits(place.who, host, None)):
-                self._strike(fault, host, None)
+                self._come(number, host, None)
 
         for node in self._cluster.nodes.values():
             if self._may_fit(place.who, node):
-                node.host.effect_observers.append(observe)
+                # A list of its own: this effect may be what is being observed.
+                node.host.effect_observers = [*node.host.effect_observers, observe]
 
     def _look_at_conditions(self, event: Event) -> None:
         self._acknowledged_count += event.what == steps.P7_ACKNOWLEDGED
         for one in list(self._conditions):
-            when, fault = one
+            when, number = one
             # What strikes is an event, too, and may have made others come true.
             if one in self._conditions and self._holds(when, event):
                 self._conditions.remove(one)
-                self._strike(fault, event.host, event.facts.get("partition"))
+                self._come(number, event.host, event.facts.get("partition"))
 
     def _holds(self, when: When, event: Event) -> bool:
         records = self._cluster.register_view.state.partitions.values()
@@ -210,12 +233,12 @@ class Injector:
 
     def act(self, action: Action, target: str) -> str:
         """Have *action* happen to *target* now; return why it can't, or nothing."""
-        return self._strike(Fault(AtTime(self._world.now), action, target), None, None)
+        fault = Fault(AtTime(self._world.now), action, target)
+        return self._strike(fault, self._target(target, None, None), None)
 
-    def _strike(self, fault: Fault, here: str | None, partition: int | None) -> str:
+    def _strike(self, fault: Fault, target: str, partition: int | None) -> str:
         if self._is_over:
             return "all was healed"
-        target = self._target(fault.target, here, partition)
         kind = type(fault.action).__name__
         if not target:
             return self._skip(fault, "", "there is no such host")
@@ -444,8 +467,9 @@ class Injector:
 class _Waiting:
     """A fault that waits for its place to come the n-th time."""
 
-    def __init__(self, fault: Fault, who: str, occurrence: int) -> None:
-        self.fault = fault
+    def __init__(self, number: int, who: str, occurrence: int) -> None:
+        self.number = number
+        """Which of the faults."""
         self.who = who
         self.left = occurrence
 
@@ -453,6 +477,10 @@ class _Waiting:
         """Count the place if it *fits*; say whether it is the one."""
         self.left -= fits
         return fits and self.left == 0
+
+
+def _is_behind(fault: Fault) -> bool:
+    return not isinstance(fault.place, When) and fault.place.behind
 
 
 def _empty(node: Node) -> None:

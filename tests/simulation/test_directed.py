@@ -1,0 +1,74 @@
+"""Faults that stand behind one another strike in that order, where the one before led to."""
+
+from __future__ import annotations
+
+from octopi import steps
+from octopi.simulation.failures import AtEffect, AtStep, AtTime, Fault, Kill, Pause, Reset
+from octopi.simulation.injector import FAULT
+from octopi.simulation.world import Event
+from sim.plan import Plan, Workload, from_json, from_token, to_json, to_token
+from sim.simulation import simulate
+
+WORKLOAD = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
+
+
+def plan(*faults: Fault) -> Plan:
+    """A small plan with *faults*."""
+    return Plan(seed=3, partitions=1, workload=WORKLOAD, faults=faults)
+
+
+def struck(*faults: Fault) -> tuple[list[Event], tuple[Event, ...]]:
+    """The faults of a run, which has to be sound, and all that happened in it."""
+    verdict = simulate(plan(*faults), events_kept=None)
+    assert verdict.violation is None
+    return [event for event in verdict.events if event.what == FAULT], verdict.events
+
+
+def test_a_step_behind_a_fault_is_waited_for_when_that_has_struck() -> None:
+    faults, events = struck(
+        Fault(AtStep("P2b", occurrence=5), Kill(0.1)), Fault(AtStep("E11", behind=True), Pause(0.5))
+    )
+    assert [type(one.facts["action"]) for one in faults] == [Kill, Pause]
+    between = [
+        one
+        for one in events[events.index(faults[0]) : events.index(faults[1])]
+        if one.what == steps.E11_LEADING
+    ]
+    assert len(between) == 1
+
+
+def test_a_time_behind_a_fault_counts_from_it_and_means_the_host_that_it_befell() -> None:
+    first, second = struck(
+        Fault(AtStep("P7b", occurrence=9), Reset()), Fault(AtTime(0.5, behind=True), Kill(0.0))
+    )[0]
+    assert second.host == first.host
+    assert second.at == first.at + 0.5
+
+
+def test_an_effect_behind_a_fault_at_an_effect_is_another_one() -> None:
+    first, second = struck(
+        Fault(AtEffect("sync", "after", "leader", occurrence=2), Reset()),
+        Fault(AtEffect("sync", "after", "leader", behind=True), Reset()),
+    )[0]
+    assert second.at > first.at
+
+
+def test_a_fault_behind_one_that_was_skipped_strikes_all_the_same() -> None:
+    faults, _ = struck(
+        Fault(AtTime(0.1), Kill(None), "broker-1"),
+        Fault(AtTime(0.2), Kill(None), "broker-1"),
+        Fault(AtTime(0.1, behind=True), Kill(0.1), "broker-2"),
+    )
+    assert [one.host for one in faults] == ["broker-1", "broker-2"]
+
+
+def test_a_plan_keeps_what_stands_behind_what() -> None:
+    kept = plan(
+        Fault(AtTime(0.5), Kill()),
+        Fault(AtTime(0.5, behind=True), Kill()),
+        Fault(AtStep("E11", "leader", 2, behind=True), Kill()),
+        Fault(AtEffect("sync", "after", behind=True), Kill()),
+    )
+    assert from_token(to_token(kept)) == kept
+    assert from_json(to_json(kept)) == kept
+    assert str(kept.faults[1]) != str(kept.faults[0])
