@@ -16,7 +16,7 @@ from octopi.simulation.connection import Arrival, Departure
 from octopi.simulation.network import Network
 from octopi.simulation.recording import Broken, Came, Happening, Recording, Sent
 from octopi.simulation.spoken import SpokenStream, message
-from octopi.simulation.world import Event
+from octopi.simulation.world import Event, World
 
 HAPPENINGS_MAX: Final = 200_000
 """So many are kept, the latest: more than anybody looks at."""
@@ -40,6 +40,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self._cluster: SimulatedCluster | None = None
+        self._world: World | None = None
+        self._over_at: float | None = None
+        """When the run was given up."""
         self._happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
         self._message_count = 0
         self._ways: dict[tuple[int, str, int], _Way] = {}
@@ -55,11 +58,19 @@ class Recorder:
 
     def watch_network(self, network: Network) -> None:
         """The same where there is no cluster."""
+        self._world = network.world
         network.observers.append(self._hear)
 
     def __call__(self, event: Event) -> None:
         """`octopi.simulation.world.World.observers`."""
-        self._happenings.append(event)
+        self._keep(event)
+
+    def _keep(self, happening: Happening) -> None:
+        """What comes later than a failure only shows how the run is taken down."""
+        if self._over_at is None and self._world is not None and self._world.failure is not None:
+            self._over_at = happening.at
+        if self._over_at is None or happening.at <= self._over_at:
+            self._happenings.append(happening)
 
     def recording(
         self,
@@ -116,7 +127,7 @@ class Recorder:
         number = self._message_count
         self._message_count += 1
         way.under_way.append((number, end))
-        self._happenings.append(
+        self._keep(
             Sent(
                 number,
                 piece.at,
@@ -149,7 +160,7 @@ class Recorder:
         while way.under_way and way.under_way[0][1] <= way.came_units:
             number, _ = way.under_way.popleft()
             life = piece.target
-            self._happenings.append(Came(number, piece.at, life.host.name, life.number))
+            self._keep(Came(number, piece.at, life.host.name, life.number))
 
 
 def _said(data: Any) -> tuple[str, object]:  # noqa: ANN401

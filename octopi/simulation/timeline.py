@@ -24,6 +24,9 @@ from octopi.simulation.world import Event
 LINE_LENGTH_MAX: Final = 1000
 """What goes beyond is cut: nobody reads it, and somebody may have sent it."""
 
+UNDER_WAY_S: Final = 0.05
+"""What was sent so shortly before the end of the run may only not have arrived yet."""
+
 _NAME_LENGTH_MAX: Final = 100
 _LEFT_OUT: Final = frozenset({"topic", "topic_id", "partition", "request"})
 _WORLD: Final = "-"
@@ -105,6 +108,7 @@ def timeline(recording: Recording) -> Iterator[str]:
     names = LogNames(recording.happenings)
     came = {one.number: one.at for one in recording.happenings if isinstance(one, Came)}
     order = moments(recording)
+    end = max((one.at for one in recording.happenings), default=0.0)
     width = max((len(_host(one)) for one in order if not isinstance(one, Came)), default=0)
     for moment in order:
         if isinstance(moment, Came):
@@ -117,10 +121,9 @@ def timeline(recording: Recording) -> Iterator[str]:
                 shown += [name(moment.what), names.words(moment), *_facts(moment, names)]
             case Sent():
                 number = f"m{moment.number}"
-                arrival = came.get(moment.number)
                 shown += [
                     f"sends {name(moment.kind)} to {name(moment.target)}",
-                    "never arrives" if arrival is None else f"arrives {arrival:.6f} s",
+                    _arrival(moment, came.get(moment.number), end),
                     f"{moment.size_bytes} bytes" if moment.size_bytes else "",
                     names.words(moment),
                     *_content(moment.content),
@@ -149,6 +152,12 @@ def _facts(event: Event, names: LogNames) -> Iterator[str]:
     for fact, value in event.facts.items():
         if fact not in _LEFT_OUT:
             yield f"{name(fact)}={brief(value)}"
+
+
+def _arrival(sent: Sent, came: float | None, end: float) -> str:
+    if came is not None:
+        return f"arrives {came:.6f} s"
+    return "under way at the end" if end - sent.at <= UNDER_WAY_S else "never arrives"
 
 
 def _content(content: object) -> Iterator[str]:

@@ -22,11 +22,12 @@ class Story:
     def __init__(self) -> None:
         self.happenings: list[Happening] = []
         self.event_count = 0
+        self.pause_s = 0.0
         self.message_count = 0
 
     @property
     def now(self) -> float:
-        return len(self.happenings) / 1000
+        return len(self.happenings) / 1000 + self.pause_s
 
     @property
     def moment(self) -> int:
@@ -71,6 +72,7 @@ def lost_write() -> Recording:
     story.event(steps.E13_TRUNCATED, "broker-2", **LOG, epoch=2, highwater=0, log_end=100, end=0)
     lost = story.send("broker-2", "broker-1")
     assert lost.number == 1
+    story.pause_s = 1.0
     leads = story.event(steps.E11_LEADING, "broker-2", partition=0, epoch=2, in_sync=[2])
     broken = Broken(
         "incomplete-leader",

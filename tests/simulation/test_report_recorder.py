@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+import trio
 from hypothesis import given, strategies as st
 
 from octopi.simulation.frames import FrameNet
@@ -13,7 +14,7 @@ from octopi.simulation.recorder import Recorder
 from octopi.simulation.recording import Came, Recording, Sent
 from octopi.simulation.spoken import SpokenStream
 from octopi.simulation.streams import WebSocketTier
-from octopi.simulation.world import Event
+from octopi.simulation.world import Event, Violation
 from octopi.wire.codec import encode
 from octopi.wire.messages import FindOffset, FoundOffset, Heartbeat, Produce
 from sim.simulation import simulate
@@ -115,6 +116,26 @@ def test_bytes_that_are_no_message_are_recorded_as_such() -> None:
 
     last = sent(recorded(FrameNet, main))[-1]
     assert (last.kind, last.content, last.size_bytes) == ("bytes", None, 8)
+
+
+def test_what_comes_after_a_failure_is_left_out() -> None:
+    recorder = Recorder()
+
+    async def main(small: Small) -> None:
+        recorder.watch_network(small.network)
+        small.world.observers.append(recorder)
+        small.world.note("before")
+        small.world.fail(Violation("rule", "it is broken"))
+        small.world.note("at once")
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+        small.world.note("later")
+
+    with pytest.raises(Violation):
+        run_small(FrameNet, main)
+    events = [one for one in recorder.recording("given up").happenings if isinstance(one, Event)]
+    assert [event.what for event in events][:2] == ["before", "at once"]
+    assert "later" not in [event.what for event in events]
 
 
 def test_a_recorded_run_takes_the_same_course_as_any_other() -> None:

@@ -114,6 +114,13 @@ def test_a_message_says_when_it_arrives_or_that_it_never_does() -> None:
     assert "orders/0" in first
 
 
+def test_what_was_sent_just_before_the_end_may_be_under_way() -> None:
+    story = Story()
+    story.send("broker-1", "broker-2")
+    story.event("boot", "broker-3")
+    assert "under way at the end" in line_of(story.recording(), "sends")
+
+
 def test_a_message_shows_its_fields_and_of_bulk_the_size() -> None:
     story = Story()
     replicate = Replicate(0, 3, 1, 1, "0a", 100, 3, b"x" * 200, 100)

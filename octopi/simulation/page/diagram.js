@@ -214,15 +214,16 @@ class Diagram {
     for (const spell of run.spells) {
       if (spell.what === "ended") continue;
       const y = this.drawSpan(spell, top, bottom, `spell ${spell.what}`, 3 - this.inset(), this.laneWidth - 6);
-      const label = y === null ? 0 : Math.max(y, this.element.scrollTop + 36) + 14;
-      if (label && label < this.yAt(spell.end)) text("spell-text", this.x(spell.lane) - this.inset() + this.laneWidth / 2, label, spell.what, this.body, "middle");
+      const labelAt = y === null ? Infinity : Math.max(y, this.element.scrollTop + 36) + 14;
+      if (labelAt < this.yAt(spell.end)) text("spell-text", this.x(spell.lane) - this.inset() + this.laneWidth / 2, labelAt, spell.what, this.body, "middle");
     }
     for (const lead of run.leads) {
       // Leading several partitions: one strip beside the other.
       const offset = -16 - 5 * (lead.partition % 4);
       const y = this.drawSpan(lead, top, bottom, "lead", offset, 4);
-      if (y !== null && ZOOMS[this.zoom].text) {
-        const label = text("lead-text", this.x(lead.lane) + offset - 3, Math.max(y, this.element.scrollTop + 36) + 10 + 11 * (lead.partition % 4), `p${lead.partition} e${lead.epoch}`, this.body, "end");
+      const labelAt = y === null ? Infinity : Math.max(y, this.element.scrollTop + 36) + 10 + 11 * (lead.partition % 4);
+      if (ZOOMS[this.zoom].text && labelAt < this.yAt(lead.end) + 10) {
+        const label = text("lead-text", this.x(lead.lane) + offset - 3, labelAt, `p${lead.partition} e${lead.epoch}`, this.body, "end");
         tip(label, `leads partition ${lead.partition} in epoch ${lead.epoch}`);
       }
     }
@@ -255,12 +256,12 @@ class Diagram {
     const x2 = this.x(one.target);
     const way = Math.sign(x2 - x1) || 1;
     const { row: height } = ZOOMS[this.zoom];
-    const isLost = one.came < 0;
+    const isLost = one.came < 0 && factsOf(one).some(([, value]) => value === "never arrives");
     // What begins or ends out of sight is drawn only near the end that is in sight.
     const start = from ? [x1, from.y] : [x2 - way * 60, to.y - height];
     const stub = [x1 + way * Math.min(Math.abs(x2 - x1) * 0.6, 60), (from || to).y + height * 0.8];
     const end = to ? [x2 - way * this.badgeRoom(to, one.target, way), to.y] : stub;
-    const marks = ["message", one.kind === "quiet" ? "quiet" : "", isLost ? "lost" : ""];
+    const marks = ["message", one.kind === "quiet" ? "quiet" : "", isLost ? "lost" : one.came < 0 ? "under-way" : ""];
     if (this.selected === one.number) marks.push("selected");
     else if (this.related.has(one.number)) marks.push("related");
     const group = svg("g", { class: marks.join(" "), "data-moment": one.number }, this.body);

@@ -7,7 +7,7 @@ const TOGETHER_US = 100; // different hosts share a row if it all happens within
 const CELL_BADGES = 4;
 
 const KINDS = [
-  ["P", "1–9", "producing: the steps of a batch"],
+  ["P", "1–9", "producing a batch: 1 received, 2 appended and forwarded, 3 replicated, 4 acknowledged to the leader, 5 heard from all in sync, 6 committed and told so, 7 acknowledged to the producer, 8 followed by the followers' marks, 9 refused"],
   ["C", "C", "clients"],
   ["E", "E", "leadership: epochs, leaders, in-sync sets"],
   ["J", "J", "joining: a broker its cluster, a follower its leader"],
@@ -77,10 +77,11 @@ function layOut(filter) {
     if (!isShown(one, filter)) continue;
     if (!row || !hasRoom(row, one, rowOf)) {
       const gap = row ? one.us - row.lastUs : 0;
-      row = { number: rows.length, us: one.us, lastUs: one.us, first: number, gap: gap >= GAP_US ? gap : 0, cells: new Map() };
+      row = { number: rows.length, us: one.us, lastUs: one.us, first: number, gap: gap >= GAP_US ? gap : 0, isInConflict: false, cells: new Map() };
       rows.push(row);
     }
     row.lastUs = one.us;
+    row.isInConflict ||= run.conflict.includes(number);
     rowOf.set(number, row);
     place(row, one);
     if (one.type === "sent") messages.push(one);
@@ -92,12 +93,14 @@ function layOut(filter) {
 function hasRoom(row, one, rowOf) {
   if (one.type === "came" && rowOf.get(one.sent) === row) return false;
   if (one.us - row.us > TOGETHER_US) return false;
+  const isInConflict = run.conflict.includes(one.number);
+  if (isInConflict && row.isInConflict) return false;
   const cell = row.cells.get(one.lane);
   if (!cell) return true;
   if (cell.us !== one.us) return false;
   if (one.type !== "event" || !cell.badges.length) return true;
   // What is in conflict stands alone.
-  if (run.conflict.includes(one.number) || run.conflict.includes(cell.badges[0].moments[0])) return false;
+  if (isInConflict || run.conflict.includes(cell.badges[0].moments[0])) return false;
   return joins(cell, one) || (one.code !== "" && cell.badges[0].code !== "" && cell.badges.length < CELL_BADGES);
 }
 

@@ -36,7 +36,7 @@ class View {
     this.charts = new Charts(document.getElementById("charts"), (moment) => this.goTo(this.nearest(moment)));
     this.buildFilters();
     this.buildLegend();
-    diagram.addEventListener("keydown", (event) => this.press(event));
+    document.addEventListener("keydown", (event) => this.press(event));
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a[data-moment]");
       if (!link) return;
@@ -140,6 +140,7 @@ class View {
   comeTo(moment) {
     this.goTo(moment);
     document.getElementById("diagram-section").scrollIntoView({ block: "start" });
+    document.getElementById("diagram").focus({ preventScroll: true });
   }
 
   // The shown moment that is nearest to one that may not be shown.
@@ -186,7 +187,9 @@ class View {
   // --- keys ------------------------------------------------------------------------------
 
   press(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, dialog")) return;
+    // Elsewhere arrows scroll, as people expect.
+    if (event.key.startsWith("Arrow") && !event.target.closest("#diagram")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const action = {
       ArrowDown: () => this.step(1, false),
