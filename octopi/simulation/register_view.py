@@ -26,6 +26,7 @@ class RegisterView:
         self.version = 0
         """Counts the changes of `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
+        self._was_wiped = False
         self._appended: deque[Entry] = deque()
         self._flushing: dict[int, int] = {}
         """For each flush that was begun, by the end of the journal then: how many entries it
@@ -48,6 +49,7 @@ class RegisterView:
             case "wipe" if event.host == self._register:
                 self.state = ClusterState()
                 self.version += 1
+                self._was_wiped = True
             case steps.R1_READ:
                 self.state = ClusterState()
                 self._appended.clear()
@@ -73,6 +75,8 @@ class RegisterView:
 
     def _note_joining(self, record: PartitionRecord) -> None:
         known = self.state.partitions.get(record.partition)
+        if known is None and self._was_wiped:
+            return  # it is no new partition
         for broker in record.in_sync:
-            if known is not None and broker not in known.in_sync:
+            if known is None or broker not in known.in_sync:
                 self._out_of_sync[record.partition, broker] = self.version
