@@ -119,8 +119,8 @@ class Recording:
     be shown; hosts that are missing come behind."""
     broken: Broken | None = None
     """None: the run went well."""
-    token: str = ""
-    """What repeats the run."""
+    command: str = ""
+    """What repeats the run: a line for a shell."""
     options: tuple[str, ...] = ()
     """Of the plan, in words, one each: ``name = value``."""
     faults: tuple[str, ...] = ()

@@ -132,12 +132,10 @@ def _replay(recording: Recording) -> str:
         if recording.digest
         else ""
     )
-    if not recording.token:
-        return digest or '<p class="hint">This run has no token.</p>'
-    quoted = recording.token.replace("'", "'\\''")
-    command = _text(f"octopi-node sim replay '{quoted}'")
+    if not recording.command:
+        return digest or '<p class="hint">Nobody has said how.</p>'
     return (
-        f'<div class="command"><code id="replay">{command}</code>'
+        f'<div class="command"><code id="replay">{_text(recording.command)}</code>'
         f'<button type="button" id="copy">Copy</button></div>{digest}'
     )
 

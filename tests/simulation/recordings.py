@@ -84,7 +84,7 @@ def lost_write() -> Recording:
     return story.recording(
         "seed 7",
         broken=broken,
-        token="oc1-abc%DEF",
+        command="octopi-node sim replay 'oc1-abc%DEF'",
         options=("seed = 7", "brokers = 2"),
         faults=("Kill(restart_s=None) to here at 2 s",),
         digest="0123456789abcdef",
