@@ -9,7 +9,7 @@ from octopi.clients.consumer import Consumer
 from octopi.clients.retrying import may_pass
 from octopi.clients.starts import Start
 from octopi.environment import Environment
-from octopi.errors import OctopiError
+from octopi.errors import HistoryLostError, OctopiError
 from octopi.limits import CONSUMER_WINDOW_BYTES
 from octopi.simulation.history import Assigned, Delivered, LogName, PositionStored, Resumed
 from sim.notebook import Notebook
@@ -50,12 +50,15 @@ class ConsumerProgram:
                         self.topic,
                         start=self._start(chance),
                         window_bytes=chance.choice(_WINDOWS_BYTES),
+                        on_gap="skip" if self._number % 2 else "raise",
                         reconnect_timeout_s=None,
                     ) as consumer,
                 ):
                     self._begin(consumer)
                     await self._read(environment, consumer, chance)
                     self._store(consumer)
+            except HistoryLostError:
+                self._stored = ""
             except OctopiError as error:
                 if not may_pass(error):
                     notebook.complain(self.name, error)
@@ -85,6 +88,8 @@ class ConsumerProgram:
         count = 0
         async for one in consumer:
             log = LogName(one.topic, one.partition)
+            if one.offset != self.ends.get(log) == _before_gaps(consumer, log, one.offset):
+                notebook.note(Assigned(notebook.now, self.name, log, one.offset))
             notebook.note(
                 Delivered(
                     notebook.now,
@@ -118,3 +123,11 @@ class ConsumerProgram:
     def _offsets_of(self, consumer: Consumer) -> dict[LogName, int]:
         offsets = consumer.position.offsets
         return {LogName(self.topic, one): int(offset) for one, offset in offsets.items()}
+
+
+def _before_gaps(consumer: Consumer, log: LogName, offset: int) -> int:
+    """Where a consumer of *log* was that goes on at *offset* behind gaps that it was told of."""
+    for gap in reversed(consumer.gaps):
+        if (gap.partition, gap.available_from) == (log.partition, offset):
+            offset = gap.wanted
+    return offset

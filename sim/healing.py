@@ -12,6 +12,7 @@ from octopi.clients.client import Client
 from octopi.clients.retrying import may_pass
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.simulation.cluster import DATA_DIRECTORY
 from octopi.simulation.history import (
     Acknowledged,
     Failed,
@@ -20,6 +21,7 @@ from octopi.simulation.history import (
     OutcomeUnknown,
     unique_value,
 )
+from octopi.simulation.replica_bytes import ReplicaBytes
 from octopi.wire.messages import PartitionRecord
 from sim.notebook import Notebook
 
@@ -78,23 +80,29 @@ class Healer:
 
     def differing(self) -> str:
         """Which logs don't have the same bytes everywhere."""
-        return str(
-            [str(log) for log in self._notebook.logs if len(set(self._stored(log))) != 1] or ""
-        )
+        return str([str(log) for log in self._notebook.logs if self._differs(log)] or "")
+
+    def _differs(self, log: LogName) -> bool:
+        """Whether replicas have different records, as far as retention has left all of them."""
+        replicas = self._replicas(log)
+        start = max(one.start for one in replicas)
+        kept = {one.read(start, max(start, one.end)) for one in replicas}
+        return len(kept) != 1 or start > self._notebook.removed_end.get(log, 0)
 
     def end(self, log: LogName) -> int:
         """Where a log ends that is the same everywhere."""
-        return len(self._stored(log)[0])
+        return self._replicas(log)[0].end
 
-    def _stored(self, log: LogName) -> list[bytes]:
+    def _replicas(self, log: LogName) -> list[ReplicaBytes]:
         record = self._cluster.register_view.state.partitions[log.partition]
         hosts = [self._cluster.host_of(broker) for broker in record.replicas]
-        found = [
-            self._cluster.stored_records(host, log.topic, log.partition)
+        return [
+            ReplicaBytes(
+                self._cluster.nodes[host].host.disk, DATA_DIRECTORY, log.topic, log.partition
+            )
             for host in hosts
             if host != self.cut_off
         ]
-        return [b"" if one is None else one for one in found]
 
     def _lost(self) -> list[tuple[PartitionRecord, int]]:
         """Replicas of brokers that are gone with their disks."""

@@ -8,11 +8,13 @@ from typing import Final
 
 import trio
 
+from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history import Event, History, LogName
+from octopi.simulation.world import Event as WorldEvent
 from sim.plan import Plan
 
 _OF_DISKS: Final = frozenset(
@@ -35,6 +37,10 @@ class Notebook:
         """Set when `logs` has all of them."""
         self.disks_fail: Callable[[], bool] = lambda: False
         """Whether any disk failed so far."""
+        self.removed_end: dict[LogName, int] = {}
+        """What lies before was removed by retention somewhere: nobody has to have it."""
+        if plan.retention_bytes is not None:
+            cluster.world.observers.append(self._see_retention)
 
     @property
     def now(self) -> float:
@@ -45,6 +51,11 @@ class Notebook:
     def topics(self) -> list[str]:
         """The names of the topics that everybody uses."""
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
+
+    def _see_retention(self, event: WorldEvent) -> None:
+        if event.what == steps.D4_RETIRED:
+            log = LogName(event.facts["topic"], event.facts["partition"])
+            self.removed_end[log] = max(self.removed_end.get(log, 0), event.facts["log_start"])
 
     def note(self, event: Event) -> None:
         """*event* happened."""

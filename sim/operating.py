@@ -72,6 +72,7 @@ class Operator:
                         flush_before_ack=plan.flush_before_ack,
                         min_insync=plan.min_insync,
                         segment_bytes=plan.segment_bytes,
+                        retention_bytes=plan.retention_bytes,
                     )
                     break
                 except OctopiError as error:

@@ -40,6 +40,7 @@ from cattrs.preconf.json import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi.errors import OctopiError
+from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
 from octopi.simulation.disk_faults import How
 from octopi.simulation.failures import Action, Fault, Place
 
@@ -119,6 +120,11 @@ class Plan:
     """A broker that nothing comes from or goes to when all else is healed."""
     workload: Workload = Workload()
     faults: tuple[Fault, ...] = ()
+    retention_bytes: int | None = None
+    """Each log keeps at least so many, and not much more: that takes small segments."""
+    retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+    snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
+    """After so many entries the register's journal is folded into a snapshot."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

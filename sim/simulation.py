@@ -163,6 +163,8 @@ class _Run:
             flush=FlushOptions(interval_s=plan.flush_interval_s),
             gather_s=plan.gather_s,
             rebalance_interval_s=plan.rebalance_interval_s,
+            retention_check_interval_s=plan.retention_check_interval_s,
+            snapshot_entries=plan.snapshot_entries,
         )
         self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)
         self._notebook = Notebook(cluster, plan)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.simulation.history import FinalLog, LogName, Rested, StoredMessage
+from octopi.errors import HistoryLostError
+from octopi.simulation.history import FinalLog, LogName, Rested, StartMoved, StoredMessage
 from octopi.simulation.host import Program
 from sim.consuming import ConsumerProgram
 from sim.notebook import Notebook
@@ -61,19 +63,31 @@ class Workload:
 
     async def _read_all(self, environment: Environment) -> None:
         notebook = self.notebook
-        read: dict[LogName, list[StoredMessage]] = {log: [] for log in notebook.logs}
         async with notebook.connected(environment) as client:
-            for topic in notebook.topics:
-                async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
-                    async for one in consumer:
-                        read[LogName(one.topic, one.partition)].append(
-                            StoredMessage(
-                                one.offset, one.next_offset, one.value, one.key, one.headers
-                            )
-                        )
-        for log, messages in read.items():
-            notebook.note(FinalLog(notebook.now, log, tuple(messages)))
+            waiting = notebook.topics
+            while waiting:
+                try:
+                    await self._read_topic(client, waiting[0])
+                    del waiting[0]
+                except HistoryLostError:
+                    pass  # retention was faster
         self.is_read = True
+
+    async def _read_topic(self, client: Client, topic: str) -> None:
+        notebook = self.notebook
+        read: dict[LogName, list[StoredMessage]] = {}
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            starts = {int(one): int(at) for one, at in consumer.position.offsets.items()}
+            read = {LogName(topic, partition): [] for partition in starts}
+            async for one in consumer:
+                read[LogName(one.topic, one.partition)].append(
+                    StoredMessage(one.offset, one.next_offset, one.value, one.key, one.headers)
+                )
+        for log, messages in read.items():
+            start = starts[log.partition]
+            if 0 < start <= notebook.removed_end.get(log, 0):
+                notebook.note(StartMoved(notebook.now, log, start))
+            notebook.note(FinalLog(notebook.now, log, tuple(messages)))
 
     def unread(self, ends: dict[LogName, int]) -> str:
         """Which consumers are not at the *ends* of their logs; empty: none."""

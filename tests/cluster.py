@@ -16,6 +16,7 @@ import trio
 
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
+from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
@@ -64,6 +65,7 @@ class Cluster:
         listen: str = "127.0.0.1:0",
         name: str = "register",
         rebalance_interval_s: float = 3600.0,
+        snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
@@ -73,6 +75,7 @@ class Cluster:
             data_directory=str(self.directory / name),
             gather_s=gather_s,
             rebalance_interval_s=rebalance_interval_s,
+            snapshot_entries=snapshot_entries,
         )
         self.register = await self._start(partial(run_register, environment, options))
         return self.register

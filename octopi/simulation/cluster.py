@@ -17,6 +17,7 @@ from octopi.environment import Environment
 from octopi.identifiers import PartitionId
 from octopi.limits import (
     GATHER_S,
+    JOURNAL_SNAPSHOT_ENTRIES,
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
     REPLICA_COUNT_DEFAULT,
@@ -56,6 +57,7 @@ class ClusterOptions:
     gather_s: float = GATHER_S
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+    snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
 
 
 class Node:
@@ -268,6 +270,7 @@ class SimulatedCluster:
             # Brokers that it knew may take longer to come than those of a new cluster.
             gather_s=GATHER_S if node.wipe_count else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
+            snapshot_entries=self.options.snapshot_entries,
         )
         status = _Started(node, node.life, self._tell)
         await run_register(environment, options, stop=node.stop, task_status=status)

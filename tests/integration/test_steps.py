@@ -21,7 +21,8 @@ import octopi
 from octopi import steps
 from octopi.environment import Environment, Trace
 from octopi.errors import UnknownTopicError
-from octopi.roles.register import journal, leadership
+from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
+from octopi.roles.register import leadership
 from tests.cluster import Cluster, Died, eventually
 from tests.fakes.disk import MemoryDisk
 from tests.integration.clusters import LocalCluster, local_cluster
@@ -75,6 +76,7 @@ async def test_a_message_goes_through_the_steps_of_producing_in_their_order(
     observation = Observation()
     async with observed_cluster(tmp_path, observation) as cluster:
         await cluster.create("orders")
+        await cluster.in_sync("orders", 3)
         leader = await cluster.leader("orders")
         followers = await cluster.followers("orders")
         environment = client_environment(cluster, observation)
@@ -307,11 +309,17 @@ async def test_a_register_reads_after_a_restart_what_it_made_durable(tmp_path: P
     assert not observation.undocumented
 
 
-async def restart_register(cluster: LocalCluster, observation: Observation) -> None:
+async def restart_register(
+    cluster: LocalCluster,
+    observation: Observation,
+    snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
+) -> None:
     register = cluster.cluster.register
     await cluster.cluster.kill(register)
     listen = register.url.removeprefix("ws://")
-    await cluster.cluster.start_register(listen=listen, trace=observation.of("register"))
+    await cluster.cluster.start_register(
+        listen=listen, snapshot_entries=snapshot_entries, trace=observation.of("register")
+    )
 
 
 # --- dying at a step -------------------------------------------------------------------------
@@ -436,7 +444,6 @@ async def test_a_leader_that_loses_power_at_any_step_costs_no_message_and_no_rep
 async def test_every_step_is_observed_with_the_facts_that_are_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "JOURNAL_SNAPSHOT_ENTRIES", 10)
     observation = Observation()
     async with observed_cluster(
         tmp_path, observation, brokers=4, retention_check_interval_s=0.05
@@ -445,7 +452,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
         async with traffic(cluster.url, "orders", environment=environment) as flow:
             await flow.progress(30)
             await cut_a_tail(cluster, observation, flow)
-            await restart_register(cluster, observation)
+            await restart_register(cluster, observation, snapshot_entries=10)
             await fill_a_disk(cluster, flow)
             await move_a_replica(cluster, flow)
             with monkeypatch.context() as impatient:
@@ -460,6 +467,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
 
 async def cut_a_tail(cluster: LocalCluster, observation: Observation, flow: Traffic) -> None:
     """The leader dies with a batch that only it has, and comes back."""
+    await cluster.in_sync("orders", 3)
     old = await cluster.leader("orders")
     observation.end_at(steps.P2_APPENDED, old)
     await flow.progress(30)
@@ -503,13 +511,15 @@ async def follow_from_behind_retention(cluster: LocalCluster, observation: Obser
     async with octopi.connect(cluster.url, environment=environment) as client:
         await client.create_topic("kept", segment_bytes=4096, retention_bytes=4096)
         place = await cluster.place("kept")
-        leader = cluster.named(place.leader_address)
-        away = next(f"broker-{one}" for one in place.replicas if one != place.leader)
+        away, *others = sorted(
+            (f"broker-{one}" for one in place.replicas),
+            key=lambda name: cluster.address(name) == place.leader_address,
+        )
         await cluster.kill(away)
         async with client.producer() as producer:
             for _ in range(20):
                 await producer.send("kept", bytes(1024))
-        await eventually(lambda: bool(observation.all(steps.D4_RETIRED, leader)))
+        await eventually(lambda: all(observation.all(steps.D4_RETIRED, one) for one in others))
         await cluster.restart(away)
         await cluster.in_sync("kept", 3)
         async with client.consumer(

@@ -35,20 +35,34 @@ class Journal:
     """An open journal.  `append` takes effect at once, `flush` makes it last."""
 
     def __init__(
-        self, environment: Environment, directory: str, number: int, flushed: Offset
+        self,
+        environment: Environment,
+        directory: str,
+        number: int,
+        flushed: Offset,
+        snapshot_entries: int,
     ) -> None:
         """*flushed*: the journal's first bytes that are known to be durable; missing or damaged
         ones among them are no torn tail."""
         self._environment = environment
         self._directory = directory
         self._number = number
+        self._snapshot_entries = snapshot_entries
         self._log = self._open(flushed)
         self._entry_count = 0
         self._replacing = False
 
     @classmethod
-    async def open(cls, environment: Environment, directory: str) -> tuple[Journal, list[Entry]]:
+    async def open(
+        cls,
+        environment: Environment,
+        directory: str,
+        *,
+        snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
+    ) -> tuple[Journal, list[Entry]]:
         """Open or begin the journal in *directory*, which exists; return it and its entries.
+
+        *snapshot_entries*: see `wants_snapshot`.
 
         Raises:
           StorageError: if the disk doesn't let us.
@@ -57,7 +71,8 @@ class Journal:
         """
         current = checkpoint.load(environment.disk, f"{directory}/current") or {}
         flushed = Offset(int(current.get("flushed", 0)))
-        journal = cls(environment, directory, int(current.get("journal", 0)), flushed)
+        number = int(current.get("journal", 0))
+        journal = cls(environment, directory, number, flushed, snapshot_entries)
         if journal._log.fault is not None:
             raise journal._log.fault
         journal._remove_others()
@@ -117,8 +132,9 @@ class Journal:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether reading the journal has become much dearer than reading the state."""
-        return self._entry_count > JOURNAL_SNAPSHOT_ENTRIES
+        """Whether reading the journal has become much dearer than reading the state: it has more
+        than *snapshot_entries* entries that its last snapshot didn't."""
+        return self._entry_count > self._snapshot_entries
 
     async def replace(self, entries: list[Entry]) -> None:
         """Begin a fresh journal with *entries*, the whole state.

@@ -22,6 +22,7 @@ from octopi.errors import LogReadOnlyError, NotReadyError, RefusedError, Status,
 from octopi.identifiers import topic_name
 from octopi.limits import (
     GATHER_S,
+    JOURNAL_SNAPSHOT_ENTRIES,
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
@@ -66,6 +67,8 @@ class RegisterOptions:
     """With an empty journal: how long to listen to brokers before deciding anything."""
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
     """How often to take a step to a better spread of replicas and leaders."""
+    snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
+    """After so many entries the journal is folded into a snapshot."""
     agent: str = "octopi-node"
 
 
@@ -403,7 +406,11 @@ async def run_register(
     await make_durable_directory(disk, f"{options.data_directory}/journal")
     lock = lock_directory(disk, options.data_directory)
     try:
-        journal, entries = await Journal.open(environment, f"{options.data_directory}/journal")
+        journal, entries = await Journal.open(
+            environment,
+            f"{options.data_directory}/journal",
+            snapshot_entries=options.snapshot_entries,
+        )
         try:
             async with trio.open_nursery() as nursery:
                 node = RegisterNode(environment, options, journal, nursery)
