@@ -1,0 +1,41 @@
+"""A whole cluster in your own test, in virtual time, with faults: see docs/testing.md.
+
+::
+
+    @octopi.testing.simulated(seeds=100)
+    async def test_an_order_outlives_its_leader(cluster: octopi.testing.Cluster) -> None:
+        async with cluster.client() as client, client.producer() as producer:
+            receipt = await producer.send("orders", b"three umbrellas", partition=0)
+            cluster.kill(cluster.leader("orders", receipt.partition))
+            await producer.send("orders", b"a hat")
+"""
+
+from octopi.simulation.failures import Action
+from octopi.simulation.history import HistoryError
+from octopi.simulation.world import Violation
+from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
+from octopi.testing.faults import Trigger
+from octopi.testing.hosts import Host, Program
+from octopi.testing.random_faults import KINDS
+from octopi.testing.running import cluster, run, runner, simulated
+from octopi.testing.setup import Setup
+from octopi.testing.under_test import Cluster
+
+__all__ = [
+    "KINDS",
+    "Action",
+    "Cluster",
+    "HistoryError",
+    "HistoryViolation",
+    "Host",
+    "MisuseError",
+    "Program",
+    "Setup",
+    "StuckError",
+    "Trigger",
+    "Violation",
+    "cluster",
+    "run",
+    "runner",
+    "simulated",
+]

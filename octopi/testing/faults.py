@@ -1,0 +1,349 @@
+"""What may be done to the hosts of a cluster and to the network between them.
+
+All of it happens at once and never waits, so that it can be done in the middle of a step of
+somebody's protocol (`Faults.at`).  What can't happen now (the host is down already, its data
+is the last intact copy of something that is committed) doesn't, and the call says so by
+returning False: a test that draws its faults is not to care.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Final
+
+import trio
+
+from octopi.simulation.atlas import Atlas
+from octopi.simulation.cluster import REGISTER, Node, SimulatedCluster
+from octopi.simulation.failures import (
+    STEPS,
+    Action,
+    Cut,
+    FillDisk,
+    Kill,
+    LosePower,
+    Pause,
+    Slow,
+    Stop,
+    Wipe,
+)
+from octopi.simulation.injector import Injector
+from octopi.simulation.world import Event
+from octopi.testing.errors import MisuseError
+
+_WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
+_CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
+"""What looks like a step of `octopi.steps`."""
+
+AtStep = Callable[[str], object]
+"""What is to happen at a step; called with the name of the host that came to it."""
+
+
+class Trigger:
+    """Something that is to happen at a step."""
+
+    def __init__(self, action: AtStep, who: str, occurrence: int) -> None:
+        self.action = action
+        self.who = who
+        self.left = occurrence
+        """How often the step still has to come."""
+        self._happened = trio.Event()
+
+    @property
+    def happened(self) -> bool:
+        """Whether the step has come."""
+        return self._happened.is_set()
+
+    async def wait(self) -> None:
+        """Return when it has happened."""
+        await self._happened.wait()
+
+    def pull(self, host: str) -> None:
+        """The step has come, on *host*."""
+        self._happened.set()
+        self.action(host)
+
+
+class Faults:
+    """Faults of one cluster, by the names of its hosts."""
+
+    def __init__(self, simulated: SimulatedCluster, *, can_pause: bool) -> None:
+        self.can_pause = can_pause
+        """Whether hosts can be paused in this loop."""
+        self._simulated = simulated
+        self._world = simulated.world
+        self._network = simulated.network
+        self._atlas = Atlas(simulated)
+        self._injector = Injector(simulated, self._atlas, ())
+        self._immortal: set[str] = set()
+        """Hosts of clients whose program is the test itself."""
+        self._triggers: dict[str, list[Trigger]] = {}
+
+    # --- names ---------------------------------------------------------------------------
+
+    @property
+    def register(self) -> str:
+        """The host of the register."""
+        return REGISTER
+
+    @property
+    def brokers(self) -> list[str]:
+        """The hosts of the brokers: ``broker-1`` and so on."""
+        return [node.name for node in self._simulated.brokers]
+
+    @property
+    def hosts(self) -> list[str]:
+        """All hosts: the register, the brokers, then programs and clients in the order in
+        which they came."""
+        return list(self._simulated.nodes)
+
+    def is_up(self, host: str) -> bool:
+        """Whether a process runs there, be it paused."""
+        return self._node(host).host.is_up
+
+    def is_mortal(self, host: str) -> bool:
+        """Whether there is a process that may be killed, be it down: not so for clients of the
+        test itself."""
+        return self._node(host).name not in self._immortal
+
+    def leader(self, topic: str, partition: int | None = None) -> str:
+        """The host of the broker that leads a topic's partition, be it down: the one that the
+        register decided upon last.
+
+        *partition* may be left out for a topic that has only one.
+
+        Raises:
+          MisuseError: if there is no such topic or partition, or it has none yet.
+        """
+        number = self._partition(topic, partition)
+        leader = self._simulated.leader(number)
+        if not leader:
+            raise MisuseError(f"nobody was appointed yet to lead {topic}/{number}")
+        return leader
+
+    def followers(self, topic: str, partition: int | None = None) -> list[str]:
+        """The hosts of the other replicas of a topic's partition."""
+        number = self._partition(topic, partition)
+        record = self._simulated.register_view.state.partitions[number]
+        return [self._simulated.host_of(one) for one in record.replicas if one != record.leader]
+
+    def _partition(self, topic: str, partition: int | None) -> int:
+        state = self._simulated.register_view.state
+        found = state.topic(topic)
+        if found is None:
+            known = [one.topic for one in state.topics_after("", state.topic_count)]
+            raise MisuseError(
+                f"there is no topic {topic!r}; there is {', '.join(known) or 'none at all'}: "
+                "make it first, with a client's create_topic"
+            )
+        if partition is None and len(found.partitions) == 1:
+            return found.partitions[0]
+        if partition not in found.partitions:
+            has = f"{topic!r} has the partitions {', '.join(map(str, found.partitions))}"
+            raise MisuseError(f"{has}: {'name one' if partition is None else f'not {partition}'}")
+        return partition
+
+    def _node(self, host: str) -> Node:
+        node = self._simulated.nodes.get(host)
+        if node is None:
+            names = ", ".join(self._simulated.nodes)
+            raise MisuseError(f"there is no host {host!r}; there are {names}")
+        return node
+
+    def _process(self, host: str, what: str) -> Node:
+        """The node, if its process may be ended or paused."""
+        node = self._node(host)
+        if host in self._immortal:
+            raise MisuseError(
+                f"can't {what} {host}: its program is the test itself; "
+                "put what shall suffer that into a function, and start it with cluster.program"
+            )
+        return node
+
+    # --- faults of hosts -----------------------------------------------------------------
+
+    def kill(self, host: str, *, restart_s: float | None = None) -> bool:
+        """End the process as SIGKILL does: what it wrote to its files and what it sent stays.
+        It is started again after *restart_s* seconds; None: by `restart`."""
+        node = self._process(host, "kill")
+        return node.host.is_up and self.strike(Kill(restart_s), host)
+
+    def lose_power(self, host: str, *, restart_s: float | None = None) -> bool:
+        """End the machine: what was not synced may be lost, and peers are told nothing."""
+        node = self._process(host, "cut the power of")
+        return node.host.is_up and self.strike(LosePower(restart_s), host)
+
+    def stop(self, host: str, *, restart_s: float | None = None) -> bool:
+        """Have the process end in order, as SIGTERM does: a broker hands its leaderships over
+        first; of a program the function is cancelled."""
+        node = self._process(host, "stop")
+        life = node.host.life
+        if life is None or node.stop.is_set():
+            return False
+        if node.kind != "client":
+            return self.strike(Stop(restart_s), host)
+        self._world.note("stop", host, life.number)
+        node.stop.set()
+        life.scope.cancel()
+        if restart_s is not None:
+            self._simulated.boot_after(host, restart_s)
+        return True
+
+    def restart(self, host: str) -> bool:
+        """Start the process again that ran there, from its beginning."""
+        return not self._process(host, "restart").host.is_up and self._simulated.boot(host)
+
+    def pause(self, host: str, *, seconds: float = inf) -> bool:
+        """Stop all that the process does, as SIGSTOP does, for so long or until `resume`.  To
+        others it looks as if the host hung: connections stay open.
+
+        Raises:
+          MisuseError: where Trio's own loop runs: that can't be done there.
+        """
+        node = self._process(host, "pause")
+        if not self.can_pause:
+            raise MisuseError(
+                "hosts can be paused only where the simulator turns Trio's loop: "
+                "use octopi.testing.run, simulated or runner"
+            )
+        life = node.host.life
+        return life is not None and not life.is_paused and self.strike(Pause(seconds), host)
+
+    def resume(self, host: str) -> bool:
+        """Let it go on; what came due meanwhile is due now."""
+        node = self._process(host, "resume")
+        life = node.host.life
+        if life is None or not life.is_paused:
+            return False
+        node.host.resume()
+        return True
+
+    def wipe(self, host: str) -> bool:
+        """End the process and give it an empty disk; `restart` starts it.  A broker is another
+        one then: `Cluster.settle` gives it the replicas of the one that is gone."""
+        node = self._process(host, "wipe")
+        if node.kind != "client":
+            return self.strike(Wipe(None), host)
+        self.kill(host)
+        self._simulated.wipe(host)
+        return True
+
+    def fill_disk(self, host: str, *, seconds: float = inf) -> bool:
+        """Have no space on the disk for so long, or until `heal`."""
+        return self.strike(FillDisk(seconds), host)
+
+    def strike(self, action: Action, host: str) -> bool:
+        """Have any action of `octopi.simulation.failures` happen to *host*: some have no method
+        of their own here, such as what befalls clocks and connections."""
+        self._node(host)
+        return not self._injector.act(action, host)
+
+    # --- faults of the network -----------------------------------------------------------
+
+    def cut(self, host: str, other: str, *, seconds: float = inf, one_way: bool = False) -> bool:
+        """Lose what travels between two hosts, for so long or until `mend`.  *one_way*: only
+        what *host* sends."""
+        self._node(other)
+        return self.strike(Cut(other, seconds, "out" if one_way else "both"), host)
+
+    def isolate(self, host: str, *, seconds: float = inf) -> bool:
+        """Cut *host* off from everybody."""
+        return self.strike(Cut("others", seconds), host)
+
+    def split(self, *groups: Iterable[str], seconds: float = inf) -> None:
+        """Cut between hosts of the *groups* that are together in none of them, for so long or
+        until `heal`.  A host in two groups is a bridge; one in none notices nothing."""
+        members = [list(group) for group in groups]
+        for group in members:
+            for host in group:
+                self._node(host)
+        self._world.after(seconds, self._network.split(*members))
+
+    def slow(
+        self, host: str, other: str = "", *, latency_s: float = 0.2, seconds: float = inf
+    ) -> bool:
+        """Have what travels between two hosts (or between one and all others) take so long."""
+        if other:
+            self._node(other)
+        return self.strike(Slow(other or "others", seconds, latency_s), host)
+
+    def mend(self, host: str, other: str) -> None:
+        """End every `cut`, `isolate` and `split` as far as it goes between two hosts."""
+        self._node(host), self._node(other)
+        self._network.mend(host, other)
+        self._network.mend(other, host)
+
+    def heal(self) -> None:
+        """End all faults, and start the register and the brokers that are down.  What waits
+        for a step (`at`) doesn't happen any more.  Programs that you killed stay down."""
+        self._triggers.clear()
+        self._injector.heal()
+        self._injector = Injector(self._simulated, self._atlas, ())
+
+    # --- at steps ------------------------------------------------------------------------
+
+    def at(self, step: str, action: AtStep, *, who: str = "any", occurrence: int = 1) -> Trigger:
+        """Have *action* happen in the very moment in which *who* comes to *step* for the n-th
+        time from now on, before anything follows from the step::
+
+            cluster.at("P3a", cluster.kill, who="follower")
+
+        *step*: a constant of `octopi.steps` or its code, or a step that a program names itself
+        (`Host.step`).  *action* is called with the name of the host, and can't wait.
+        *who*: any, register, broker, client, a host's name, or leader or follower: of the
+        partition that the step is about.
+
+        Raises:
+          MisuseError: if there is no such step or host, or *action* can't be called so.
+        """
+        self._check_action(action)
+        if who not in _WHO:
+            self._node(who)
+        if occurrence < 1:
+            raise MisuseError(f"occurrence is {occurrence}; it counts from 1")
+        trigger = Trigger(action, who, occurrence)
+        self._triggers.setdefault(_step(step), []).append(trigger)
+        return trigger
+
+    def _check_action(self, action: AtStep) -> None:
+        if inspect.iscoroutinefunction(action):
+            raise MisuseError("what happens at a step can't wait: give a plain function")
+        try:
+            inspect.signature(action).bind("a host")
+        except TypeError as error:
+            raise MisuseError(
+                "what happens at a step is called with the name of the host that came to it, "
+                f"such as `lambda host: cluster.kill(host)`: {error}"
+            ) from None
+
+    def came(self, event: Event) -> None:
+        """Called with each event of the world: see whether it is a step that is waited for.
+
+        This has to be the last of the world's observers, for what it does is seen by others.
+        """
+        waiting = self._triggers.get(event.what)
+        for one in list(waiting or ()):
+            if self._injector.fits(one.who, event.host, event.facts.get("partition")):
+                one.left -= 1
+                if not one.left:
+                    assert waiting is not None
+                    waiting.remove(one)
+                    one.pull(event.host)
+
+
+def _step(step: str) -> str:
+    """The text of the event that *step* means."""
+    if step in STEPS:
+        return STEPS[step]
+    if step in STEPS.values() or not _CODE.fullmatch(step):
+        return step
+    code = step.partition(" ")[0]
+    edges = [one for one in STEPS if one[:-1] == code]
+    near = edges or difflib.get_close_matches(code, STEPS) or list(STEPS)[:3]
+    raise MisuseError(
+        f"there is no step {step!r}; did you mean {', '.join(near)}? octopi.steps has them all"
+    )

@@ -1,0 +1,120 @@
+"""Virtual time in a loop that Trio turns itself: a `trio.testing.MockClock` moved by a world.
+
+`octopi.simulation.driver` turns the loop itself where it can; here a test runner has done so
+already.  An instrument is told whenever Trio is about to wait, and moves clock and world to
+the next moment at which something is due.  Uses Trio's public interface only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Final
+from weakref import WeakSet
+
+import trio
+from trio.testing import MockClock
+
+from octopi.simulation.driver import TICKS_WITHOUT_TIME_MAX, SpinningError
+from octopi.simulation.world import World
+from octopi.testing.errors import MisuseError
+
+_REAL: Final = (
+    "a cluster lives in virtual time, and this loop runs on real time: use "
+    "@octopi.testing.simulated, or give the loop a clock that jumps: "
+    "trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)), or with pytest-trio "
+    "the fixture autojump_clock"
+)
+_STANDS: Final = (
+    "this MockClock moves only when somebody moves it, and a cluster would stand still: "
+    "give it autojump_threshold=0 and no rate (with pytest-trio: the fixture autojump_clock)"
+)
+
+_in_use: WeakSet[MockClock] = WeakSet()
+
+
+def mock_clock() -> MockClock:
+    """The clock of the running loop.
+
+    Raises:
+      MisuseError: if it can't keep a cluster's time.
+    """
+    try:
+        clock = trio.lowlevel.current_clock()
+    except RuntimeError:
+        raise MisuseError(
+            "a cluster needs a Trio loop: use @octopi.testing.simulated or octopi.testing.run"
+        ) from None
+    if not isinstance(clock, MockClock):
+        raise MisuseError(_REAL)
+    if clock in _in_use:
+        raise MisuseError("there is a cluster in this loop already: leave its block first")
+    if clock.autojump_threshold == inf or clock.rate:
+        raise MisuseError(_STANDS)
+    return clock
+
+
+@contextmanager
+def keeping_time(clock: MockClock, world: World) -> Iterator[None]:
+    """Have *clock* and *world* keep the same time within the block."""
+    world.now = clock.current_time()
+    pump = _Pump(clock, world)
+    threshold = clock.autojump_threshold
+    # It would pass by what is due in the world.
+    clock.autojump_threshold = inf
+    trio.lowlevel.add_instrument(pump)
+    _in_use.add(clock)
+    try:
+        yield
+    finally:
+        _in_use.discard(clock)
+        trio.lowlevel.remove_instrument(pump)
+        clock.autojump_threshold = threshold
+
+
+class _Pump(trio.abc.Instrument):
+    def __init__(self, clock: MockClock, world: World) -> None:
+        self._clock = clock
+        self._world = world
+        self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Called whether tasks can run (or wait for all others to wait) or not, as *timeout*
+        tells."""
+        try:
+            if timeout == 0:
+                self._count_tick()
+            else:
+                self._idle()
+                # Makes the wait, which has been decided upon, end at once.
+                trio.lowlevel.current_trio_token().run_sync_soon(_do_nothing, idempotent=True)
+        except BaseException as error:  # kept as the verdict; Trio would only log it
+            self._world.fail(error)
+
+    def _idle(self) -> None:
+        world, clock = self._world, self._clock
+        world.advance(clock.current_time())  # the test may have moved it
+        while True:
+            statistics = trio.lowlevel.current_statistics()
+            if statistics.tasks_runnable:
+                return
+            deadline = clock.current_time() + max(0, statistics.seconds_to_next_deadline)
+            when = min(world.next_due(), deadline)
+            clock.jump(max(0.0, when - clock.current_time()))
+            world.advance(clock.current_time())
+            if when == deadline:
+                return
+
+    def _count_tick(self) -> None:
+        world = self._world
+        self._ticks_left -= 1
+        if world.now > self._stands_at:
+            self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        elif self._ticks_left == 0:
+            self._ticks_left = TICKS_WITHOUT_TIME_MAX
+            raise SpinningError(f"time stands still at {world.now:.6f} s")
+
+
+def _do_nothing() -> None:
+    pass

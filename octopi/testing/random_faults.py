@@ -1,0 +1,121 @@
+"""Faults that are drawn from the seed: what strikes, when, and whom.
+
+Half of them strike at a step that somebody takes, because what is fragile is what happens
+between two steps: by the clock alone nobody is hit there.  Which steps there are is learned
+while they are taken, the program's own included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from random import Random
+from typing import Final
+
+from octopi.simulation.injector import FAULT, SKIPPED
+from octopi.simulation.world import Event, World
+from octopi.testing.errors import MisuseError
+from octopi.testing.faults import Faults
+
+KINDS: Final = ("kill", "lose power", "stop", "pause", "cut", "isolate", "slow", "fill disk")
+"""What `Cluster.random_faults` draws from."""
+
+_OF_PROCESSES: Final = frozenset({"kill", "lose power", "stop", "pause"})
+_NOT_STEPS: Final = frozenset(
+    {FAULT, SKIPPED, "boot", "exit", "kill", "lose power", "stop", "pause", "resume"}
+)
+"""What the world notes of processes that they don't do themselves."""
+_OCCURRENCE_MAX: Final = 3
+
+
+class RandomFaults:
+    """Draws faults for *faults* in *world*, while they last; observes the world's events."""
+
+    def __init__(
+        self,
+        faults: Faults,
+        world: World,
+        kinds: Collection[str],
+        every_s: float,
+        hosts: Collection[str],
+    ) -> None:
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown or not kinds:
+            raise MisuseError(f"there is no fault {unknown}; there are {', '.join(KINDS)}")
+        if every_s <= 0:
+            raise MisuseError(f"every_s is {every_s}; it has to be more than 0")
+        self._faults = faults
+        self._world = world
+        self._kinds = [kind for kind in kinds if kind != "pause" or faults.can_pause]
+        self._every_s = every_s
+        self._hosts = hosts
+        self._chance: Random = world.random("random faults")
+        self._steps: dict[tuple[str, str], None] = {}
+        """Host and step of all that were ever taken."""
+        self._is_over = False
+
+    def __call__(self, event: Event) -> None:
+        """Learn which steps there are."""
+        if event.life and event.what not in _NOT_STEPS:
+            self._steps[event.host, event.what] = None
+
+    def start(self) -> None:
+        """Have the first one strike sometime."""
+        if self._kinds:
+            self._world.after(self._chance.expovariate(1 / self._every_s), self._strike)
+
+    def end(self) -> None:
+        """Draw no more."""
+        self._is_over = True
+
+    def _strike(self) -> None:
+        if self._is_over:
+            return
+        chance = self._chance
+        kind = chance.choice(self._kinds)
+        targets = self._targets(kind)
+        if targets:
+            host = chance.choice(targets)
+            act = partial(self._act, kind, self._drawn(kind))
+            steps = [step for one, step in self._steps if one == host]
+            if steps and chance.random() < 0.5:
+                occurrence = chance.randint(1, _OCCURRENCE_MAX)
+                self._faults.at(chance.choice(steps), act, who=host, occurrence=occurrence)
+            else:
+                act(host)
+        self.start()
+
+    def _targets(self, kind: str) -> list[str]:
+        hosts = self._hosts or self._faults.hosts
+        if kind in _OF_PROCESSES:
+            return [host for host in hosts if self._faults.is_mortal(host)]
+        return list(hosts)
+
+    def _drawn(self, kind: str) -> Callable[[str], object]:
+        """The fault, with all that can be drawn before it is known when it strikes."""
+        faults, chance = self._faults, self._chance
+        match kind:
+            case "kill":
+                return partial(faults.kill, restart_s=chance.uniform(0.05, 1.5))
+            case "lose power":
+                return partial(faults.lose_power, restart_s=chance.uniform(0.2, 3.0))
+            case "stop":
+                return partial(faults.stop, restart_s=chance.uniform(0.05, 1.5))
+            case "pause":
+                return partial(faults.pause, seconds=chance.uniform(0.1, 3.0))
+            case "isolate":
+                return partial(faults.isolate, seconds=chance.uniform(0.1, 3.0))
+            case "slow":
+                latency_s = chance.choice((0.01, 0.1, 0.5))
+                return partial(faults.slow, latency_s=latency_s, seconds=chance.uniform(0.5, 3.0))
+            case "fill disk":
+                return partial(faults.fill_disk, seconds=chance.uniform(0.1, 2.0))
+        seconds, one_way = chance.uniform(0.1, 5.0), chance.random() < 0.3
+        other = chance.choice(faults.hosts)
+        return lambda host: (
+            host != other and faults.cut(host, other, seconds=seconds, one_way=one_way)
+        )
+
+    def _act(self, kind: str, act: Callable[[str], object], host: str) -> None:
+        if not self._is_over:
+            act(host)

@@ -1,0 +1,129 @@
+"""How a failure is repeated: the seed in its message, and the page that shows the run.
+
+The only part of `octopi.testing` that touches the outside: it reads two variables of the
+environment and writes pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.recorder import Recorder
+from octopi.simulation.recording import Broken
+from octopi.simulation.report import write_page
+from octopi.simulation.world import Violation, World
+from octopi.testing.errors import HistoryViolation, MisuseError, alone
+
+SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"
+"""Its value is the only seed that tests run."""
+PAGES_VARIABLE: Final = "OCTOPI_TEST_PAGES"
+"""A directory where each failing run leaves its page."""
+_TEST_VARIABLE: Final = "PYTEST_CURRENT_TEST"
+
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9_.]+")
+_NAME_LENGTH_MAX: Final = 150
+
+
+def chosen_seed(seed: int | None) -> int:
+    """The seed to run: what the environment says, else *seed*, else 1."""
+    pinned = pinned_seed()
+    return pinned if pinned is not None else 1 if seed is None else seed
+
+
+def pinned_seed() -> int | None:
+    """The seed that the environment says, if it says one.
+
+    Raises:
+      MisuseError: if that is no whole number.
+    """
+    text = os.environ.get(SEED_VARIABLE, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise MisuseError(f"{SEED_VARIABLE} is {text!r}; it has to be a whole number") from None
+
+
+def _pages() -> Path | None:
+    directory = os.environ.get(PAGES_VARIABLE, "")
+    return Path(directory) if directory else None
+
+
+@attrs.define
+class RunOfTest:
+    """One run of a test in one world."""
+
+    world: World
+    name: str
+    """What the test is called, if pytest doesn't say."""
+    has_cluster: bool = False
+    """Whether a cluster is there."""
+    _recorder: Recorder | None = None
+    _test: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._test = os.environ.get(_TEST_VARIABLE, "").rpartition(" ")[0]
+
+    @property
+    def command(self) -> str:
+        """What repeats the run."""
+        program = f"pytest {self._test!r}" if " " in self._test else f"pytest {self._test}"
+        if not self._test:
+            program = f"python {sys.argv[0]}" if sys.argv[0] else "it"
+        return f"{SEED_VARIABLE}={self.world.seed} {program}"
+
+    def watch(self, simulated: SimulatedCluster) -> None:
+        """Record what is needed for a page, if one is asked for."""
+        if _pages() is not None:
+            self._recorder = Recorder().watch(simulated)
+            self.world.observers.append(self._recorder)
+
+    def told(self, error: BaseException) -> BaseException:
+        """*error* with the line that says how to repeat it.  Writes the page, if asked to."""
+        error = alone(error)
+        if isinstance(error, trio.Cancelled | KeyboardInterrupt):
+            return error  # no verdict
+        if any(SEED_VARIABLE in note for note in getattr(error, "__notes__", ())):
+            return error
+        path = self._write_page(error)
+        if path is not None:
+            error.add_note(f"what happened: {path}")
+        error.add_note(f"again: {self.command}")
+        return error
+
+    def _write_page(self, error: BaseException) -> Path | None:
+        directory = _pages()
+        if directory is None or self._recorder is None:
+            return None
+        title = self._test or self.name
+        recording = self._recorder.recording(
+            title,
+            broken=_broken(error),
+            command=self.command,
+            options=(f"seed = {self.world.seed}",),
+            digest=self.world.digest,
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        name = _PLAIN.sub("-", title)[-_NAME_LENGTH_MAX:].strip("-")
+        path = directory / f"{name}-seed-{self.world.seed}.html"
+        write_page(recording, path)
+        return path
+
+
+def _broken(error: BaseException) -> Broken:
+    details = "".join(traceback.format_exception(error))
+    if isinstance(error, HistoryViolation):
+        return Broken.of_history(error.fault, error.history)
+    if isinstance(error, Violation):
+        return Broken.of_violation(error, details)
+    return Broken(type(error).__name__, "", str(error) or "(no text)", details=details)

@@ -1,0 +1,286 @@
+"""How a test gets its cluster, and virtual time.
+
+There are two ways.  `run`, `simulated` and `runner` have the simulator turn Trio's loop: a
+seed then gives the same run each time.  `cluster` works in a loop that runs already, too, if
+that has a clock that jumps; there others may do things that no seed knows of.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from contextvars import ContextVar
+from typing import Any, TypeVar, Unpack
+
+import trio
+
+from octopi.clients.background import background_tasks
+from octopi.simulation import driver, tripwire
+from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
+from octopi.simulation.frames import FrameNet
+from octopi.simulation.network import Network
+from octopi.simulation.streams import WebSocketTier
+from octopi.simulation.world import Violation, World
+from octopi.testing.errors import MisuseError, StuckError
+from octopi.testing.mock_time import keeping_time, mock_clock
+from octopi.testing.node_logs import sifted
+from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
+from octopi.testing.setup import Options, Setup
+from octopi.testing.under_test import Cluster
+from octopi.testing.who_waits import is_of_test
+
+T = TypeVar("T")
+
+_RUN: ContextVar[RunOfTest | None] = ContextVar("_RUN", default=None)
+"""The run whose loop the simulator turns."""
+
+
+def run(
+    test: Callable[[Cluster], Awaitable[T]], *, seed: int | None = None, **options: Unpack[Options]
+) -> T:
+    """Run *test* with a cluster of its own in virtual time, and return what it returns.
+
+    The same seed gives the same run; the variable OCTOPI_TEST_SEED, if it is set, goes before
+    *seed*, and without either it is 1.  For the *options* see `octopi.testing.Setup`.
+
+    Raises:
+      StuckError: if it takes more than ``timeout_s`` of virtual time.
+      Violation: if the cluster broke one of its own rules: that is a fault of Octopi.
+      octopi.simulation.tripwire.OutsideReachedError: if something reaches for the real world.
+      BaseException: what *test* or one of its programs raises.
+    """
+    __tracebackhide__ = True
+    _require_async(test)
+
+    async def main() -> T:
+        async with cluster(**options) as made:
+            return await test(made)
+
+    return _simulate(main, chosen_seed(seed), getattr(test, "__qualname__", "the test"))
+
+
+def simulated(
+    *, seed: int | None = None, seeds: int = 1, **options: Unpack[Options]
+) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
+    """Make a plain function, as any test runner calls it, of an async test, whose parameter
+    *cluster* is a cluster::
+
+        @octopi.testing.simulated(seeds=100)
+        async def test_nothing_is_lost(cluster: octopi.testing.Cluster) -> None: ...
+
+    The test is run with the seeds from *seed* (or 1) on, as many as *seeds* says, until it
+    fails; with OCTOPI_TEST_SEED set, with that one alone.  Other parameters are pytest's
+    fixtures, the same for all seeds.
+
+    Raises:
+      MisuseError: if the test isn't async, or has no such parameter.
+    """
+    if seeds < 1:
+        raise MisuseError(f"seeds is {seeds}; it has to be at least 1")
+
+    def decorate(test: Callable[..., Awaitable[object]]) -> Callable[..., None]:
+        _require_async(test)
+        signature = inspect.signature(test)
+        if "cluster" not in signature.parameters:
+            raise MisuseError(f"{test.__qualname__} needs a parameter that is called cluster")
+
+        @functools.wraps(test)
+        def plain(*args: Any, **fixtures: Any) -> None:  # noqa: ANN401
+            __tracebackhide__ = True
+
+            async def with_cluster(made: Cluster) -> None:
+                await test(*args, **fixtures, cluster=made)
+
+            functools.update_wrapper(with_cluster, test)
+            pinned = pinned_seed()
+            first = 1 if seed is None else seed
+            for one in range(first, first + seeds) if pinned is None else (pinned,):
+                run(with_cluster, seed=one, **options)
+
+        kept = [one for one in signature.parameters.values() if one.name != "cluster"]
+        plain.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=kept, return_annotation=None
+        )
+        return plain
+
+    return decorate
+
+
+def runner(*, seed: int | None = None) -> Callable[..., Any]:
+    """What stands in the place of `trio.run`: for tests of pytest-trio, with all its fixtures,
+    where a seed shall give the same run each time::
+
+        @pytest.mark.trio(run=octopi.testing.runner(seed=7))
+        async def test_nothing_is_lost() -> None:
+            async with octopi.testing.cluster() as cluster: ...
+    """
+
+    def run_in_virtual_time(
+        main: Callable[..., Awaitable[T]],
+        *args: object,
+        clock: trio.abc.Clock | None = None,
+        instruments: object = (),
+        **_: object,
+    ) -> T:
+        __tracebackhide__ = True
+        if clock is not None or instruments:
+            raise MisuseError("this runner has a clock of its own: leave the other one away")
+        return _simulate(lambda: main(*args), chosen_seed(seed), "the test")
+
+    return run_in_virtual_time
+
+
+@asynccontextmanager
+async def cluster(*, seed: int | None = None, **options: Unpack[Options]) -> AsyncIterator[Cluster]:
+    """A cluster, up and serving, for a block::
+
+        async with octopi.testing.cluster(brokers=3, seed=7) as cluster:
+            async with cluster.client() as client: ...
+
+    In a loop of `runner` the seed is that of the loop.  Elsewhere the loop needs a
+    `trio.testing.MockClock` that jumps by itself; then *seed* (or OCTOPI_TEST_SEED, or 1)
+    decides what the network, the disks and the tasks do, but hosts can't be paused, and what
+    others do in the loop is beyond it.  For the *options* see `octopi.testing.Setup`.
+
+    Raises:
+      MisuseError: on a real clock, and where there is a cluster already.
+      And what `run` raises.
+    """
+    setup = Setup(**options)
+    current = _RUN.get()
+    if current is not None:
+        if seed is not None:
+            raise MisuseError("the seed is that of the run: give it to runner, run or simulated")
+        can_pause = driver.private_problem() is None
+        async with _opened(current, setup, can_pause=can_pause) as made:
+            yield made
+        return
+    clock = mock_clock()
+    world = World(chosen_seed(seed))
+    here = RunOfTest(world, "the test")
+    problem: BaseException | None = None
+    try:
+        with (
+            keeping_time(clock, world),
+            _in_order(world),
+            world.scope,
+            tripwire.armed(world, strict=False) as guard,
+        ):
+            async with _opened(here, setup, can_pause=False) as made:
+                guard.is_watching = True
+                yield made
+    except BaseException as error:  # told below, unless there is a better reason
+        problem = error
+    if world.failure is not None:
+        problem = world.failure
+    if problem is not None:
+        raise here.told(problem)
+
+
+def _simulate(main: Callable[[], Awaitable[T]], seed: int, name: str) -> T:
+    __tracebackhide__ = True  # pytest shows the test instead
+    if trio.lowlevel.in_trio_run():
+        raise MisuseError(
+            "a Trio loop runs here already: use octopi.testing.cluster in it, or make the test a "
+            "plain function"
+        )
+    here = RunOfTest(World(seed), name)
+
+    async def known() -> T:
+        _RUN.set(here)
+        return await main()
+
+    try:
+        return driver.run(here.world, known, here.world.random("schedule"), strict=False)
+    except BaseException as error:  # raised below, where it doesn't become its own context
+        problem = error
+    raise _trimmed(here.told(problem))
+
+
+def _trimmed(error: BaseException) -> BaseException:
+    """*error* without what lies between whoever runs the test and the test itself."""
+    trace = error.__traceback__
+    while trace is not None and not is_of_test(trace.tb_frame):
+        trace = trace.tb_next
+    if trace is None and not isinstance(error, StuckError | Violation | MisuseError):
+        return error  # nothing of it is the test's
+    return error.with_traceback(trace)
+
+
+@asynccontextmanager
+async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIterator[Cluster]:
+    """A cluster in the world of *here*."""
+    if here.has_cluster:
+        raise MisuseError("there is a cluster in this loop already: leave its block first")
+    here.has_cluster = True
+    world = here.world
+    observers = list(world.observers)
+    network = Network(
+        world,
+        WebSocketTier if setup.websocket else FrameNet,
+        latency_s=setup.latency_s,
+        jitter_s=setup.jitter_s,
+    )
+    nodes = ClusterOptions(
+        brokers=setup.brokers, partitions=setup.partitions, replicas=setup.replicas
+    )
+    try:
+        async with background_tasks() as nursery:
+            simulated = SimulatedCluster(world, network, nursery, nodes)
+            made = Cluster(simulated, setup, can_pause=can_pause)
+            here.watch(simulated)
+            made.observe()
+            servers = frozenset(node.name for node in simulated.servers)
+            with sifted(world, servers), _limited(world, setup.timeout_s, made):
+                simulated.start()
+                await simulated.wait_serving()
+                try:
+                    yield made
+                    if setup.record:
+                        made.check()
+                finally:
+                    simulated.kill_all()
+                late = await simulated.end()
+                if late:
+                    raise MisuseError(
+                        f"tasks of {', '.join(late)} don't end although their process did: "
+                        "they are shielded from being cancelled"
+                    )
+    finally:
+        here.has_cluster = False
+        world.observers[:] = observers
+
+
+@contextmanager
+def _limited(world: World, timeout_s: float, made: Cluster) -> Iterator[None]:
+    """Give the run up if the block takes too long."""
+    is_over = False
+
+    def give_up() -> None:
+        if not is_over:
+            world.fail(made.stuck())
+
+    world.after(timeout_s, give_up)
+    try:
+        yield
+    finally:
+        is_over = True
+
+
+def _in_order(world: World) -> AbstractContextManager[None]:
+    """Have tasks that could run at the same time run in an order that the seed says."""
+    if driver.private_problem() is not None:
+        return nullcontext()
+    return driver.deterministic(world.random("schedule"))
+
+
+def _require_async(test: Callable[..., object]) -> None:
+    if not inspect.iscoroutinefunction(inspect.unwrap(test)):
+        raise MisuseError(f"{getattr(test, '__qualname__', test)!r} has to be an async function")
