@@ -19,7 +19,9 @@ from typing import Final
 import attrs
 
 from octopi.errors import (
+    STATUS_MEANINGS,
     ConnectionLostError,
+    Fault,
     HistoryLostError,
     OctopiError,
     OffsetOutOfRangeError,
@@ -37,6 +39,8 @@ class Remedy(Enum):
 
     LOOK_AGAIN = auto()
     """Ask the register where the log is, and subscribe there."""
+    TRY_ANOTHER = auto()
+    """Subscribe at another replica: this one's disk, or program, fails."""
     CHECK_HISTORY = auto()
     """Ask where the log starts and ends, then `check_history`."""
     STOP = auto()
@@ -54,6 +58,8 @@ def remedy(error: OctopiError) -> Remedy:
             return Remedy.CHECK_HISTORY
         case RefusedError(status=status) if error.retryable or status in _MAY_BE_ELSEWHERE:
             return Remedy.LOOK_AGAIN
+        case RefusedError(status=status) if STATUS_MEANINGS[status].fault is Fault.NODE:
+            return Remedy.TRY_ANOTHER
         case ConnectionLostError() | UnreachableError():
             return Remedy.LOOK_AGAIN
         case _:

@@ -95,6 +95,10 @@ class LogSubscriber:
         """Readers not tried yet since the topic was looked up."""
         self._address = ""
         """The reader that was tried last."""
+        self._readers: set[str] = set()
+        """All readers, as they were looked up last."""
+        self._unable: set[str] = set()
+        """Those that failed to read what comes next."""
 
     def took(self, chunk: Chunk) -> None:
         """The program took *chunk*: let the broker send more."""
@@ -131,7 +135,10 @@ class LogSubscriber:
             info = await self._lookup.topic(session.topic, other_than=self._wrong)
             self._wrong = info
             session.check_topic(info.topic_id)
-            self._addresses.extend(reader_addresses(info, session.partition))
+            readers = reader_addresses(info, session.partition)
+            self._readers = set(readers)
+            # Those that failed come last: who reads on at another may find them mended.
+            self._addresses.extend(sorted(readers, key=self._unable.__contains__))
         self._address = self._addresses.popleft()
         async with self._unless_replaced(AwaitingAnswer(self._clock)):
             return await self._connections.get(self._address)
@@ -205,6 +212,7 @@ class LogSubscriber:
                 chunk = self.session.delivered(offset, records, highwater)
                 if chunk is None:
                     return
+                self._unable.clear()
                 if (trace := self._environment.trace) is not None:
                     got = _place(chunk.offset, chunk.records) | {"highwater": highwater}
                     trace(steps.C10_DELIVERING, **self._of_log, **got)
@@ -234,6 +242,10 @@ class LogSubscriber:
         what = remedy(error)
         if what is Remedy.STOP:
             raise error
+        if what is Remedy.TRY_ANOTHER:
+            self._unable.add(self._address)
+            if self._unable >= self._readers and self._options.reconnect_timeout_s is not None:
+                raise error
         if (trace := self._environment.trace) is not None:
             trace(steps.C9_RESUMING, **self._of_log, offset=self.session.wanted, why=str(error))
         now = self._clock.now()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import pytest
 import trio
 
+from octopi.clients.client import connect
+from octopi.environment import Environment
+from octopi.errors import RefusedError
 from octopi.simulation import driver
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import DiskFault
@@ -45,3 +49,35 @@ def test_brokers_outlive_a_register_whose_disk_fails() -> None:
         await cluster.wait_serving()
 
     play(break_and_mend_the_disk)
+
+
+def test_a_consumer_leaves_replicas_that_can_not_read_their_disks() -> None:
+    async def read_where_it_can(cluster: SimulatedCluster) -> None:
+        cluster.start()
+        await cluster.wait_serving()
+        values = [b"%d" % number for number in range(10)]
+        read: list[bytes] = []
+        done = trio.Event()
+
+        async def program(environment: Environment) -> None:
+            async with connect(cluster.address, environment=environment) as client:
+                async with client.producer(create_topics=True) as producer:
+                    for value in values:
+                        await producer.send("topic", value)
+                await trio.sleep(1)  # until all replicas know that it is committed
+                for broken in cluster.brokers[1:]:
+                    broken.host.disk.inject(DiskFault("pread", times=1000))
+                async with client.consumer("topic", start="earliest", stop_at_end=True) as consumer:
+                    read.extend([message.value async for message in consumer])
+                cluster.brokers[0].host.disk.inject(DiskFault("pread", times=1000))
+                with pytest.raises(RefusedError, match="Input/output error"):
+                    async with client.consumer("topic", start=0, stop_at_end=True) as consumer:
+                        await anext(consumer)
+            done.set()
+
+        cluster.add_client("client", program)
+        cluster.boot("client")
+        await done.wait()
+        assert read == values
+
+    play(read_where_it_can)
