@@ -104,7 +104,7 @@ def aborted_read() -> Recording:
     return story.recording(broken=broken)
 
 
-PLAN = Plan(3, workload=Workload(producers=2, records=30))
+PLAN = Plan(3, workload=Workload(producers=2, records=40))
 
 
 @cache
