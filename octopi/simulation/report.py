@@ -165,11 +165,11 @@ def _struck(moment: int, happened: Moment) -> str:
     why = happened.facts.get("why")
     words = {FAULT: "", SKIPPED: "skipped: ", HEALED: "healed"}[happened.what]
     words += "" if action is None else action_words(action)
-    host = f" to {_text(name(happened.host))}" if happened.host else ""
+    host = f"{_text(name(happened.host))}: " if happened.host else ""
     because = f" ({_text(one_line(str(why)))})" if why else ""
     return (
         f'<li><a href="#diagram-section" data-moment="{moment}">{happened.at:.6f} s</a> '
-        f"{_text(words)}{host}{because}</li>"
+        f"{host}{_text(words)}{because}</li>"
     )
 
 

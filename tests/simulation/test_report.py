@@ -102,8 +102,8 @@ def test_the_page_tells_the_plan_and_what_struck() -> None:
     text = text_of(page(recording))
     assert "brokers 3" in text
     assert "Kill at 2 s" in text
-    assert "0.001000 s kill, restart 0.5 s to broker-1" in text
-    assert "skipped: lose power, no restart to broker-1 (it is down)" in text
+    assert "0.001000 s broker-1: kill, restart 0.5 s" in text
+    assert "broker-1: skipped: lose power, no restart (it is down)" in text
 
 
 def test_actions_are_told_in_words() -> None:
