@@ -54,7 +54,8 @@ class Healer:
         waiting = [
             node.name
             for node in self._cluster.servers
-            if not (node.host.is_up and node.url) and node.name != self.cut_off
+            if not (node.host.is_up and node.url and not node.stop.is_set())
+            and node.name != self.cut_off
         ]
         return ", ".join(waiting)
 

@@ -451,7 +451,7 @@ class Injector:
             self._cluster.network.isolate(cut_off)
         for node in self._cluster.servers:
             self._mend_disk(node)
-            self._cluster.boot(node.name)
+            self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
         for name in self._ended:
             self._cluster.boot(name)
         return bool(cut_off)
