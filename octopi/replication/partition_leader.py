@@ -112,12 +112,13 @@ class PartitionLeader:
         broker, number = message.broker, (message.incarnation, message.attempt)
         topic_id = TopicId(message.topic_id)
         leader = self.logs.get(topic_id)
-        has_nothing = not self.logs and not topic_id
         if message.epoch != self.epoch:
             return [refuse_follow(message, f"the epoch is {self.epoch}")]
-        is_led = leader is not None or has_nothing
+        is_led = leader is not None or not topic_id
         if not is_led or broker not in self.replicas or broker == self.broker:
             return [refuse_follow(message, "that log is not led here, or not for you")]
+        if not topic_id and self.logs:
+            return []  # it has not made the logs yet, and follows them as soon as it has
         session = self.sessions.get(broker)
         if session is not None and number < session.number:
             return []  # late: a newer session began

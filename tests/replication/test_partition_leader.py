@@ -55,6 +55,17 @@ def test_who_can_not_follow_here_is_told_so(change: dict[str, Any]) -> None:
     assert isinstance(answer.message, FollowRefused)
 
 
+def test_who_has_not_made_the_logs_yet_is_not_sent_away_and_does_not_follow_either() -> None:
+    """Sent away it would have to come again, and leave the in-sync set meanwhile."""
+    machine = leader([1])
+    nothing_yet = attrs.evolve(FOLLOW, topic_id="", epochs=[], log_end=0)
+    assert machine.follow(nothing_yet) == []
+    assert not machine.sessions
+    (answer,) = machine.follow(FOLLOW)
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, Followed)
+
+
 def test_a_history_that_is_none_is_the_followers_fault() -> None:
     broken = attrs.evolve(FOLLOW, epochs=[EpochStart(2, 0), EpochStart(1, 5)])
     with pytest.raises(ProtocolError):
