@@ -32,6 +32,7 @@ record, records, topics, entries  what was decided, as objects
 wish                              what a change of leadership should bring about; None:
                                   the leader is gone
 keep, begin                       the logs agree below, and records come from
+epochs                            which epoch began where, in order (epoch, offset)
 status, reason, why               of a refusal: `octopi.errors.Status` and words
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
 log_epoch
@@ -102,6 +103,8 @@ D2_PROMISED: Final = "D2b replica stored its promise and its record"
 D3_NOTING: Final = "D3a log's epochs and producers are stored"
 D3_NOTED: Final = "D3b log's epochs and producers were stored"
 D4_RETIRED: Final = "D4 old segments were removed"
+D5_RECOVERING: Final = "D5a log is opened, and what is torn is cut"
+D5_RECOVERED: Final = "D5b log was opened"
 
 DURABILITY: Final = (
     D1_FLUSHING,
@@ -111,6 +114,8 @@ DURABILITY: Final = (
     D3_NOTING,
     D3_NOTED,
     D4_RETIRED,
+    D5_RECOVERING,
+    D5_RECOVERED,
 )
 
 # --- leadership: who leads, who is in sync ------------------------------------------------
@@ -387,6 +392,8 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ),
         ((D3_NOTING, D3_NOTED), (*_OF_FILES, "highwater", "recovery_point", "epochs")),
         ((D4_RETIRED,), (*_OF_FILES, "log_start")),
+        ((D5_RECOVERING,), ("topic", "topic_id", "partition")),
+        ((D5_RECOVERED,), (*_OF_FILES, "log_start", "highwater", "epochs")),
         ((E1_WANTED,), (*_OF_RECORD, "wish")),
         ((E2_ANNOUNCED, E4_HEARD), ("partition", "epoch")),
         ((E3_ANNOUNCING, E3_TOLD), ("partition", "epoch", "broker")),

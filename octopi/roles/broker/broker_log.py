@@ -94,6 +94,9 @@ class BrokerLog:
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
         sequences = ProducerSequences.load(stored.get("producers", []))
+        if (trace := environment.trace) is not None:
+            opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
+            trace(steps.D5_RECOVERING, **opened)
         self._files, self.recovery = self._open_files(sequences)
         start, end = self._files.start, self._files.end
         self.state = LogState(
@@ -107,6 +110,9 @@ class BrokerLog:
             min_insync=topic.options.min_insync,
         )
         self._published = self.state.highwater
+        if trace is not None:
+            known = {"log_start": start, "highwater": self._published}
+            trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
 
     def _open_files(self, sequences: ProducerSequences) -> tuple[SegmentedLog, Recovery]:
         def rebuild(base: Offset, scan: record.Scan) -> None:
