@@ -25,7 +25,8 @@ committed-cut           (W4) a member of the in-sync set cuts committed records 
 two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
                         that leads
 undecided-told          (W5) the register tells what it may forget
-promise-forgotten       (W5) a broker accepts an epoch that it would forget
+promise-forgotten       (W5) a broker accepts an epoch that it would forget, or asks to lead
+                        alone and would forget that
 incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
                         committed records
 uncommitted-seen        a consumer or follower is told more than is committed
@@ -105,11 +106,16 @@ class CommittedLog:
 
 
 class Oracle:
-    """An observer of *cluster*'s world; gives the run up at the first broken rule."""
+    """An observer of *cluster*'s world: gives the run up at the first broken rule, or only
+    calls *report* with it and looks at nothing more."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
+    ) -> None:
         self._cluster = cluster
         self._world = cluster.world
+        self._report = report or cluster.world.fail
+        self._is_broken = False
         self._view = cluster.register_view
         self._logs: dict[str, CommittedLog] = {}
         """By topic id and partition."""
@@ -140,6 +146,7 @@ class Oracle:
             steps.E13_TRUNCATING: self._check_cut,
             steps.E14_RESTARTED: self._forget_highwater,
             steps.T7_REMOVED: self._forget_highwater,
+            steps.E16_PROPOSING: self._check_proposal,
             steps.E17_ALTERED: self._check_altered,
             steps.C10_DELIVERING: self._check_delivery,
         }
@@ -147,7 +154,7 @@ class Oracle:
     def __call__(self, event: Event) -> None:
         """Hold *event* against the rules."""
         handler = self._handlers.get(event.what)
-        if handler is not None and self._world.failure is None:
+        if handler is not None and not self._is_broken and self._world.failure is None:
             handler(event)
 
     def at_rest(self) -> None:
@@ -221,7 +228,9 @@ class Oracle:
         return lost_at is not None and self._view.was_out_of_sync(partition, broker) <= lost_at
 
     def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:
-        self._world.fail(Violation(rule, text, (*others, event)))
+        if not self._is_broken:
+            self._is_broken = True
+            self._report(Violation(rule, text, (*others, event)))
 
     # --- producing ---------------------------------------------------------------------
 
@@ -358,6 +367,14 @@ class Oracle:
         if promised < epoch:
             text = f"{event.host} accepts epoch {epoch} of partition {partition}; on its disk is "
             self._break("promise-forgotten", text + f"a promise of {promised}", event)
+
+    def _check_proposal(self, event: Event) -> None:
+        leader, partition = event.facts["leader"], event.facts["partition"]
+        if event.facts["in_sync"] == [leader] and not self._flags.get((event.host, partition)):
+            text = (
+                f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
+            )
+            self._break("promise-forgotten", text + "the sync flag yet", event)
 
     def _check_decision(self, event: Event) -> None:
         for entry in event.facts["entries"]:

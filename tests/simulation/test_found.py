@@ -10,7 +10,9 @@ import trio
 from octopi import steps
 from octopi.clients.client import Client
 from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.failures import AtStep, Cut, Fault
 from octopi.simulation.history import Acknowledged
+from octopi.simulation.oracle import Oracle
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
 from tests.simulation.clusters import ask, play, until, when
@@ -108,6 +110,18 @@ def test_topics_that_flush_before_they_acknowledge_go_on_after_all_machines_lost
 
     for seed in range(5):
         play(scenario, seed=seed)
+
+
+def test_leading_alone_is_not_proposed_again_before_flag_and_logs_are_on_the_device() -> None:
+    """The proposal was repeated in the very tick that made it, ahead of what it waited for."""
+    away = Fault(AtStep("P7b", occurrence=5), Cut("others", 3.0), "follower")
+    plan = Plan(1, partitions=1, replicas=2, workload=SMALL, faults=(away,))
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None
+    assert any(
+        event.what == steps.E16_PROPOSING and len(event.facts["in_sync"]) == 1
+        for event in verdict.events
+    )
 
 
 async def done(answer: Awaitable[object]) -> None:

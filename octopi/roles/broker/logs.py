@@ -182,10 +182,11 @@ class Logs(Peers):
         while True:
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
             for replica in self._replicas.values():
-                replica.submit(partial(replica.machine.tick, clock.now()))
                 leader = replica.machine.leader
-                if leader is not None and leader.pending is not None:
+                # Again, as it may be lost; but not before what it relies on is on the device.
+                if leader is not None and leader.pending is not None and replica.is_settled:
                     self.to_register(leader.pending)
+                replica.submit(partial(replica.machine.tick, clock.now()))
                 self._see_to_stream(replica)
 
     def _see_to_stream(self, replica: PartitionReplica) -> None:
