@@ -55,6 +55,8 @@ _RESTART_S: Final = 0.5
 """Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
 
+_STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
+
 _TIERS: Final[dict[str, Tier]] = {"message": FrameNet, "websocket": WebSocketTier}
 
 
@@ -65,6 +67,8 @@ class Verdict:
     plan: Plan
     violation: Violation | None
     """The rule that was broken; None: all is well."""
+    outside: Violation | None
+    """The one that clients alone can tell of: by what they saw, or because all stands still."""
     details: str
     """More about it, many lines; or empty."""
     digest: str
@@ -108,7 +112,7 @@ def _as_violation(error: BaseException) -> Violation:
     if isinstance(error, Violation):
         return error
     kind = type(error).__name__
-    if isinstance(error, driver.DeadlockError | driver.SpinningError):
+    if kind in _STANDSTILLS:
         return Violation(kind, str(error))
     return Violation("exception", "".join(traceback.format_exception(error)))
 
@@ -256,8 +260,12 @@ class _Run:
         self._marks.look_back(history.events)
         violation, details = self.broken, ""
         faults = check(history)
+        stands_still = violation is not None and violation.rule in _STANDSTILLS
+        outside = violation if stands_still else self._stuck
+        if faults:
+            outside = Violation(f"history {faults[0].rule.name}", str(faults[0]))
         if violation is None and faults:
-            violation = Violation(f"history {faults[0].rule.name}", str(faults[0]))
+            violation = outside
             details = "\n\n".join(one.explain(history) for one in faults[:_SHOWN_COUNT])
         complaints = [*self._complaints, *self._notebook.complaints]
         if violation is None and complaints:
@@ -268,6 +276,7 @@ class _Run:
         return Verdict(
             plan=self._plan,
             violation=violation or self._stuck,
+            outside=outside,
             details=details,
             digest=self._world.digest,
             seconds=self._world.now,

@@ -19,120 +19,155 @@ MUTANTS: Final = (
     Mutant(
         "leader-from-outside-the-in-sync-set",
         _CHANGE,
-        "        members = [one for one in record.in_sync if one in replicas]\n",
-        "        members = [one for one in replicas if one in live]\n",
+        """
+-        members = [one for one in record.in_sync if one in replicas]
++        members = [one for one in replicas if one in live]
+""",
         "any live replica may lead (unclean election)",
         "incomplete-leader",
     ),
     Mutant(
         "accepted-in-an-older-epoch",
         _CHANGE,
-        "        if message.epoch != self.epoch:\n            return False\n",
-        "",
+        """
+-        if message.epoch != self.epoch:
+-            return False
+""",
         "an acceptance of an earlier epoch counts for this one",
         "incomplete-leader",
     ),
     Mutant(
         "everybody-stays-in-sync",
         _CHANGE,
-        "        in_sync = [one.broker for one in accepted]\n",
-        "        in_sync = members\n",
+        """
+-        in_sync = [one.broker for one in accepted]
++        in_sync = members
+""",
         "who did not accept the epoch stays in the in-sync set and stops every commit",
         LIVENESS,
     ),
     Mutant(
         "in-sync-set-altered-in-another-epoch",
         _IN_SYNC,
-        '    if request.epoch != record.epoch:\n        return f"the epoch is {record.epoch}"\n',
-        "",
+        """
+-    if request.epoch != record.epoch:
+-        return f"the epoch is {record.epoch}"
+""",
         "a deposed leader's proposal changes the set of its successor",
         "incomplete-leader",
     ),
     Mutant(
         "in-sync-version-ignored",
         _IN_SYNC,
-        '    if request.version != record.version:\n        return f"the version is {record.version}"\n',
-        "",
+        """
+-    if request.version != record.version:
+-        return f"the version is {record.version}"
+""",
         "a proposal that was overtaken changes the set all the same",
         "incomplete-leader",
     ),
     Mutant(
         "restarted-joiner-accepted",
         _IN_SYNC,
-        "        if incarnations.get(broker) != request.joiner_incarnation:\n",
-        "        if False:\n",
+        """
+-        if incarnations.get(broker) != request.joiner_incarnation:
++        if False:
+""",
         "a broker joins the in-sync set by what an earlier life of it held (KIP-903)",
         "incomplete-leader",
     ),
     Mutant(
         "acceptance-of-another-life",
         _LEADERSHIPS,
-        "        if change is None or known is None or known.incarnation != message.incarnation:\n",
-        "        if change is None or known is None:\n",
+        """
+-        if change is None or known is None or known.incarnation != message.incarnation:
++        if change is None or known is None:
+""",
         "an acceptance counts though its broker was restarted since",
         "incomplete-leader",
     ),
     Mutant(
         "damaged-brokers-stay-in-sync",
         _REGISTRAR,
-        "            elif partition in damaged and broker in record.in_sync:\n",
-        "            elif False:\n",
+        """
+-            elif partition in damaged and broker in record.in_sync:
++            elif False:
+""",
         "a broker that lost what it held stays in the in-sync set (KIP-966)",
         "incomplete-leader",
     ),
     Mutant(
         "empty-disk-not-noticed",
         _REGISTRAR,
-        "        if has_lost_data:\n            damaged.update(partitions)\n",
-        "",
+        """
+-        if has_lost_data:
+-            damaged.update(partitions)
+""",
         "a broker with an empty data directory stays in the in-sync set",
         "incomplete-leader",
     ),
     Mutant(
         "rebuilt-from-the-first-report",
         _REBUILD,
-        "            if not set(record.in_sync or record.replicas) <= self._standings.keys():\n                continue\n",
-        "",
+        """
+-            if not set(record.in_sync or record.replicas) <= self._standings.keys():
+-                continue
+""",
         "a register without memory believes the first broker that reports",
         "two-leaders",
     ),
     Mutant(
         "epochs-used-again",
         _REBUILD,
-        "                promised = max(promised, standing.promised)\n",
-        "",
+        """
+-                promised = max(promised, standing.promised)
+""",
         "a register without memory announces an epoch that was promised before",
         LIVENESS,
     ),
     Mutant(
         "decisions-told-before-they-are-durable",
         _JOURNAL,
-        "        while self._log.flushed_end < end:\n            await self._log.flush()\n        if trace is not None:\n            trace(steps.R3_FLUSHED",
-        "        if trace is not None:\n            trace(steps.R3_FLUSHED",
+        """
+-        while self._log.flushed_end < end:
+-            await self._log.flush()
+         if trace is not None:
+             trace(steps.R3_FLUSHED, log_end=end)
+""",
         "the register doesn't flush its journal",
         LIVENESS,
     ),
     Mutant(
         "what-was-decided-told-by-the-way",
         "octopi.roles.register.sessions",
-        "            await self._node.durable()\n        except NotReadyError:\n            return False\n        return True\n",
-        "            pass\n        except NotReadyError:\n            return False\n        return True\n",
+        """
+-            await self._node.durable()
++            pass
+         except NotReadyError:
+             return False
+         return True
+""",
         "a decision that is being flushed is told to whoever is told something",
         "undecided-told",
     ),
     Mutant(
         "in-sync-answer-before-durable",
         _LEADERSHIP,
-        "            self._node.record(entries)\n            await self._node.durable()\n        except (NotReadyError, StorageError):",
-        "            self._node.record(entries)\n        except (NotReadyError, StorageError):",
+        """
+             self._node.record(entries)
+-            await self._node.durable()
+         except (NotReadyError, StorageError):
+""",
         "a leader is told of its in-sync set before the register can remember it",
         "undecided-told",
     ),
     Mutant(
         "nobody-looks-for-a-leader",
         _NODE,
-        '            _log.warning("broker left", broker=broker, incarnation=incarnation)\n            self.leadership.look()\n',
-        '            _log.warning("broker left", broker=broker, incarnation=incarnation)\n',
+        """
+             _log.warning("broker left", broker=broker, incarnation=incarnation)
+-            self.leadership.look()
+""",
         "the death of a leader is noticed and nothing follows from it",
         LIVENESS,
     ),

@@ -1,28 +1,32 @@
-"""Runs plans against one mutant until a run notices it: a process of its own for each mutant.
+"""Runs plans against one mutant until runs notice it: a process of its own for each mutant.
 
-Two searches go side by side over the same seeds.  The white-box one has everything: the
-oracle, nodes' own assertions and complaints, the checker of what clients saw.  The black-box
-one has only what clients saw, and that all comes to rest in the end.
+Two searches share the runs.  The white-box one has everything: the oracle, nodes' own
+assertions and complaints, the checker of what clients saw.  The black-box one has only what
+clients saw, and that everything comes to rest in the end.  A run counts only if its plan finds
+nothing in the code as it is (`sim.mutants.control`), and what is found first is reduced to the
+faults that it takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 
 from sim.mutants.catalogue import MUTANTS
+from sim.mutants.control import Control
 from sim.mutants.mutant import plant
 
 if TYPE_CHECKING:
+    from octopi.simulation.world import Violation
     from sim.plan import Plan
-    from sim.simulation import Verdict
 
 
 @attrs.frozen
@@ -37,7 +41,11 @@ class Kill:
     runs: int
     """How many runs that took, the last one included."""
     seconds: float
-    """Of this process's processor time."""
+    """Of the process's processor time."""
+    least: str = ""
+    """The smallest plan that shows it, as a token; empty: it was not looked for."""
+    faults_count: int = -1
+    """In that."""
 
 
 @attrs.frozen
@@ -49,45 +57,93 @@ class Hunt:
     black: Kill | None
     runs: int
     seconds: float
+    """Of processor time."""
+    unsound: tuple[str, ...] = ()
+    """Plans, as tokens, that find something in the code as it is."""
 
 
-def hunt(name: str, plans: Iterable[Plan], seconds_max: float, *, black_too: bool = True) -> Hunt:
-    """Plant the mutant and run *plans* until it is found both ways, or for *seconds_max* of
-    processor time.
+@attrs.frozen
+class Budget:
+    """Seconds of processor time."""
 
-    Raises:
-      StaleMutantError: if the mutant doesn't fit the code any more.
-    """
-    from octopi.simulation.oracle import Oracle
+    white_s: float = 60.0
+    black_s: float = 60.0
+    """For the black-box search, the white-box one's included."""
+    shrink_s: float = 30.0
+
+
+def hunt(
+    name: str, plans: Iterable[Plan], is_sound: Callable[[Plan], bool], budget: Budget
+) -> Hunt:
+    """Run *plans* in this process, where the mutant is planted, until it is found both ways, or
+    the budget is spent."""
     from sim.plan import to_token
-    from sim.simulation import simulate
 
-    began, runs = time.process_time(), 0
+    began, runs, unsound = time.process_time(), 0, []
     white: Kill | None = None
     black: Kill | None = None
     for plan in plans:
-        spent = time.process_time() - began
-        if spent > seconds_max or (white and (black or not black_too)):
+        spent_s = time.process_time() - began
+        wants_white = white is None and spent_s < budget.white_s
+        wants_black = black is None and spent_s < budget.black_s
+        if not (wants_white or wants_black):
             break
         runs += 1
-        if white is None:
-            verdict = simulate(plan, [Oracle], events_kept=10)
-            if verdict.violation is not None:
-                white = _kill(verdict, to_token(plan), runs, time.process_time() - began)
-        if black is None and black_too:
-            verdict = simulate(plan, events_kept=10)
-            if is_seen_from_outside(verdict):
-                black = _kill(verdict, to_token(plan), runs, time.process_time() - began)
-    return Hunt(name, white, black, runs, time.process_time() - began)
+        inside, outside = look(plan, watch=wants_white)
+        is_news = (wants_white and inside) or (wants_black and outside)
+        if not is_news:
+            continue
+        spent_s = time.process_time() - began
+        token = to_token(plan)
+        if not is_sound(plan):
+            unsound.append(token)
+            continue
+        if wants_black and outside:
+            black = Kill(outside.rule, str(outside)[:500], token, runs, spent_s)
+        if wants_white and inside:
+            white = Kill(inside.rule, str(inside)[:500], token, runs, spent_s)
+            least = shrunk(plan, inside.rule, is_sound, budget.shrink_s)
+            white = attrs.evolve(white, least=to_token(least), faults_count=len(least.faults))
+            began += time.process_time() - began - spent_s
+    return Hunt(name, white, black, runs, time.process_time() - began, tuple(unsound))
 
 
-def is_seen_from_outside(verdict: Verdict) -> bool:
-    """Whether clients alone show that something is wrong."""
-    return verdict.rule.startswith("history") or verdict.rule == "liveness"
+def look(plan: Plan, *, watch: bool = True) -> tuple[Violation | None, Violation | None]:
+    """What is noticed in a run by who sees everything, with an oracle if it is to *watch*, and
+    by who sees clients only."""
+    from octopi.simulation.oracle import Oracle
+    from sim.simulation import simulate
+
+    found: list[Violation] = []  # the run goes on, for others to notice, too
+    observers = [lambda cluster: Oracle(cluster, found.append)] if watch else []
+    verdict = simulate(plan, observers, events_kept=10)
+    return found[0] if found else verdict.violation, verdict.outside
 
 
-def _kill(verdict: Verdict, token: str, runs: int, seconds: float) -> Kill:
-    return Kill(verdict.rule, str(verdict.violation)[:500], token, runs, seconds)
+def shrunk(plan: Plan, rule: str, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
+    """*plan* without the faults that breaking *rule* doesn't take."""
+    began = time.process_time()
+
+    def still_fails(smaller: Plan) -> bool:
+        violation, _ = look(smaller)
+        return violation is not None and violation.rule == rule
+
+    least = plan
+    for fault in plan.faults:
+        smaller = attrs.evolve(least, faults=tuple(one for one in least.faults if one is not fault))
+        if time.process_time() - began < seconds_max and still_fails(smaller):
+            least = smaller
+    return least if is_sound(least) else plan
+
+
+def plans(first: int = 1) -> Iterator[Plan]:
+    """What is searched, from that seed on: stories and swarm by turns."""
+    from sim import directed, swarm
+
+    for seed in itertools.count(first):
+        yield directed.draw(seed)
+        if seed % 3 == 0:
+            yield swarm.draw(seed, "message")
 
 
 def main() -> int:
@@ -95,21 +151,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.mutants.hunt", description=__doc__)
     parser.add_argument("name", choices=sorted(MUTANTS), metavar="NAME")
     parser.add_argument("--first", type=int, default=1, help="first seed")
-    parser.add_argument("--runs", type=int, default=1000, help="plans at most")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of processor time at most")
-    parser.add_argument("--white-only", action="store_true", help="leave the black-box search out")
+    parser.add_argument("--runs", type=int, default=100_000, help="plans at most")
+    for option in attrs.fields(Budget):
+        parser.add_argument(f"--{option.name}", type=float, default=option.default)
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    plant(MUTANTS[arguments.name])
-    from sim.swarm import draw
-
-    seeds = range(arguments.first, arguments.first + arguments.runs)
-    found = hunt(
-        arguments.name,
-        (draw(seed, "message") for seed in seeds),
-        arguments.seconds,
-        black_too=not arguments.white_only,
-    )
+    budget = Budget(arguments.white_s, arguments.black_s, arguments.shrink_s)
+    with Control() as control:
+        plant(MUTANTS[arguments.name])
+        searched = itertools.islice(plans(arguments.first), arguments.runs)
+        found = hunt(arguments.name, searched, control.is_sound, budget)
     print(json.dumps(attrs.asdict(found)))
     return 0 if found.white else 1
 

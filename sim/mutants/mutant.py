@@ -20,16 +20,31 @@ LIVENESS: Final = "liveness"
 
 @attrs.frozen
 class Mutant:
-    """*new* instead of *old*, which is there exactly once, in the source of *module*."""
+    """A change of the source of *module*, at a place that is there exactly once."""
 
     name: str
     module: str
-    old: str
-    new: str
+    patch: str
+    """Whole lines: the first character of each says what becomes of the rest, as in a unified
+    diff: ``-`` goes, ``+`` comes, a space stays.  Empty lines stay, but for the first."""
     bug: str
     """What is wrong with it, in words."""
     killer: str
     """Who is expected to notice: the rule that it breaks, or what kind of rule."""
+
+    @property
+    def old(self) -> str:
+        """What the patch is to be applied to."""
+        return self._side("-")
+
+    @property
+    def new(self) -> str:
+        """What it makes of that."""
+        return self._side("+")
+
+    def _side(self, sign: str) -> str:
+        lines = self.patch.removeprefix("\n").splitlines()
+        return "".join(f"{line[1:]}\n" for line in lines if line[:1] in {"", " ", sign})
 
     def apply(self, source: str) -> str:
         """The changed source.
@@ -37,13 +52,15 @@ class Mutant:
         Raises:
           StaleMutantError: if *old* isn't there exactly once: the code has moved on.
         """
-        count = source.count(self.old)
+        # From line to line: the text may end another line, too.
+        old = f"\n{self.old}"
+        count = source.count(old)
         if count != 1:
             raise StaleMutantError(
                 f"mutant {self.name}: its text is {count} times in {self.module}, not once; "
                 "adapt it to the code"
             )
-        return source.replace(self.old, self.new)
+        return source.replace(old, f"\n{self.new}")
 
     def source(self) -> str:
         """The source of its module as it is, without importing it.

@@ -18,20 +18,22 @@ MUTANTS: Final = (
     Mutant(
         "commit-on-leader-alone",
         _LEADER,
-        "        for broker in self._others:\n",
-        "        for broker in ():\n",
+        """
+-        for broker in self._others:
++        for broker in ():
+""",
         "a record is committed when the leader has it",
         "acknowledged-unheld",
     ),
     Mutant(
         "commit-on-one-follower",
         _LEADER,
-        """        for broker in self._others:
-            end = min(end, self._acknowledged.get(broker, Offset(0)))
-""",
-        """        if self._others:
-            others = [self._acknowledged.get(broker, Offset(0)) for broker in self._others]
-            end = min(end, max(others))
+        """
+-        for broker in self._others:
+-            end = min(end, self._acknowledged.get(broker, Offset(0)))
++        if self._others:
++            others = [self._acknowledged.get(broker, Offset(0)) for broker in self._others]
++            end = min(end, max(others))
 """,
         "a record is committed when any one follower has it",
         "acknowledged-unheld",
@@ -39,147 +41,179 @@ MUTANTS: Final = (
     Mutant(
         "answer-before-commit",
         _LEADER,
-        "        return effects + self._commit()\n\n    def found_duplicate",
-        """        while self._waiting:
-            waiting = self._waiting.popleft()
-            effects.append(Reply(waiting.answer, waiting.receipt))
-        return effects + self._commit()
+        """
++        while self._waiting:
++            waiting = self._waiting.popleft()
++            effects.append(Reply(waiting.answer, waiting.receipt))
+         return effects + self._commit()
 
-    def found_duplicate""",
+     def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
+""",
         "the producer is answered when the leader has appended",
         "receipt-wrong",
     ),
     Mutant(
         "answer-duplicates-at-once",
         _LEADER,
-        "        if end <= self.log.highwater:\n            return [Reply(answer, receipt)]\n",
-        "        if True:\n            return [Reply(answer, receipt)]\n",
+        """
+-        if end <= self.log.highwater:
++        if True:
+             return [Reply(answer, receipt)]
+""",
         "a repeated batch is acknowledged before it is committed",
         "receipt-wrong",
     ),
     Mutant(
         "off-by-one-batch-answered",
         _LEADER,
-        "        while self._waiting and self._waiting[0].end <= end:\n",
-        "        while self._waiting and self._waiting[0].receipt.offset <= end:\n",
+        """
+-        while self._waiting and self._waiting[0].end <= end:
++        while self._waiting and self._waiting[0].receipt.offset <= end:
+""",
         "the batch that begins at the highwater mark is acknowledged, too",
         "receipt-wrong",
     ),
     Mutant(
         "no-duplicate-detection",
         _LEADER,
-        "        if isinstance(verdict, Duplicate):\n",
-        "        if False:\n",
+        """
+-        if isinstance(verdict, Duplicate):
++        if False:
+""",
         "a repeated batch is appended again",
         "committed-twice",
     ),
     Mutant(
         "receipt-of-a-duplicate-names-this-epoch",
         _LEADER,
-        "        receipt = Receipt(offset, self.log.epochs.epoch_at(offset), True)\n",
-        "        receipt = Receipt(Offset(offset + 1), self.log.epochs.epoch_at(offset), True)\n",
+        """
+-        receipt = Receipt(offset, self.log.epochs.epoch_at(offset), True)
++        receipt = Receipt(Offset(offset + 1), self.log.epochs.epoch_at(offset), True)
+""",
         "the receipt of a repeated batch names another offset than the first one did",
         "receipt-wrong",
     ),
     Mutant(
         "min-insync-ignored",
         _LEADER,
-        "        if self._in_sync_count < log.min_insync:\n            return []\n",
-        "        if False:\n            return []\n",
+        """
+-        if self._in_sync_count < log.min_insync:
++        if False:
+             return []
+""",
         "records that wait are committed while too few replicas are in sync",
         "acknowledged-unheld",
     ),
     Mutant(
         "flush-before-ack-ignored-by-leader",
         _LEADER,
-        "        self._durable = durable or self.log.flush_before_ack\n        effects: list[Effect] = []",
-        "        self._durable = durable\n        effects: list[Effect] = []",
+        """
+-        self._durable = durable or self.log.flush_before_ack
++        self._durable = durable
+         effects: list[Effect] = []
+""",
         "the leader doesn't flush before it commits where the topic asks for that",
         "acknowledged-unheld",
     ),
     Mutant(
         "lost-wake-up-on-flush",
         _LEADER,
-        "        self.log.flushed(end)\n        return self._commit()\n",
-        "        self.log.flushed(end)\n        return []\n",
+        """
+         self.log.flushed(end)
+-        return self._commit()
++        return []
+""",
         "nobody looks whether a flush allows a commit",
         LIVENESS,
     ),
     Mutant(
         "joining-needs-the-highwater-mark-only",
         _LEADER,
-        "        return max(self.log.highwater, self.started_at)\n",
-        "        return self.log.highwater\n",
+        """
+-        return max(self.log.highwater, self.started_at)
++        return self.log.highwater
+""",
         "a follower becomes in sync that lacks what older epochs committed (KAFKA-7128)",
         "incomplete-leader",
     ),
     Mutant(
         "proposed-members-do-not-count",
         _PARTITION_LEADER,
-        "        others = self.in_sync.union(proposed) - {self.broker}\n",
-        "        others = self.in_sync - {self.broker}\n",
+        """
+-        others = self.in_sync.union(proposed) - {self.broker}
++        others = self.in_sync - {self.broker}
+""",
         "a member counts only when the leader knows that it joined (KIP-497)",
         "acknowledged-unheld",
     ),
     Mutant(
         "leaving-members-do-not-count",
         _PARTITION_LEADER,
-        "        others = self.in_sync.union(proposed) - {self.broker}\n",
-        "        others = (frozenset(proposed) or self.in_sync) - {self.broker}\n",
+        """
+-        others = self.in_sync.union(proposed) - {self.broker}
++        others = (frozenset(proposed) or self.in_sync) - {self.broker}
+""",
         "a member that is to leave is not waited for before the register agreed",
         "acknowledged-unheld",
     ),
     Mutant(
         "alone-without-a-flush",
         _PARTITION_LEADER,
-        "        durable = self._durable or self.alone\n",
-        "        durable = self._durable and not self.alone\n",
+        """
+-        durable = self._durable or self.alone
++        durable = self._durable and not self.alone
+""",
         "a leader that is alone commits from its page cache",
         "acknowledged-unheld",
     ),
     Mutant(
         "acknowledgements-outlive-sessions",
         _PARTITION_LEADER,
-        """            for one in self.logs.values():
-                one.forget(broker)
+        """
+-            for one in self.logs.values():
+-                one.forget(broker)
 """,
-        "",
         "what a follower acknowledged before it lost its power still counts",
         "acknowledged-unheld",
     ),
     Mutant(
         "acknowledgements-of-any-session",
         _PARTITION_LEADER,
-        "            or session.number != (message.incarnation, message.attempt)\n",
-        "",
+        """
+-            or session.number != (message.incarnation, message.attempt)
+""",
         "an acknowledgement that comes late counts for the new session",
         "acknowledged-unheld",
     ),
     Mutant(
         "any-follower-may-join",
         _PARTITION_LEADER,
-        "            if self.may_join(broker) and not self._lags(broker, now):\n",
-        "            if broker in self.sessions and broker not in self.in_sync:\n",
+        """
+-            if self.may_join(broker) and not self._lags(broker, now):
++            if broker in self.sessions and broker not in self.in_sync:
+""",
         "a follower joins the in-sync set before it has caught up",
         "incomplete-leader",
     ),
     Mutant(
         "laggards-stay",
         _PARTITION_LEADER,
-        "            if self.may_leave(broker) and self._lags(broker, now):\n",
-        "            if False:\n",
+        """
+-            if self.may_leave(broker) and self._lags(broker, now):
++            if False:
+""",
         "a follower that hangs stops its partitions for ever",
         LIVENESS,
     ),
     Mutant(
         "acknowledge-before-append",
         _FOLLOWER,
-        """        effects.append(AppendReplicated(records, scan))
-        return effects
-""",
-        """        end = Offset(self.log.end + scan.valid_bytes)
-        self._acknowledged = end
-        return [*effects, AcknowledgeEnd(end), AppendReplicated(records, scan)]
+        """
+-        effects.append(AppendReplicated(records, scan))
+-        return effects
++        end = Offset(self.log.end + scan.valid_bytes)
++        self._acknowledged = end
++        return [*effects, AcknowledgeEnd(end), AppendReplicated(records, scan)]
 """,
         "a follower acknowledges before it appends",
         "promised-unheld",
@@ -187,83 +221,101 @@ MUTANTS: Final = (
     Mutant(
         "acknowledge-before-flush",
         _FOLLOWER,
-        "        end = log.flushed_end if self._durable else log.end\n",
-        "        end = log.end\n",
+        """
+-        end = log.flushed_end if self._durable else log.end
++        end = log.end
+""",
         "a follower acknowledges from its page cache what counts only on the device",
         "acknowledged-unheld",
     ),
     Mutant(
         "truncate-to-highwater",
         _FOLLOWER,
-        '        assert log.highwater <= keep <= log.end, "logs part above what is committed"\n',
-        "        keep = begin = log.highwater\n",
+        """
+-        assert log.highwater <= keep <= log.end, "logs part above what is committed"
++        keep = begin = log.highwater
+""",
         "a follower cuts its log at its own highwater mark (KIP-101)",
         "committed-cut",
     ),
     Mutant(
         "no-truncation",
         _FOLLOWER,
-        "        if keep < log.end:\n            log.truncate(keep)\n",
-        "        if False:\n            log.truncate(keep)\n",
+        """
+-        if keep < log.end:
++        if False:
+             log.truncate(keep)
+""",
         "a follower keeps what its leader doesn't have",
         "committed-differs",
     ),
     Mutant(
         "gaps-are-skipped",
         _FOLLOWER,
-        "        if not scan.count or offset != self.log.end:\n",
-        "        if not scan.count or offset < self.log.end:\n",
+        """
+-        if not scan.count or offset != self.log.end:
++        if not scan.count or offset < self.log.end:
+""",
         "a follower appends records that don't continue its log",
         "promised-unheld",
     ),
     Mutant(
         "highwater-unclamped-on-follower",
         _FOLLOWER,
-        "        highwater = min(self._told, self.log.end)\n",
-        "        highwater = self._told\n",
+        """
+-        highwater = min(self._told, self.log.end)
++        highwater = self._told
+""",
         "a follower's highwater mark passes the end of its log",
         "highwater-back",
     ),
     Mutant(
         "highwater-is-the-log-end-on-follower",
         _FOLLOWER,
-        "        highwater = min(self._told, self.log.end)\n",
-        "        highwater = self.log.end\n",
+        """
+-        highwater = min(self._told, self.log.end)
++        highwater = self.log.end
+""",
         "a follower takes all that it has for committed",
         "uncommitted-seen",
     ),
     Mutant(
         "sequences-not-learned-by-followers",
         _FOLLOWER,
-        """        for run in scan.runs:
-            log.sequences.record(run, Offset(log.end + run.start))
+        """
+-        for run in scan.runs:
+-            log.sequences.record(run, Offset(log.end + run.start))
 """,
-        "",
         "a follower that comes to lead doesn't know what producers sent before",
         "committed-twice",
     ),
     Mutant(
         "epochs-not-learned-by-followers",
         _FOLLOWER,
-        "        if self.log.epochs.begin(records_epoch, offset):\n",
-        "        if self.log.epochs.begin(self.epoch, offset):\n",
+        """
+-        if self.log.epochs.begin(records_epoch, offset):
++        if self.log.epochs.begin(self.epoch, offset):
+""",
         "a follower notes the leader's epoch instead of the one that wrote the records",
         "committed-differs",
     ),
     Mutant(
         "any-session-followed",
         _PARTITION_FOLLOWER,
-        "        if session != (self.epoch, self._incarnation, self._attempt):\n",
-        "        if False:\n",
+        """
+-        if session != (self.epoch, self._incarnation, self._attempt):
++        if False:
+""",
         "records of an older session or epoch are taken",
         "committed-differs",
     ),
     Mutant(
         "promise-forgotten",
         _REPLICA,
-        "        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]\n",
-        """        effects += [SyncLogs(), *self._store(sync_flag=True)]
-        self.state = attrs.evolve(self.state, promised=message.epoch)
+        """
+-        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]
++        effects += [SyncLogs(), *self._store(sync_flag=True)]
++        self.state = attrs.evolve(self.state, promised=message.epoch)
 """,
         "an epoch is accepted without a promise on the device",
         "promise-forgotten",
@@ -271,80 +323,103 @@ MUTANTS: Final = (
     Mutant(
         "old-record-moves-a-promised-replica",
         _REPLICA,
-        "        if record.epoch < self.state.promised:\n            return self._store(record=record)\n",
-        "",
+        """
+-        if record.epoch < self.state.promised:
+-            return self._store(record=record)
+""",
         "a replica acts in an epoch older than the one that it promised",
         "two-leaders",
     ),
     Mutant(
         "role-kept-while-a-leader-is-chosen",
         _REPLICA,
-        '        effects = self._leave_role("another leader is being chosen")\n',
-        "        effects: list[PartitionEffect] = []\n",
+        """
+-        effects = self._leave_role("another leader is being chosen")
++        effects: list[PartitionEffect] = []
+""",
         "whoever accepts a new epoch goes on in the old one",
         "incomplete-leader",
     ),
     Mutant(
         "any-life-leads",
         _REPLICA,
-        "        if record.leader == self.broker and record.leader_incarnation == self.incarnation:\n",
-        "        if record.leader == self.broker:\n",
+        """
+-        if record.leader == self.broker and record.leader_incarnation == self.incarnation:
++        if record.leader == self.broker:
+""",
         "a restarted broker leads by the record that appointed its life before",
         "two-leaders",
     ),
     Mutant(
         "lost-power-not-noticed",
         _REPLICA,
-        "        intact = state.intact and (state.sync_flag or not lost_power)\n",
-        "        intact = state.intact\n",
+        """
+-        intact = state.intact and (state.sync_flag or flushed or not lost_power)
++        intact = state.intact
+""",
         "a broker whose machine lost its power says that its logs are intact",
         "incomplete-leader",
     ),
     Mutant(
         "accept-without-flush",
         _REPLICA,
-        "        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]\n",
-        "        effects += self._store(promised=message.epoch, sync_flag=True)\n",
+        """
+-        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]
++        effects += self._store(promised=message.epoch, sync_flag=True)
+""",
         "a replica sets its sync flag while its device lacks what it counts on",
         "acknowledged-unheld",
     ),
     Mutant(
         "divergence-at-the-longer-stretch",
         _EPOCHS,
-        "    return min(mine[newest], theirs[newest])\n",
-        "    return theirs[newest]\n",
+        """
+-    return min(mine[newest], theirs[newest])
++    return theirs[newest]
+""",
         "the follower's end is taken for where two logs part",
         "committed-differs",
     ),
     Mutant(
         "divergence-by-log-end",
         _EPOCHS,
-        "    newest = max(common)\n",
-        "    return min(max(mine.values()), max(theirs.values()))\n",
+        """
+-    newest = max(common)
++    return min(max(mine.values()), max(theirs.values()))
+""",
         "two logs are taken to part where the shorter one ends",
         "committed-differs",
     ),
     Mutant(
         "only-the-last-batch-remembered",
         _SEQUENCES,
-        "        producer.batches.append((run.first_sequence, offset))\n",
-        "        producer.batches.clear()\n        producer.batches.append((run.first_sequence, offset))\n",
+        """
++        producer.batches.clear()
+         producer.batches.append((run.first_sequence, offset))
+""",
         "only a producer's newest batch is known again",
         HISTORY,
     ),
     Mutant(
         "sequence-gaps-accepted",
         _SEQUENCES,
-        "        if run.first_sequence == known.next_sequence:\n            return Fresh()\n",
-        "        if run.first_sequence >= known.next_sequence:\n            return Fresh()\n",
+        """
+-        if run.first_sequence == known.next_sequence:
++        if run.first_sequence >= known.next_sequence:
+             return Fresh()
+""",
         "a producer's later batch is stored though an earlier one is missing",
         "committed-twice",
     ),
     Mutant(
         "unknown-producers-accepted",
         _SEQUENCES,
-        "            if known is None:\n                return Refused(\n                    Status.UNKNOWN_PRODUCER,",
-        "            if known is None:\n                return Fresh()\n                return Refused(\n                    Status.UNKNOWN_PRODUCER,",
+        """
+             if known is None:
++                return Fresh()
+                 return Refused(
+                     Status.UNKNOWN_PRODUCER,
+""",
         "a producer whose first batches are missing may write",
         "committed-twice",
     ),
