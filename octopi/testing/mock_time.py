@@ -23,8 +23,8 @@ from octopi.testing.errors import MisuseError
 _REAL: Final = (
     "a cluster lives in virtual time, and this loop runs on real time: use "
     "@octopi.testing.simulated, or give the loop a clock that jumps: "
-    "trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)), or with pytest-trio "
-    "the fixture autojump_clock"
+    "trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)); with pytest-trio the "
+    "test itself has to take the fixture autojump_clock"
 )
 _STANDS: Final = (
     "this MockClock moves only when somebody moves it, and a cluster would stand still: "

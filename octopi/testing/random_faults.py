@@ -39,9 +39,11 @@ class RandomFaults:
         every_s: float,
         hosts: Collection[str],
     ) -> None:
-        unknown = [kind for kind in kinds if kind not in KINDS]
-        if unknown or not kinds:
-            raise MisuseError(f"there is no fault {unknown}; there are {', '.join(KINDS)}")
+        for kind in kinds:
+            if kind not in KINDS:
+                raise MisuseError(f"there is no fault {kind!r}; there are {', '.join(KINDS)}")
+        if not kinds:
+            raise MisuseError(f"name at least one kind of fault; there are {', '.join(KINDS)}")
         if every_s <= 0:
             raise MisuseError(f"every_s is {every_s}; it has to be more than 0")
         self._faults = faults

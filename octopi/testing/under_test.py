@@ -10,7 +10,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 import trio
 
@@ -181,6 +181,16 @@ class Cluster(Faults):
         """
         self._always.append((holds, what))
 
+    @overload
+    async def eventually(
+        self, holds: Callable[[], Awaitable[T]], what: str = ..., *, within_s: float = ...
+    ) -> T: ...
+
+    @overload
+    async def eventually(
+        self, holds: Callable[[], T], what: str = ..., *, within_s: float = ...
+    ) -> T: ...
+
     async def eventually(
         self,
         holds: Callable[[], T | Awaitable[T]],
@@ -250,8 +260,8 @@ class Cluster(Faults):
         while problem := await settling.problem():
             if self.now >= deadline:
                 raise StuckError(
-                    f"the cluster doesn't come to rest within {within_s:g} s: {problem}; "
-                    "stop what still sends, or give it more time with within_s"
+                    f"the cluster has come to rest not within {within_s:g} s: {problem}; stop "
+                    "what still sends, or give it more time with within_s"
                 )
             await trio.sleep(_LOOK_S)
         if self._oracle is not None:
