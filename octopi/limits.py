@@ -104,6 +104,15 @@ leave the in-sync set.  Produces wait for it until then."""
 FOLLOW_WINDOW_BYTES: Final = 8 * MIB
 """Records of one log on their way to a follower, sent but not acknowledged."""
 
+CATCH_UP_SLOWDOWN_MAX: Final = 0.15
+"""The share of their rate that producers may lose while followers catch up.  Somewhat less
+than the fifth that nobody should lose, as it is measured by samples."""
+
+CATCH_UP_GAIN: Final = 0.2
+"""Of what a follower that catches up is sent, so much has to bring it nearer to the log's end,
+whatever producers lose: a leader sends it at least 1.25 bytes for each that they append.  Then
+it is back before they have appended four times what it missed, if it can take that much."""
+
 REPLICA_TICK_S: Final = 0.1
 """How often a replica looks after its in-sync set, and repeats what the register has not
 answered."""

@@ -20,6 +20,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
 from octopi.cli.failures import CommandError, ExitCode, did_you_mean
 from octopi.limits import (
+    CATCH_UP_SLOWDOWN_MAX,
     FLUSH_BYTES,
     FLUSH_INTERVAL_S,
     FLUSH_MESSAGES,
@@ -107,6 +108,12 @@ class BrokerSettings:
         "OCTOPI_FLUSH_INTERVAL_S",
         "flush a log after so many seconds",
         least=0.001,
+    )
+    catch_up_slowdown: float = _setting(
+        CATCH_UP_SLOWDOWN_MAX,
+        "OCTOPI_CATCH_UP_SLOWDOWN",
+        "share of their rate that producers may lose to followers that catch up (1: all)",
+        least=0,
     )
 
 

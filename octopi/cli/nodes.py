@@ -75,6 +75,7 @@ async def run_broker_node(
             bytes=settings.flush_bytes,
             interval_s=settings.flush_interval_s,
         ),
+        catch_up_slowdown_max=settings.catch_up_slowdown,
         agent=AGENT,
     )
     async with environment() as here:

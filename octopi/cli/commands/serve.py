@@ -75,6 +75,12 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     help="Broker: " + help_text(BrokerSettings, "flush_interval_s"),
 )
 @click.option(
+    "--catch-up-slowdown",
+    type=float,
+    metavar="SHARE",
+    help="Broker: " + help_text(BrokerSettings, "catch_up_slowdown"),
+)
+@click.option(
     "--stop-at-eof",
     is_flag=True,
     help="Stop when standard input ends: for programs that start nodes and may die.",

@@ -3,7 +3,9 @@
 One task sends, for every log that the follower follows, what it has not been sent yet, and
 the highwater mark when that moves.  Catching up and following live are the same: reading
 the log on from a position.  What may be on its way is bounded, so a slow follower costs
-the leader nothing but the wait for its acknowledgement.
+the leader nothing but the wait for its acknowledgement.  A follower that is far behind and
+not in sync is sent records only when that leaves producers their share
+(`octopi.roles.broker.catching_up`).
 """
 
 from __future__ import annotations
@@ -95,6 +97,7 @@ class FollowSession:
 
     def closed(self) -> None:
         """The stream broke."""
+        self._logs.catching_up.end(self)
         for followed in self._followed.values():
             followed.log.remove_waker(self.wake)
         if self._session is None:
@@ -127,16 +130,52 @@ class FollowSession:
         """Look again: records, highwater marks or acknowledgements have come."""
         self._wake.set()
 
+    @property
+    def lacking_bytes(self) -> int:
+        """What the follower has not been sent yet."""
+        return sum(one.log.end - one.position for one in self._followed.values())
+
+    @property
+    def on_their_way_bytes(self) -> int:
+        """What it was sent and did not acknowledge."""
+        return sum(one.position - one.acknowledged for one in self._followed.values())
+
+    def _note_catching_up(self) -> bool:
+        """Whether the follower catches up: it lacks more than what usually is on its way, and
+        no commit waits for it."""
+        assert self._session is not None
+        partition, broker, _ = self._session
+        replica = self._logs.replica(partition)
+        leader = replica.machine.leader if replica else None
+        catches_up = (
+            self._connection.end_reason is None
+            and leader is not None
+            and not leader.counts(broker)
+            and all(one.answer.epoch == leader.epoch for one in self._followed.values())
+            and self.lacking_bytes > FOLLOW_WINDOW_BYTES
+        )
+        if catches_up:
+            self._logs.catching_up.begin(self)
+        else:
+            self._logs.catching_up.end(self)
+        return catches_up
+
     async def _send(self) -> None:
+        catching_up = self._logs.catching_up
         try:
             while True:
                 self._wake = trio.Event()
+                catches_up = self._note_catching_up()
                 sent = 0
-                for followed in list(self._followed.values()):
-                    sent += self._send_from(followed)
+                if not catches_up or catching_up.may_send():
+                    for followed in list(self._followed.values()):
+                        sent += self._send_from(followed)
                 if sent:
                     await trio.lowlevel.checkpoint()
                     await self._connection.drained()
+                elif catches_up:
+                    with self._environment.clock.timeout(catching_up.look_again_s):
+                        await self._wake.wait()
                 else:
                     await self._wake.wait()
         except ConnectionLostError:
@@ -175,6 +214,7 @@ class FollowSession:
         self._trace(log, message, steps.P2_FORWARDING, steps.P6_TELLING)
         self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
+        self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
         self._trace(log, message, steps.P2_FORWARDED, steps.P6_TOLD)
         return 1

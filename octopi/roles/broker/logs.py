@@ -23,6 +23,7 @@ from octopi.logger import get_logger
 from octopi.replication.replica import Role
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
+from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
@@ -54,6 +55,7 @@ class Logs(Peers):
         agent: str,
         *,
         lost_power: bool,
+        catch_up_slowdown_max: float,
     ) -> None:
         self._environment = environment
         self._data_directory = data_directory
@@ -70,6 +72,8 @@ class Logs(Peers):
         self._identity: tuple[int, int] | None = None
         self.streams: dict[tuple[int, int], FollowSession] = {}
         """The newest stream of each follower, by partition and broker."""
+        self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
+        """The followers that are far behind."""
         self.membership: Membership | None = None
         """The way to the register."""
         self.partitions: dict[int, PartitionRecord] = {}
@@ -230,6 +234,9 @@ class Logs(Peers):
         stream = self._following.get(partition)
         if stream is not None:
             stream.reopen()
+
+    def produced(self, size_bytes: int) -> None:
+        self.catching_up.produced(size_bytes)
 
     def stop_following(self, partition: int) -> None:
         stream = self._following.pop(partition, None)

@@ -12,7 +12,7 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.limits import RETENTION_CHECK_INTERVAL_S
+from octopi.limits import CATCH_UP_SLOWDOWN_MAX, RETENTION_CHECK_INTERVAL_S
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
@@ -42,6 +42,8 @@ class BrokerOptions:
     broker: int | None = None
     """The id to have; None: what the data directory says, else one from the register."""
     flush: FlushOptions = attrs.field(factory=FlushOptions)
+    catch_up_slowdown_max: float = CATCH_UP_SLOWDOWN_MAX
+    """The share of their rate that producers may lose while followers catch up; 1: all."""
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     agent: str = "octopi-node"
 
@@ -76,6 +78,7 @@ async def run_broker(
                 options.flush,
                 options.agent,
                 lost_power=lost_power,
+                catch_up_slowdown_max=options.catch_up_slowdown_max,
             )
             await logs.open_all()
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)

@@ -104,6 +104,9 @@ class Peers:
     def stop_following(self, partition: int) -> None:
         """Close that stream."""
 
+    def produced(self, size_bytes: int) -> None:
+        """Producers had so much appended."""
+
 
 class PartitionReplica:
     """One partition on this broker."""
@@ -433,6 +436,7 @@ class PartitionReplica:
             return [Reply(effect.answer, refusal)]
         if trace is not None:
             trace(steps.P2_APPENDED, told)
+        self._peers.produced(len(effect.records))
         return leader.appended(base, effect.scan, effect.answer)
 
     def _append_replicated(

@@ -1,0 +1,217 @@
+"""The leader's side of followers that are far behind, on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import cast
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError
+from octopi.limits import CATCH_UP_SLOWDOWN_MAX, FOLLOW_WINDOW_BYTES, MIB
+from octopi.operating_system import SystemChance, SystemClock
+from octopi.replication.effects import Receipt, Refusal
+from octopi.roles.broker.broker_log import BrokerLog, FlushOptions
+from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.follow_session import FollowSession
+from octopi.roles.broker.logs import Logs
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+from tests.asking import batch
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+PARTITION = 0
+TOPIC = m.TopicRecord("orders", "the orders", [PARTITION], m.TopicOptions())
+
+
+@attrs.define(eq=False)
+class Follower:
+    """A follower, and the connection to it as the leader sees that: it acknowledges what it
+    gets after a while."""
+
+    broker: int
+    tasks: trio.Nursery
+    session: FollowSession = attrs.field(init=False)
+    end_reason: str | None = None
+    peer: str = "a follower"
+    latency_s: float = 0.01
+    hangs: bool = False
+    received: list[tuple[float, int]] = attrs.field(factory=list)
+    """When, and how many bytes of records."""
+    end: int = 0
+
+    def post(self, message: m.Followed | m.Replicate) -> None:
+        if self.end_reason is not None:
+            raise ConnectionLostError(self.end_reason)
+        if isinstance(message, m.Replicate) and message.records:
+            assert message.offset == self.end
+            self.received.append((trio.current_time(), len(message.records)))
+            self.end += len(message.records)
+            if not self.hangs:
+                self.tasks.start_soon(self._acknowledge, self.end)
+
+    async def _acknowledge(self, end: int) -> None:
+        await trio.sleep(self.latency_s)
+        self.acknowledge(end)
+
+    def acknowledge(self, end: int) -> None:
+        self.session.handle(m.Acknowledge(PARTITION, 1, self.broker, 1, 1, TOPIC.topic_id, end))
+
+    async def drained(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def follow(self) -> None:
+        self.session.handle(m.Follow(PARTITION, 1, self.broker, 1, 1, TOPIC.topic_id, [], 0))
+
+    def lose(self) -> None:
+        """The connection breaks."""
+        self.end_reason = "it broke"
+        self.session.closed()
+
+
+@attrs.define
+class Leader:
+    """A broker that leads a partition; broker 2 is in sync with it, broker 3 is not."""
+
+    environment: Environment
+    logs: Logs
+    log: BrokerLog
+    tasks: trio.Nursery
+    answers: list[Receipt | Refusal] = attrs.field(factory=list)
+    count: int = 0
+
+    async def follower(self, broker: int) -> Follower:
+        follower = Follower(broker, await self.tasks.start(_own_nursery))
+        follower.session = FollowSession(
+            self.environment, self.logs, cast(Connection, follower), follower.tasks
+        )
+        return follower
+
+    async def produce(self, megabytes: int) -> None:
+        """Append so many records of a megabyte."""
+        replica = self.logs.replica(PARTITION)
+        assert replica is not None
+        for _ in range(megabytes):
+            replica.produce(self.log, batch(self.count, b"x" * MIB), self.answers.append)
+            self.count += 1
+        await replica.settled()
+
+
+async def _own_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    async with trio.open_nursery() as nursery:
+        task_status.started(nursery)
+        await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def leader() -> AsyncIterator[Leader]:
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
+    async with trio.open_nursery() as tasks:
+        logs = Logs(
+            environment,
+            "data",
+            Flusher(environment.clock),
+            tasks,
+            FlushOptions(),
+            "test",
+            lost_power=False,
+            catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+        )
+        await logs.open_all()
+        await logs.identified(1, 1)
+        record = m.PartitionRecord(PARTITION, 1, 0, 1, 1, [1, 2, 3], [1, 2])
+        await logs.install_partitions([record], [])
+        await logs.install_topics([TOPIC])
+        yield Leader(environment, logs, logs.find("orders", PARTITION), tasks)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_follower_far_behind_is_sent_everything_in_runs_with_rests_between(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with leader() as here:
+        await here.produce(64)
+        late = await here.follower(3)
+        late.latency_s = 0.1
+        began = trio.current_time()
+        late.follow()
+        await trio.sleep(5)
+        assert late.end == here.log.end
+        at = [began, *(one for one, _ in late.received)]
+        pauses = [later - earlier for earlier, later in pairwise(at)]
+        assert pauses[0] >= 0.1
+        assert sum(pause > late.latency_s + 0.09 for pause in pauses) >= 2
+
+
+async def test_an_in_sync_follower_never_rests(autojump_clock: trio.testing.MockClock) -> None:
+    async with leader() as here:
+        in_sync, late = await here.follower(2), await here.follower(3)
+        in_sync.follow()
+        await here.produce(64)
+        await trio.sleep(1)
+        late.follow()
+        await trio.sleep(0.05)
+        await here.produce(64)
+        # More than what usually is on its way.
+        assert here.log.end - in_sync.end > 4 * FOLLOW_WINDOW_BYTES
+        await trio.sleep(0.1)
+        assert in_sync.end == here.log.end
+        assert not late.received
+        assert len(here.answers) == 128
+        assert all(isinstance(one, Receipt) for one in here.answers)
+
+
+async def test_a_follower_that_lacks_little_is_sent_it_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with leader() as here:
+        await here.produce(4)
+        late = await here.follower(3)
+        late.follow()
+        await trio.sleep(late.latency_s)
+        assert late.end == here.log.end
+
+
+async def test_a_follower_that_hangs_is_sent_no_more_than_a_window_and_goes_on_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with leader() as here:
+        await here.produce(64)
+        late = await here.follower(3)
+        late.hangs = True
+        late.follow()
+        await trio.sleep(10)
+        assert 0 < late.end <= FOLLOW_WINDOW_BYTES + MIB
+        late.hangs = False
+        late.acknowledge(late.end)
+        await trio.sleep(2)
+        assert late.end == here.log.end
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_who_comes_after_a_stream_that_broke_finds_nothing_of_it(
+    autojump_clock: trio.testing.MockClock, is_noticed: bool
+) -> None:
+    async with leader() as here:
+        await here.produce(64)
+        for _ in range(3):
+            late = await here.follower(3)
+            late.hangs = True
+            late.follow()
+            await trio.sleep(0.09)
+            assert not late.received  # the first thing is a rest
+            await trio.sleep(0.3)
+            assert late.received
+            late.lose()
+            if is_noticed:  # by its sender, before that is cancelled
+                late.session.wake()
+                await trio.sleep(0.01)
+            late.tasks.cancel_scope.cancel()
+            await trio.sleep(0.01)
