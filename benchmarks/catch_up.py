@@ -1,25 +1,29 @@
 """What it costs to catch up: a follower was away while the others took a lot of messages.
 
 Starts a register and three brokers as processes, with default settings, and a topic on one
-partition.  A follower is killed; the others take `--megabytes`; it is started again while
-producers go on.  Measured: how long until it is in sync, what it wrote to its log for that
-against what it lacked, and the producers' rate and latency while it was away, while it
-caught up, and afterwards, in one run.  Prints JSON on standard output.
+partition.  A follower is killed, and producers send `--megabytes` that it lacks.  Then it is
+started and killed again by turns, and the producers' rate while it catches up is compared
+with the rate just before and after in which it is away: a machine that has other things to
+do, too, is quicker now and slower then.  The last time it may stay, and it is measured how
+long it needs until it is in sync, what it writes to its log against what it lacked, and what
+producers manage then.  Prints JSON on standard output.
 
-By default producers send at half the rate that this machine managed while the follower was
-away: a machine whose processors are all busy has nothing left to catch up with.  `--load 1`
-takes all.
+By default producers send at half the rate that this machine can take.  `--load 1` takes
+all: then all processors are busy, and a third replica costs producers something as soon as
+it is in sync, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +34,16 @@ import octopi
 from tests.processes import NodeProcess, node_processes
 
 TOPIC: Final = "measured"
+BROKER_COUNT: Final = 3
 VALUE: Final = b"x" * 1024
-SETTLED_S: Final = 10.0
-"""How long the rate is measured before and after."""
+WARM_UP_S: Final = 4.0
+"""How long it is measured what the machine can take, if producers shall not take all."""
+
+TURN_S: Final = 5.0
+"""How long the follower runs, or is away, in a turn."""
+
+BEGINNING_S: Final = 0.5
+"""So much of a turn doesn't count: buffers fill and empty."""
 
 
 @attrs.frozen
@@ -45,13 +56,16 @@ class Window:
 
 
 class Load:
-    """One producer at a steady *rate* (bytes/s; None: all it can)."""
+    """One producer, as quick as it can or at a steady *rate*."""
 
-    def __init__(self, producer: octopi.Producer, rate: float | None) -> None:
+    def __init__(self, producer: octopi.Producer) -> None:
+        self.rate: float | None = None
+        """Bytes/s; None: all it can."""
         self.acknowledged_bytes = 0
         self.latencies_s: list[float] = []
         self._producer = producer
-        self._rate = rate
+        self._awaited_bytes = math.inf
+        self._arrived = trio.Event()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -60,14 +74,21 @@ class Load:
                 for _ in range(16):
                     pending = await self._producer.submit(TOPIC, VALUE)
                 nursery.start_soon(self._wait, pending, trio.current_time())
-                if self._rate is not None:
-                    due = max(due + 16 * len(VALUE) / self._rate, trio.current_time() - 0.1)
+                if self.rate is not None:
+                    due = max(due + 16 * len(VALUE) / self.rate, trio.current_time() - 0.1)
                     await trio.sleep_until(due)
+
+    async def acknowledged(self, megabytes: float) -> None:
+        """Return when so much more is acknowledged."""
+        self._awaited_bytes = self.acknowledged_bytes + megabytes * 1e6
+        await self._arrived.wait()
 
     async def _wait(self, pending: octopi.PendingReceipt, sent_at: float) -> None:
         await pending
         self.latencies_s.append(trio.current_time() - sent_at)
         self.acknowledged_bytes += 16 * len(VALUE)
+        if self.acknowledged_bytes >= self._awaited_bytes:
+            self._arrived.set()
 
     def begin(self) -> tuple[float, int, int]:
         """The beginning of a window."""
@@ -85,72 +106,115 @@ class Load:
         )
 
 
-async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, object]:
+@attrs.frozen
+class Return:
+    """The last time that the follower came back."""
+
+    missing_megabytes: float
+    written_for_missing: float
+    seconds: float
+    """From the moment that the broker served until it was in sync."""
+    megabytes_per_second: float
+    """What it got."""
+
+
+@attrs.frozen
+class Figures:
+    """All that was measured."""
+
+    away: list[Window]
+    """The first of them is before, and the last one after, all turns in `catching_up`."""
+    catching_up: list[Window]
+    in_sync: Window
+    returned: Return
+
+    @property
+    def ratios(self) -> list[float]:
+        """The producers' rate in each turn for that in the two around it."""
+        return [
+            2 * turn.megabytes_per_second / (one.megabytes_per_second + other.megabytes_per_second)
+            for turn, (one, other) in zip(self.catching_up, pairwise(self.away), strict=True)
+        ]
+
+
+async def measure(arguments: argparse.Namespace, directory: Path) -> Figures:
     with node_processes(directory) as nodes:
         register = nodes.register()
-        brokers = {n: nodes.broker(register, f"broker-{n}") for n in (1, 2, 3)}
+        options = ["--catch-up-slowdown", str(arguments.slowdown)] if arguments.slowdown else []
+        brokers = {
+            number: nodes.broker(register, f"broker-{number}", *options)
+            for number in range(1, BROKER_COUNT + 1)
+        }
         async with (
             octopi.connect(register.url) as client,
             client.producer() as producer,
             trio.open_nursery() as nursery,
         ):
-            [place] = (await client.create_topic(TOPIC)).partitions
-            partition = place.partition
-            await fill(producer, arguments.megabytes / 10)
-            leader, followers = await in_sync(client, 3)
-            away = brokers[followers[0]]
-            away.kill9()
-            held = log_bytes(away, partition)
-            began = trio.current_time()
-            await fill(producer, arguments.megabytes)
-            rate = arguments.megabytes * 1e6 / (trio.current_time() - began)
-            print(f"filled at {rate / 1e6:.1f} MB/s", file=sys.stderr)
-            load = Load(producer, None if arguments.load >= 1 else rate * arguments.load)
+            await client.create_topic(TOPIC)
+            load = Load(producer)
             nursery.start_soon(load.run)
-            await trio.sleep(1)
-            begin = load.begin()
-            await trio.sleep(SETTLED_S)
-            before = load.end(begin)
-            await trio.to_thread.run_sync(away.start)
-            began, begin = trio.current_time(), load.begin()
-            await in_sync(client, 3)
-            catch_up_s = trio.current_time() - began
-            during = load.end(begin)
-            lacked = log_bytes(away, partition) - held
-            wrote = written_bytes(away)
-            begin = load.begin()
-            await trio.sleep(SETTLED_S)
-            after = load.end(begin)
+            follower = await in_sync(client)
+            if arguments.load < 1:
+                await trio.sleep(1)
+                begin = load.begin()
+                await trio.sleep(WARM_UP_S)
+                load.rate = load.end(begin).megabytes_per_second * 1e6 * arguments.load
+            brokers[follower].kill9()
+            await load.acknowledged(arguments.megabytes)
+            figures = await take_turns(client, load, brokers[follower], arguments.turns)
             nursery.cancel_scope.cancel()
-    return {
-        "leader": leader,
-        "missing_megabytes": round(lacked / 1e6, 1),
-        "written_megabytes": round(wrote / 1e6, 1),
-        "written_for_missing": round(wrote / lacked, 3),
-        "catch_up_s": round(catch_up_s, 1),
-        "catch_up_megabytes_per_second": round(lacked / 1e6 / catch_up_s, 1),
-        "producer_before": attrs.asdict(before),
-        "producer_during": attrs.asdict(during),
-        "producer_after": attrs.asdict(after),
-        "rate_during_for_before": round(
-            during.megabytes_per_second / before.megabytes_per_second, 3
-        ),
-    }
+    return figures
 
 
-async def fill(producer: octopi.Producer, megabytes: float) -> None:
-    for _ in range(round(megabytes * 1e6) // len(VALUE)):
-        await producer.submit(TOPIC, VALUE)
-    await producer.flush()
+async def take_turns(
+    client: octopi.Client, load: Load, follower: NodeProcess, count: int
+) -> Figures:
+    """Have *follower*, which is away, come back so many times, and stay the last time."""
+    away, catching_up = [await take_turn(load)], []
+    for _ in range(count):
+        await trio.to_thread.run_sync(follower.start)
+        catching_up.append(await take_turn(load))
+        if len((await describe(client)).in_sync) == BROKER_COUNT:
+            raise SystemExit("it caught up within a turn: let it miss more --megabytes")
+        follower.kill9()
+        away.append(await take_turn(load))
+    partition = (await describe(client)).partition
+    held = log_bytes(follower, partition)
+    await trio.to_thread.run_sync(follower.start)
+    began = trio.current_time()
+    await in_sync(client)
+    seconds = trio.current_time() - began
+    lacked, wrote = log_bytes(follower, partition) - held, written_bytes(follower)
+    returned = Return(
+        round(lacked / 1e6, 1),
+        round(wrote / lacked, 3),
+        round(seconds, 1),
+        round(lacked / 1e6 / seconds, 1),
+    )
+    return Figures(away, catching_up, await take_turn(load), returned)
 
 
-async def in_sync(client: octopi.Client, count: int) -> tuple[int, list[int]]:
-    """Wait until so many replicas are in sync; return the leader and its followers."""
+async def take_turn(load: Load) -> Window:
+    """What producers manage in a turn."""
+    await trio.sleep(BEGINNING_S)
+    begin = load.begin()
+    await trio.sleep(TURN_S - BEGINNING_S)
+    return load.end(begin)
+
+
+async def in_sync(client: octopi.Client) -> int:
+    """Wait until all replicas are in sync; return one of the followers."""
     while True:
-        [place] = (await client.describe_topic(TOPIC)).partitions
-        if place.leader is not None and len(place.in_sync) == count:
-            return place.leader, [one for one in place.in_sync if one != place.leader]
+        place = await describe(client)
+        if place.leader is not None and len(place.in_sync) == BROKER_COUNT:
+            return next(one for one in place.in_sync if one != place.leader)
         await trio.sleep(0.05)
+
+
+async def describe(client: octopi.Client) -> octopi.PartitionInfo:
+    """Where the topic's one partition is."""
+    [place] = (await client.describe_topic(TOPIC)).partitions
+    return place
 
 
 def log_bytes(broker: NodeProcess, partition: int) -> int:
@@ -170,8 +234,10 @@ def written_bytes(broker: NodeProcess) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=1000.0)
+    parser.add_argument("--megabytes", type=float, default=400.0, help="that the follower lacks")
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--load", type=float, default=0.5, help="share of what is possible")
+    parser.add_argument("--slowdown", type=float, help="the brokers' --catch-up-slowdown")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         figures = trio.run(measure, arguments, Path(directory))
@@ -185,7 +251,9 @@ def main() -> int:
                 },
                 "octopi": octopi.__version__,
                 "load": arguments.load,
-                **figures,
+                "producers_catching_up_for_away": round(statistics.median(figures.ratios), 3),
+                "ratios": [round(one, 3) for one in figures.ratios],
+                **attrs.asdict(figures),
             },
             indent=2,
         )
