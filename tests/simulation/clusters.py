@@ -14,6 +14,7 @@ from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
 from octopi.simulation.schedule import Random
 from octopi.simulation.world import Event, World
+from sim.complaints import listening
 
 Scenario = Callable[[SimulatedCluster], Awaitable[None]]
 
@@ -22,7 +23,8 @@ ENOUGH_S = 30.0
 
 
 def play(scenario: Scenario, options: ClusterOptions | None = None, seed: int = 1) -> World:
-    """Play *scenario* in a cluster that serves; return the world, with all that happened."""
+    """Play *scenario* in a cluster that serves; return the world, with all that happened.
+    No node may log an exception."""
     world = World(seed, events_kept=None)
     network = Network(world, FrameNet)
 
@@ -36,7 +38,10 @@ def play(scenario: Scenario, options: ClusterOptions | None = None, seed: int = 
             assert await cluster.end() == []
             nursery.cancel_scope.cancel()
 
-    driver.run(world, main, Random(world.random("schedule")))
+    exceptions: list[str] = []
+    with listening(is_excused=lambda _: True, complain=exceptions.append):
+        driver.run(world, main, Random(world.random("schedule")))
+    assert not exceptions, exceptions[0]
     return world
 
 

@@ -4,6 +4,7 @@ Plans are written out rather than given as tokens, so that one can read what hap
 """
 
 from collections.abc import Awaitable
+from functools import partial
 
 import trio
 
@@ -124,6 +125,48 @@ def test_leading_alone_is_not_proposed_again_before_flag_and_logs_are_on_the_dev
     )
 
 
+def test_a_topic_is_on_its_brokers_also_if_who_made_it_is_lost_meanwhile() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def produce(client: Client) -> None:
+            async with client.producer(create_topics=False) as producer:
+                await producer.send("orphan", b"taken")
+
+        kill_at(cluster, steps.T1_CREATED, "maker")
+        await ask(cluster, lambda client: done(client.create_topic("orphan")), "maker")
+        await ask(cluster, produce)
+
+    play(scenario)
+
+
+def test_a_topic_is_gone_from_its_brokers_also_if_who_deleted_it_is_lost_meanwhile() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
+        kill_at(cluster, steps.T5_DELETING, "deleter")
+        await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
+        for node in cluster.brokers:
+            await until(partial(gone, cluster, node.name, "doomed"))
+
+    play(scenario)
+
+
+def test_a_register_whose_disk_is_full_forgets_who_removed_a_topic_and_asks_again() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        def fill() -> None:
+            cluster.register.host.disk.capacity_bytes = 0
+
+        await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
+        when(cluster, lambda event: event.what == steps.T5_DELETED, fill)
+        await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
+        assert cluster.register_view.state.removals
+        cluster.register.host.disk.capacity_bytes = None
+        for node in cluster.brokers:
+            node.host.kill()
+        cluster.start()
+        await until(lambda: not cluster.register_view.state.removals)
+
+    play(scenario)
+
+
 async def done(answer: Awaitable[object]) -> None:
     await answer
 
@@ -134,3 +177,11 @@ def topics(cluster: SimulatedCluster) -> list[str]:
 
 def in_sync(cluster: SimulatedCluster) -> list[int]:
     return cluster.register_view.state.partitions[0].in_sync
+
+
+def gone(cluster: SimulatedCluster, host: str, topic: str) -> bool:
+    return cluster.stored_records(host, topic, 0) is None
+
+
+def kill_at(cluster: SimulatedCluster, step: str, host: str) -> None:
+    when(cluster, lambda event: event.what == step, lambda: cluster.nodes[host].host.kill())

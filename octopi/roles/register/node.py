@@ -12,6 +12,7 @@ connections.
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import attrs
 import trio
@@ -264,7 +265,8 @@ class RegisterNode:
         self, session: MembershipSession, broker: int, topic: str, topic_id: str
     ) -> None:
         if await session.remove_topic(topic, topic_id):
-            with contextlib.suppress(NotReadyError):  # then it hears of it again, harmlessly
+            # Not remembered, it hears of it again, harmlessly.
+            with contextlib.suppress(NotReadyError, StorageError):
                 self.record(self.registrar.removed(topic_id, broker))
                 await self.durable()
 
@@ -278,7 +280,7 @@ class RegisterNode:
         partitions: list[int] | None = None,
         options: TopicOptions | None = None,
     ) -> TopicRecord:
-        """Create a topic and see it installed.
+        """Create a topic and see it installed, also if this is cancelled.
 
         Raises:
           OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
@@ -295,15 +297,24 @@ class RegisterNode:
             options=options or TopicOptions(),
         )
         if (trace := self.environment.trace) is not None:
-            made = {"topic": topic.topic, "topic_id": topic_id, "partitions": topic.partitions}
-            trace(steps.T1_CREATING, **made)
+            trace(steps.T1_CREATING, **_facts(topic))
         self.record(entries)
         installing = self._installing[topic_id] = trio.Event()
+        placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
+        # No task of the request: with that, a lost client would leave a topic on no broker.
+        self._tasks.start_soon(self._install, topic, placed)
+        await installing.wait()
+        await self.durable()
+        await self._shorten_journal()
+        return topic
+
+    async def _install(self, topic: TopicRecord, placed: list[PartitionRecord]) -> None:
+        """Have brokers hold a new topic, once it and the partitions *placed* are durable."""
+        trace = self.environment.trace
         try:
             await self.durable()
             if trace is not None:
-                trace(steps.T1_CREATED, **made)
-            placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
+                trace(steps.T1_CREATED, **_facts(topic))
             if placed:
                 await self.tell_partitions(placed, list(self.members.values()))
             records = [self.registrar.state.partitions[one] for one in topic.partitions]
@@ -314,13 +325,12 @@ class RegisterNode:
                     for broker in sorted(hosts & self.members.keys()):
                         nursery.start_soon(self.members[broker].install_topics, [topic])
             if trace is not None:
-                trace(steps.T4_INSTALLED, **made)
+                trace(steps.T4_INSTALLED, **_facts(topic))
+            _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
+        except NotReadyError:
+            return  # the register's disk failed: whoever asked is told so
         finally:
-            installing.set()
-            del self._installing[topic_id]
-        _log.info("topic created", topic=name, partitions=topic.partitions)
-        await self._shorten_journal()
-        return topic
+            self._installing.pop(topic.topic_id).set()
 
     async def find_topic(self, name: str, *, create: bool) -> TopicRecord:
         """The topic of that name, made if it is missing and *create* says so, and installed.
@@ -354,7 +364,8 @@ class RegisterNode:
         return self.registrar.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic; brokers that are away will hear of it when they come back.
+        """Delete a topic, also if this is cancelled; brokers that are away will hear of it when
+        they come back.
 
         Raises:
           OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
@@ -363,20 +374,30 @@ class RegisterNode:
         self.require_gathered()
         record = self.registrar.require_topic(name)
         if (trace := self.environment.trace) is not None:
-            gone = {"topic": record.topic, "topic_id": record.topic_id}
-            trace(steps.T5_DELETING, **gone)
+            trace(steps.T5_DELETING, topic=record.topic, topic_id=record.topic_id)
         self.record(self.registrar.delete_topic(name))
+        removed = trio.Event()
+        self._tasks.start_soon(self._remove_everywhere, record, removed)
+        await removed.wait()
         await self.durable()
-        if trace is not None:
-            trace(steps.T5_DELETED, **gone)
-        removal = self.registrar.state.removals.get(record.topic_id)
-        async with trio.open_nursery() as nursery:
-            for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
-                nursery.start_soon(
-                    self._remove, self.members[broker], broker, record.topic, record.topic_id
-                )
-        _log.info("topic deleted", topic=name)
         await self._shorten_journal()
+
+    async def _remove_everywhere(self, topic: TopicRecord, removed: trio.Event) -> None:
+        """Have brokers remove a topic, once it is durable that it is gone."""
+        try:
+            await self.durable()
+            if (trace := self.environment.trace) is not None:
+                trace(steps.T5_DELETED, topic=topic.topic, topic_id=topic.topic_id)
+            _log.info("topic deleted", topic=topic.topic)
+            removal = self.registrar.state.removals.get(topic.topic_id)
+            async with trio.open_nursery() as nursery:
+                for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
+                    member = self.members[broker]
+                    nursery.start_soon(self._remove, member, broker, topic.topic, topic.topic_id)
+        except NotReadyError:
+            return  # the register's disk failed: whoever asked is told so
+        finally:
+            removed.set()
 
     async def _shorten_journal(self) -> None:
         if not self._journal.wants_snapshot or self._snapshot_lock.locked():
@@ -386,6 +407,10 @@ class RegisterNode:
                 await self._journal.replace(self.registrar.state.entries())
             except StorageError as error:
                 _log.error("the journal could not be shortened", why=str(error))
+
+
+def _facts(topic: TopicRecord) -> dict[str, Any]:
+    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}
 
 
 async def run_register(
