@@ -26,7 +26,8 @@ class RegisterView:
         self.version = 0
         """Counts the changes of `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
-        self._was_wiped = False
+        self._known_before: set[int] = set()
+        """Partitions that the register knew when it lost its disk."""
         self._appended: deque[Entry] = deque()
         self._flushing: dict[int, int] = {}
         """For each flush that was begun, by the end of the journal then: how many entries it
@@ -47,9 +48,9 @@ class RegisterView:
                 while len(self._appended) > still:
                     self._apply(self._appended.popleft())
             case "wipe" if event.host == self._register:
+                self._known_before |= self.state.partitions.keys()
                 self.state = ClusterState()
                 self.version += 1
-                self._was_wiped = True
             case steps.R1_READ:
                 self.state = ClusterState()
                 self._appended.clear()
@@ -75,7 +76,7 @@ class RegisterView:
 
     def _note_joining(self, record: PartitionRecord) -> None:
         known = self.state.partitions.get(record.partition)
-        if known is None and self._was_wiped:
+        if known is None and record.partition in self._known_before:
             return  # it is no new partition
         for broker in record.in_sync:
             if known is None or broker not in known.in_sync:
