@@ -82,6 +82,7 @@ class Status(IntEnum):
     DUPLICATE_BROKER = 60
     WRONG_CLUSTER = 61
     BROKER_FENCED = 62
+    REGISTER_SUPERSEDED = 63
 
 
 class Fault(Enum):
@@ -167,6 +168,11 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     ),
     Status.BROKER_FENCED: StatusMeaning(
         False, Fault.CALLER, "register again with a new incarnation"
+    ),
+    Status.REGISTER_SUPERSEDED: StatusMeaning(
+        True,
+        Fault.NODE,
+        "stop that register for good; if no other one runs, start one with an empty data directory",
     ),
 }
 """Every status has its row; a test holds this."""
@@ -318,6 +324,12 @@ class NotReadyError(RefusedError):
     default_status = Status.NOT_READY
 
 
+class SupersededError(RefusedError):
+    """A register is older than one that a broker obeyed, or stands beside it."""
+
+    default_status = Status.REGISTER_SUPERSEDED
+
+
 class HistoryLostError(OctopiError):
     """The records that a consumer would read next are gone: retention removed them.
 
@@ -365,6 +377,7 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         OffsetInsideRecordError,
         NotLeaderError,
         NotReadyError,
+        SupersededError,
     )
 }
 

@@ -178,6 +178,10 @@ GATHER_S: Final = 2.0
 """A register that starts with an empty disk listens for so long before it decides
 anything: brokers of an older life of the cluster tell it what existed."""
 
+LIVES_IN_DOUBT_MAX: Final = 64
+"""Starts in a row of a broker that never heard whether the register let it in.  Beyond that the
+oldest are forgotten; at worst the broker is then taken for one that lost its data."""
+
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register's journal is folded into a snapshot after so many entries."""
 

@@ -15,11 +15,12 @@ from octopi.membership.entries import (
     Entry,
     EpochAnnounced,
     PartitionDecided,
+    RegisterStarted,
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
 )
-from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
+from octopi.wire.messages import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
 
 
 @attrs.define
@@ -34,20 +35,33 @@ class ClusterState:
     """The journal's entries, applied.
 
     Invariants: a topic's partitions exist and are decided; topic ids are unique; a
-    partition's (epoch, version) never goes back, nor do its announced epochs.
+    partition's (epoch, version) never goes back, nor do its announced epochs, nor the
+    register's generation.
     """
 
     def __init__(self) -> None:
         self.cluster = ""
         """Empty: nothing was ever decided."""
         self.partition_count = 0
-        self.generation = 1
+        self.lives: dict[int, RegisterLife] = {}
+        """The register's lives by generation, without gap; the first one formed the cluster here
+        or took it over."""
         self.brokers: dict[int, BrokerRegistered] = {}
         self.partitions: dict[int, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
         self._announced: dict[int, int] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
+
+    @property
+    def life(self) -> RegisterLife:
+        """The register's newest life."""
+        return self.lives[max(self.lives)]
+
+    def descends_from(self, life: RegisterLife) -> bool:
+        """Whether what *life* had brokers do belongs to the past of this register: it was a life
+        of its own, or one of those that brokers told of when this register took over."""
+        return life.generation < min(self.lives) or self.lives.get(life.generation) == life
 
     def announced_epoch(self, partition: int) -> int:
         """The highest epoch of *partition* that is spent; 0: none."""
@@ -87,7 +101,9 @@ class ClusterState:
             case ClusterFormed():
                 self.cluster = entry.cluster
                 self.partition_count = entry.partition_count
-                self.generation = entry.generation
+            case RegisterStarted(life):
+                assert not self.lives or life.generation == max(self.lives) + 1
+                self.lives[life.generation] = life
             case BrokerRegistered():
                 self.brokers[entry.broker] = entry
             case EpochAnnounced(partition, epoch):
@@ -123,7 +139,8 @@ class ClusterState:
         """
         entries: list[Entry] = []
         if self.cluster:
-            entries.append(ClusterFormed(self.cluster, self.partition_count, self.generation))
+            entries.append(ClusterFormed(self.cluster, self.partition_count))
+        entries += (RegisterStarted(life) for life in self.lives.values())
         entries += self.brokers.values()
         entries += (PartitionDecided(record) for record in self.partitions.values())
         entries += (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.wire.messages import PartitionRecord, TopicRecord
+from octopi.wire.messages import PartitionRecord, RegisterLife, TopicRecord
 
 
 @attrs.frozen
@@ -18,9 +18,13 @@ class ClusterFormed:
 
     cluster: str
     partition_count: int
-    generation: int = 1
-    """Counts the registers that had to learn from brokers what existed; brokers obey none
-    that is older than the newest they know."""
+
+
+@attrs.frozen
+class RegisterStarted:
+    """The register was started; brokers know its lives apart."""
+
+    life: RegisterLife
 
 
 @attrs.frozen
@@ -29,6 +33,8 @@ class BrokerRegistered:
 
     broker: int
     incarnation: int
+    nonce: str
+    """Of this life."""
     address: str
 
 
@@ -73,6 +79,7 @@ class TopicRemoved:
 
 Entry = (
     ClusterFormed
+    | RegisterStarted
     | BrokerRegistered
     | EpochAnnounced
     | PartitionDecided

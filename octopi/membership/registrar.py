@@ -12,7 +12,13 @@ from collections import Counter
 
 import attrs
 
-from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
+from octopi.errors import (
+    RefusedError,
+    Status,
+    SupersededError,
+    TopicExistsError,
+    UnknownTopicError,
+)
 from octopi.identifiers import topic_name
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_COUNT_MAX
 from octopi.membership.cluster_state import ClusterState
@@ -23,6 +29,7 @@ from octopi.membership.entries import (
     Entry,
     EpochAnnounced,
     PartitionDecided,
+    RegisterStarted,
     TopicCreated,
     TopicDeleted,
     TopicRemoved,
@@ -34,8 +41,10 @@ from octopi.membership.rebuild import Rebuild
 from octopi.wire.messages import (
     BrokerInfo,
     Inventory,
+    Join,
     PartitionInfo,
     PartitionRecord,
+    RegisterLife,
     Standing,
     TopicInfo,
     TopicOptions,
@@ -90,73 +99,65 @@ class Registrar:
 
     # --- brokers ---------------------------------------------------------------------
 
-    def form(self, cluster: str, generation: int = 1) -> list[Entry]:
+    def form(self, cluster: str, nonce: str, generation: int = 1) -> list[Entry]:
         """Begin a new cluster, or take up an old one of which brokers told; then *generation*
         is above theirs."""
         assert not self.state.cluster, "a cluster is formed once"
-        return [ClusterFormed(cluster, self._partition_count, generation)]
+        return [
+            ClusterFormed(cluster, self._partition_count),
+            RegisterStarted(RegisterLife(generation, nonce)),
+        ]
 
-    def admit(
-        self,
-        *,
-        cluster: str,
-        broker: int | None,
-        incarnation: int,
-        address: str,
-        inventory: list[Inventory],
-        standings: list[Standing] | None = None,
-    ) -> Admission:
+    def start(self, nonce: str) -> list[Entry]:
+        """The register was started again, with what its journal says."""
+        return [RegisterStarted(RegisterLife(self.state.life.generation + 1, nonce))]
+
+    def admit(self, join: Join, inventory: list[Inventory]) -> Admission:
         """A broker asks to join the formed cluster.
 
         It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
-        its data directory is new, before it may act.  What it leads as their only replica it
-        leads again, in a new epoch if it was restarted.  What was decided and the register
-        doesn't know (its disk was lost) is taken over as soon as that is safe
-        (`octopi.membership.rebuild`).
+        its data directory is not the one that was here last, before it may act.  What it leads
+        as their only replica it leads again, in a new epoch if it was restarted.  What was
+        decided and the register doesn't know (its disk was lost) is taken over as soon as that
+        is safe (`octopi.membership.rebuild`).
 
         Raises:
+          SupersededError: if it obeyed another register since; this one has to stop.
           RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED.
         """
         state = self.state
-        if cluster not in {"", state.cluster}:
+        if join.cluster not in {"", state.cluster}:
             raise RefusedError(
-                f"the broker belongs to cluster {cluster}, this register keeps {state.cluster}",
+                f"the broker belongs to cluster {join.cluster}, this register keeps "
+                f"{state.cluster}",
                 Status.WRONG_CLUSTER,
             )
-        if broker is None:
-            broker = self._next_broker()
+        broker = self._next_broker() if join.broker is None else join.broker
         if broker in self._live:
             raise RefusedError(
                 f"a live broker has the id {broker} already, at {state.brokers[broker].address}",
                 Status.DUPLICATE_BROKER,
             )
-        known = state.brokers.get(broker)
-        if known is not None and incarnation < known.incarnation:
-            raise RefusedError(
-                f"broker {broker} was here with incarnation {known.incarnation}; {incarnation} is "
-                "an older copy of its data directory",
-                Status.BROKER_FENCED,
-            )
-        # Who does not know its cluster, and is known here, has lost its data directory.
-        has_lost_data = known is not None and not cluster
-        held = [one for one in state.partitions.values() if broker in one.replicas]
-        if has_lost_data and held and known is not None and incarnation <= known.incarnation:
-            raise RefusedError(
-                f"broker {broker} holds replicas, and was here with incarnation "
-                f"{known.incarnation}; this data directory is new: start it without an id, and "
-                "move the replicas to the id that it gets",
-                Status.BROKER_FENCED,
+        has_lost_data = self._has_lost_data(broker, join)
+        if join.register is not None and not state.descends_from(join.register):
+            raise SupersededError(
+                f"broker {broker} at {join.address} has obeyed a register of generation "
+                f"{join.register.generation} that was started after this one, of generation "
+                f"{state.life.generation}, or beside it"
             )
         entries: list[Entry] = []
-        registration = BrokerRegistered(broker, incarnation, address)
-        if registration != known:
+        registration = BrokerRegistered(broker, join.incarnation, join.nonce, join.address)
+        if registration != state.brokers.get(broker):
             entries.append(registration)
             self.leaderships.registered(broker)
-        records = [one for page in inventory for one in page.partitions]
-        self._rebuild.report(broker, records, standings or [], self.state.partitions)
-        partitions, spent = self._adopt(standings or [], entries)
+        standings = [one for page in inventory for one in page.standings]
+        if join.cluster and not has_lost_data:
+            # Who has lost its data can't know that nothing newer was decided.
+            records = [one for page in inventory for one in page.partitions]
+            self._rebuild.report(broker, records, standings, state.partitions)
+        partitions, spent = self._adopt(standings, entries)
         conflicts = self._take_over_topics(inventory, partitions, entries)
-        damaged = {one.partition for one in standings or [] if not one.intact}
+        damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
             damaged.update(partitions)
         for partition, record in partitions.items():
@@ -164,14 +165,37 @@ class Registrar:
                 if has_lost_data:
                     conflicts.append(
                         f"what was in partition {partition} is lost: the broker was its only "
-                        "replica and comes without its data"
+                        "replica and comes without its data, or with an older copy of it"
                     )
-                if record.leader_incarnation != incarnation:
-                    again = _reappointed(record, incarnation, spent[partition] + 1)
+                if record.leader_incarnation != join.incarnation:
+                    again = _reappointed(record, join.incarnation, spent[partition] + 1)
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
         return Admission(broker, entries, conflicts)
+
+    def _has_lost_data(self, broker: int, join: Join) -> bool:
+        """Whether the broker comes with another data directory than it was here with: an empty
+        one, or a copy that another life went on from.
+
+        Raises:
+          RefusedError: BROKER_FENCED, if what was here had come further, or it can't be told
+              apart from this life.
+        """
+        known = self.state.brokers.get(broker)
+        if known is None:
+            return False
+        if join.cluster and known.nonce in {join.nonce, *join.ancestors}:
+            return False
+        holds = any(broker in one.replicas for one in self.state.partitions.values())
+        if join.incarnation < known.incarnation + holds:
+            raise RefusedError(
+                f"broker {broker} was here with incarnation {known.incarnation}; this data "
+                f"directory is new, or an older copy, with incarnation {join.incarnation}: start "
+                "an empty one without an id, and move the replicas to the id that it gets",
+                Status.BROKER_FENCED,
+            )
+        return True
 
     def _next_broker(self) -> int:
         """An id that no broker has, nor any that is only known as somebody's replica."""
@@ -200,7 +224,7 @@ class Registrar:
                 entries.append(EpochAnnounced(partition, epoch + 1))
         last = max([*partitions, *self._rebuild.newest], default=-1)
         if last >= self.state.partition_count:
-            entries.append(ClusterFormed(self.state.cluster, last + 1, self.state.generation))
+            entries.append(ClusterFormed(self.state.cluster, last + 1))
         return partitions, spent
 
     def _take_over_topics(

@@ -24,6 +24,7 @@ from octopi.limits import (
     BATCH_BYTES_MAX,
     HELLO_BYTES_MAX,
     LIST_COUNT_MAX,
+    LIVES_IN_DOUBT_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     TEXT_BYTES_MAX,
 )
@@ -114,6 +115,18 @@ class PartitionRecord:
     """The life of the leader that was appointed; another life of it does not lead."""
     replicas: Brokers
     in_sync: Brokers
+
+
+@attrs.frozen
+class RegisterLife:
+    """One start of a register.  Brokers that obeyed it obey none with a smaller generation any
+    more, nor another one with the same."""
+
+    generation: int
+    """One more than that of the life before; of a register that lost its disk, one more than
+    that of any which brokers told it of."""
+    nonce: Text
+    """Random: two registers can count to the same generation."""
 
 
 @attrs.frozen
@@ -554,6 +567,13 @@ class Join:
     broker: int | None
     """Its id; None: give me one."""
     incarnation: int
+    nonce: Text
+    """Random, of this life: a copy of a data directory can count to the same incarnation."""
+    ancestors: Annotated[list[Text], AtMost(LIVES_IN_DOUBT_MAX)]
+    """The nonces of earlier lives that the register may know as the last: the one that it was
+    last heard to let in, and those that were started since."""
+    register: RegisterLife | None
+    """The newest that the broker obeyed; None: it never joined."""
     address: Address
     """Where clients reach it."""
 
@@ -566,6 +586,7 @@ class Joined:
     request: int
     cluster: Text
     broker: int
+    register: RegisterLife
 
 
 @message("install_partitions")

@@ -1,9 +1,22 @@
 """Leaders and in-sync sets of partitions, decided by a register over its journal."""
 
+from typing import Any
+
+import pytest
+
+from octopi.errors import RefusedError, Status
 from octopi.membership.entries import Entry
 from octopi.membership.leadership_change import Wish
 from octopi.membership.registrar import Registrar
-from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Standing, TopicOptions
+from octopi.wire.messages import (
+    AcceptEpoch,
+    AlterInSync,
+    Inventory,
+    PartitionRecord,
+    Standing,
+    TopicOptions,
+)
+from tests.membership.joins import REGISTER, join
 
 
 class Register:
@@ -12,7 +25,7 @@ class Register:
     def __init__(self, *, recover_when_all_reported: bool = False) -> None:
         self.registrar = Registrar(3, 3, recover_when_all_reported=recover_when_all_reported)
         self.journal: list[Entry] = []
-        self.record(self.registrar.form("00c1a5735eed0001"))
+        self.record(self.registrar.form("00c1a5735eed0001", REGISTER.nonce))
         for broker in (1, 2, 3):
             self.join(broker, 1)
         options = TopicOptions(min_insync=2)
@@ -26,18 +39,20 @@ class Register:
         self.registrar.check_invariants()
 
     def join(
-        self, broker: int, incarnation: int, *, intact: bool = True, cluster: str | None = None
+        self,
+        broker: int,
+        incarnation: int,
+        *,
+        intact: bool = True,
+        cluster: str | None = None,
+        **copy: Any,  # noqa: ANN401
     ) -> None:
         self.registrar.left(broker, incarnation - 1)
         if cluster is None:  # brokers remember it with their data
             cluster = self.registrar.state.cluster
+        standings = [Standing(partition, 1, intact) for partition in range(3)]
         admission = self.registrar.admit(
-            cluster=cluster,
-            broker=broker,
-            incarnation=incarnation,
-            address=f"ws://broker-{broker}",
-            inventory=[],
-            standings=[Standing(partition, 1, intact) for partition in range(3)],
+            join(broker, incarnation, cluster=cluster, **copy), [Inventory([], [], standings)]
         )
         self.record(admission.entries)
         self.registrar.joined(broker, incarnation)
@@ -155,6 +170,37 @@ def test_a_broker_with_a_new_data_directory_is_in_sync_no_more() -> None:
     assert register.first.in_sync == [1, 2, 3]
     register.join(2, 2, cluster="")
     assert register.first.in_sync == [1, 3]
+
+
+def test_a_copy_that_another_life_went_on_from_is_in_sync_no_more() -> None:
+    """The copy was made after the first start, the broker was started once more."""
+    register = Register()
+    register.join(2, 2)
+    register.registrar.left(2, 2)
+    before = register.first
+    with pytest.raises(RefusedError, match="older copy") as caught:
+        register.join(2, 2, copy="'", copied_at=1)
+    assert caught.value.status == Status.BROKER_FENCED
+    assert register.first == before
+    register.join(2, 3, copy="'", copied_at=1)
+    assert register.first.in_sync == [1, 3]
+    register.registrar.left(2, 3)
+    with pytest.raises(RefusedError, match="older copy"):
+        register.join(2, 3)
+
+
+def test_a_copy_of_the_newest_life_goes_on_like_the_original() -> None:
+    register = Register()
+    register.registrar.left(2, 1)
+    register.join(2, 2, copy="'", copied_at=1)
+    assert register.first.in_sync == [1, 2, 3]
+
+
+def test_starts_that_never_reached_the_register_make_no_lost_disk() -> None:
+    register = Register()
+    register.registrar.left(2, 1)
+    register.join(2, 60)
+    assert register.first.in_sync == [1, 2, 3]
 
 
 def test_when_all_lost_power_an_operator_or_an_option_decides_what_is_lost() -> None:

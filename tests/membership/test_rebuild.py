@@ -14,6 +14,7 @@ from octopi.wire.messages import (
     Standing,
     TopicOptions,
 )
+from tests.membership.joins import join
 
 CLUSTER = "00c1a5735eed0001"
 OLD = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
@@ -26,7 +27,7 @@ class Register:
     def __init__(self) -> None:
         self.registrar = Registrar(4, 3)
         self.journal: list[Entry] = []
-        self.record(self.registrar.form(CLUSTER, 2))
+        self.record(self.registrar.form(CLUSTER, "second", 2))
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -43,14 +44,8 @@ class Register:
         intact: bool = True,
         incarnation: int = 1,
     ) -> None:
-        admission = self.registrar.admit(
-            cluster=CLUSTER,
-            broker=broker,
-            incarnation=incarnation,
-            address=f"ws://broker-{broker}",
-            inventory=[Inventory([told], [])],
-            standings=[Standing(0, promised, intact)],
-        )
+        inventory = Inventory([told], [], [Standing(0, promised, intact)])
+        admission = self.registrar.admit(join(broker, incarnation, cluster=CLUSTER), [inventory])
         self.record(admission.entries)
         self.registrar.joined(broker, incarnation)
 
@@ -76,6 +71,13 @@ def test_members_of_the_newest_record_are_enough() -> None:
     assert register.known == NEW
     register.join(3, OLD)
     assert register.known == NEW
+
+
+def test_who_lost_its_disk_reports_nothing() -> None:
+    register = Register()
+    register.join(1, NEW)
+    register.record(register.registrar.admit(join(2, cluster=""), []).entries)
+    assert register.known is None, "2 may have been told something newer, once"
 
 
 def test_until_then_nothing_is_decided() -> None:
@@ -139,7 +141,7 @@ def test_a_register_that_restarts_meanwhile_hears_everybody_again() -> None:
     assert again.known is None
     again.join(1, NEW)
     assert again.known == NEW
-    assert again.registrar.state.generation == 2
+    assert again.registrar.state.life.generation == 2
 
 
 def test_a_change_after_a_rebuild_goes_on_as_ever() -> None:

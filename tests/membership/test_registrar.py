@@ -12,12 +12,14 @@ from octopi.errors import (
     InvalidTopicError,
     RefusedError,
     Status,
+    SupersededError,
     TopicExistsError,
     UnknownTopicError,
 )
 from octopi.membership.entries import Entry
 from octopi.membership.registrar import Registrar
-from octopi.wire.messages import Inventory, TopicOptions, TopicRecord
+from octopi.wire.messages import Inventory, RegisterLife, TopicOptions, TopicRecord
+from tests.membership.joins import REGISTER, join
 
 CLUSTER = "00c1a5735eed0001"
 
@@ -29,7 +31,7 @@ class Register:
         self.registrar = Registrar(partitions)
         self.journal: list[Entry] = []
         self.topics_made = 0
-        self.record(self.registrar.form(cluster))
+        self.record(self.registrar.form(cluster, REGISTER.nonce))
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -47,13 +49,8 @@ class Register:
         if cluster is None:  # brokers remember it with their data
             state = self.registrar.state
             cluster = state.cluster if broker in state.brokers else ""
-        admission = self.registrar.admit(
-            cluster=cluster,
-            broker=broker,
-            incarnation=incarnation,
-            address=f"ws://broker-{broker}",
-            inventory=[inventory] if inventory else [],
-        )
+        asking = join(broker, incarnation, cluster=cluster)
+        admission = self.registrar.admit(asking, [inventory] if inventory else [])
         self.record(admission.entries)
         self.registrar.joined(admission.broker, incarnation)
         self.registrar.serves(admission.broker, incarnation)
@@ -119,6 +116,72 @@ def test_a_broker_whose_data_directory_is_new_has_to_leave_its_id_to_the_replica
     assert status_of(register.join, leader, 1, cluster="") == Status.BROKER_FENCED
     register.registrar.left(3 - leader, 1)
     assert register.join(3 - leader, 1, cluster="") == 3 - leader, "it had nothing to lose"
+
+
+def test_what_a_sole_replica_lost_with_an_older_copy_is_said() -> None:
+    register = Register()
+    register.join(1)
+    register.create("orders", partitions=[0])
+    register.registrar.left(1, 1)
+    register.join(1, 2)
+    register.registrar.left(1, 2)
+    copy = join(1, 3, cluster=CLUSTER, copy="'", copied_at=1)
+    admission = register.registrar.admit(copy, [])
+    assert "partition 0 is lost" in admission.conflicts[0]
+
+
+@pytest.mark.parametrize("life", [RegisterLife(2, "second"), RegisterLife(1, "another")])
+def test_a_register_learns_that_another_one_was_obeyed(life: RegisterLife) -> None:
+    register = Register()
+    register.join(1)
+    with pytest.raises(SupersededError, match=f"generation {life.generation} "):
+        register.registrar.admit(join(2, cluster=CLUSTER, register=life), [])
+
+
+def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> None:
+    register = Register()
+    register.join(1)
+    register.record(register.registrar.start("second"))
+    register.record(register.registrar.start("third"))
+    for entries in (register.journal, register.registrar.state.entries()):
+        fresh = Registrar(99)
+        for entry in entries:
+            fresh.apply(entry)
+        assert fresh.state.life == RegisterLife(3, "third")
+        for life in (REGISTER, RegisterLife(2, "second"), fresh.state.life, None):
+            fresh.admit(join(2, cluster=CLUSTER, register=life), [])
+        for life in (RegisterLife(2, "third"), RegisterLife(4, "fourth")):
+            with pytest.raises(SupersededError):
+                fresh.admit(join(2, cluster=CLUSTER, register=life), [])
+
+
+def test_an_older_register_never_catches_up_by_being_started_again() -> None:
+    register, copy = Register(), Register()
+    register.record(register.registrar.start("second"))
+    seen = register.registrar.state.life
+    for start in range(5):
+        copy.record(copy.registrar.start(f"of the copy, {start}"))
+        with pytest.raises(SupersededError):
+            copy.registrar.admit(join(2, cluster=CLUSTER, register=seen), [])
+
+
+def test_a_register_that_took_over_knows_no_life_before_its_own() -> None:
+    fresh = Registrar(4)
+    for entry in fresh.form(CLUSTER, "after the loss", 7):
+        fresh.apply(entry)
+    fresh.admit(join(1, cluster=CLUSTER, register=RegisterLife(6, "any")), [])
+    with pytest.raises(SupersededError):
+        fresh.admit(join(1, cluster=CLUSTER, register=RegisterLife(7, "any")), [])
+
+
+def test_who_is_refused_anyway_stops_no_register() -> None:
+    register = Register()
+    register.join(1)
+    stranger = RegisterLife(9, "of another cluster")
+    asking = join(2, cluster="ffff", register=stranger)
+    assert status_of(register.registrar.admit, asking, []) == Status.WRONG_CLUSTER
+    clone = join(1, cluster=CLUSTER, register=stranger)
+    assert status_of(register.registrar.admit, clone, []) == Status.DUPLICATE_BROKER
 
 
 def test_a_broker_of_another_cluster_is_refused() -> None:
@@ -274,9 +337,9 @@ def test_a_topic_is_not_made_again_where_its_lost_record_may_come_back() -> None
     other = 3 - owner
 
     new = Register()
-    new.join(other, 1, inventory_of(old.registrar, other))
+    new.join(other, 1, inventory_of(old.registrar, other), cluster=CLUSTER)
     assert status_of(new.create, "lost", partitions=[0]) == Status.NO_BROKER
-    new.join(owner, 1, inventory_of(old.registrar, owner))
+    new.join(owner, 1, inventory_of(old.registrar, owner), cluster=CLUSTER)
     assert new.registrar.require_topic("lost") == lost
 
 
@@ -297,13 +360,7 @@ def test_two_creations_of_a_topic_are_reported_as_a_conflict_and_neither_is_lost
     register.join(1)
     register.create("orders", partitions=[0])
     stranger = TopicRecord("orders", "f" * 16, [0], TopicOptions())
-    admission = register.registrar.admit(
-        cluster="",
-        broker=2,
-        incarnation=1,
-        address="ws://b",
-        inventory=[Inventory([], [stranger])],
-    )
+    admission = register.registrar.admit(join(2, cluster=""), [Inventory([], [stranger])])
     assert "f" * 16 in admission.conflicts[0]
     register.record(admission.entries)
     assert register.registrar.require_topic("orders").topic_id != "f" * 16

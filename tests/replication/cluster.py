@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache
+from itertools import count
 from typing import Any, Final
 
 import attrs
@@ -85,7 +87,12 @@ class Node:
         self.state = fx.ReplicaState()
         self.logs = {topic: DiskLog() for topic in topics}
         self.incarnation = 0
+        self.nonce = ""
+        self.ancestors: list[str] = []
         self.lost_power = False
+        self.copied: tuple[fx.ReplicaState, dict[TopicId, DiskLog], int, str, list[str]] | None = (
+            None
+        )
         self.replica: Replica | None = None
         self.wants_stream = False
         self.wants_flush: set[TopicId] = set()
@@ -95,7 +102,10 @@ class Node:
     # --- life ------------------------------------------------------------------------
 
     def start(self) -> None:
+        if self.incarnation:
+            self.ancestors = [*self.ancestors, self.nonce]
         self.incarnation += 1
+        self.nonce = self.cluster.next_nonce()
         logs = {
             topic: LogState(
                 Offset(len(log.rows) * RECORD_BYTES),
@@ -139,6 +149,20 @@ class Node:
             del log.rows[kept:]
             log.synced = kept
             log.highwater = min(log.highwater, kept)
+
+    def copy(self) -> None:
+        """While it is down, put a copy of its data directory aside."""
+        assert self.replica is None
+        self.copied = deepcopy(
+            (self.state, self.logs, self.incarnation, self.nonce, self.ancestors)
+        )
+
+    def restore(self) -> None:
+        """While it is down, put that copy in the place of what it has."""
+        assert self.replica is None
+        if self.copied is not None:
+            copied = deepcopy(self.copied)
+            self.state, self.logs, self.incarnation, self.nonce, self.ancestors = copied
 
     # --- performing effects ----------------------------------------------------------
 
@@ -301,8 +325,9 @@ class Cluster:
         self.acknowledged: dict[TopicId, set[Message]] = {topic: set() for topic in self.topics}
         self.answers: list[tuple[Message, fx.Receipt | fx.Refusal]] = []
         self._led: dict[int, int] = {}
+        self._nonces = count()
         self.registrar = Registrar(1, brokers)
-        self.record(self.registrar.form("c" * 16))
+        self.record(self.registrar.form("c" * 16, self.next_nonce()))
         self.nodes = {one + 1: Node(self, one + 1, self.topics) for one in range(brokers)}
         for node in self.nodes.values():
             node.start()
@@ -321,6 +346,10 @@ class Cluster:
         while self.network:
             self.deliver(0)
 
+    def next_nonce(self) -> str:
+        """One that was never used."""
+        return str(next(self._nonces))
+
     # --- the register ----------------------------------------------------------------
 
     @property
@@ -336,21 +365,35 @@ class Cluster:
                 self.records.append(entry.record)
         self.registrar.check_invariants()
 
-    def register(self, node: Node) -> None:
-        """A restarted broker joins; the register tells it what is in force."""
+    def register(self, node: Node, *, hears: bool = True) -> None:
+        """A restarted broker joins; the register tells it what is in force, or it ends just
+        before it *hears* so.
+
+        Raises:
+          RefusedError: if it comes with an older copy of its data directory.
+        """
         assert node.replica is not None
-        for life in range(node.incarnation):
-            self.registrar.left(node.broker, life)
+        registered = self.registrar.state.brokers.get(node.broker)
+        if registered is not None:
+            self.registrar.left(node.broker, registered.incarnation)
         known = node.state.record
-        admission = self.registrar.admit(
-            cluster="c" * 16,
-            broker=node.broker,
-            incarnation=node.incarnation,
-            address=f"ws://broker-{node.broker}",
-            inventory=[m.Inventory([known] if known else [], [])],
-            standings=[node.replica.standing],
+        asking = m.Join(
+            1,
+            "c" * 16,
+            node.broker,
+            node.incarnation,
+            node.nonce,
+            node.ancestors,
+            self.registrar.state.life,
+            f"ws://broker-{node.broker}",
         )
+        inventory = m.Inventory([known] if known else [], [], [node.replica.standing])
+        admission = self.registrar.admit(asking, [inventory])
         self.record(admission.entries)
+        if not hears:
+            node.crash()
+            return
+        node.ancestors = []
         self.registrar.joined(node.broker, node.incarnation)
         node.perform(node.replica.joined())
         if PARTITION in self.registrar.state.partitions:

@@ -23,6 +23,8 @@ message of producer 1; nothing travels unless a step says so.
 ``lose A``               the first of the register's answers to A is lost
 ``flush A``              A's device takes all that A wrote
 ``crash A``              A's process ends
+``copy A``               A's data directory is copied, while A is down
+``restore A``            that copy is put in the place of what A has
 ``power A 0``            A's machine stops; so many records are left of its log
 ``restart A``            A's process starts
 ``join A``               A joins the register and is told the record in force
@@ -34,7 +36,7 @@ message of producer 1; nothing travels unless a step says so.
 
 from __future__ import annotations
 
-from octopi.errors import NotLeaderError
+from octopi.errors import NotLeaderError, RefusedError
 from octopi.replication.effects import Receipt
 from octopi.replication.replica import Role
 from octopi.wire import messages as m
@@ -249,8 +251,18 @@ class Stage:
         else:
             self.node(who).start()
 
-    def do_join(self, broker: str) -> None:
-        self.cluster.register(self.node(broker))
+    def do_copy(self, broker: str) -> None:
+        self.node(broker).copy()
+
+    def do_restore(self, broker: str) -> None:
+        self.node(broker).restore()
+
+    def do_join(self, broker: str) -> list[str]:
+        try:
+            self.cluster.register(self.node(broker))
+        except RefusedError as error:
+            return [f"{broker} is refused: {error.status.name.lower()}"]
+        return []
 
     def do_tick(self, broker: str, now: str) -> None:
         node = self.node(broker)

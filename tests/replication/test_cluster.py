@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from octopi.errors import RefusedError
 from tests.replication.cluster import Cluster, Node
 
 BROKERS = st.integers(1, 3)
@@ -163,9 +164,12 @@ class AnyOrder(RuleBasedStateMachine):
     def lose(self, at: int) -> None:
         self.cluster.network.pop(at % len(self.cluster.network))
 
-    @rule(which=SOME, forgets=st.booleans())
-    def crash(self, which: int, forgets: bool) -> None:
-        self.node(which).crash(forgets_highwater=forgets)
+    @rule(which=SOME, forgets=st.booleans(), copies=st.booleans())
+    def crash(self, which: int, forgets: bool, copies: bool) -> None:
+        node = self.node(which)
+        node.crash(forgets_highwater=forgets)
+        if copies:
+            node.copy()
 
     @rule(which=SOME, cut=SOME)
     def lose_power(self, which: int, cut: int) -> None:
@@ -210,15 +214,22 @@ class AnyOrder(RuleBasedStateMachine):
         if power and node.replica is None:
             self.cut(node, 0)
 
-    @rule(which=SOME, registers=st.booleans())
-    def restart(self, which: int, registers: bool) -> None:
+    @rule(which=SOME, restores=st.booleans(), registers=st.booleans(), hears=st.booleans())
+    def restart(self, which: int, restores: bool, registers: bool, hears: bool) -> None:
+        """Perhaps with an older copy of the data directory.  A sole replica would lose with it
+        what came since."""
         node = self.node(which)
         if node.replica is None:
+            if restores and self.brokers > 1:
+                node.restore()
             node.start()
         if registers and node.replica is not None:
             is_live = self.cluster.registrar.is_live(node.broker)
             if not (node.replica.registered and is_live):
-                self.cluster.register(node)
+                try:
+                    self.cluster.register(node, hears=hears)
+                except RefusedError:
+                    node.crash()  # an older copy; its next life counts one more
 
     @invariant()
     def holds(self) -> None:
@@ -280,8 +291,16 @@ def seldom(choice: random.Random) -> bool:
     return choice.random() < 0.15
 
 
+def rarely(choice: random.Random) -> bool:
+    return choice.random() < 0.03
+
+
 def mostly(choice: random.Random) -> bool:
     return choice.random() < 0.8
+
+
+def nearly_always(choice: random.Random) -> bool:
+    return choice.random() < 0.97
 
 
 def mostly_next(choice: random.Random) -> int:
@@ -315,11 +334,14 @@ STEPS: Final[dict[str, tuple[float, dict[str, Callable[[random.Random], Any]]]]]
     "lose": (1, {"at": some}),
     "lose_the_connection": (0.5, {"which": some}),
     "tell_who_is_away": (0.5, {"which": some, "others": some}),
-    "crash": (0.5, {"which": some, "forgets": maybe}),
+    "crash": (0.5, {"which": some, "forgets": maybe, "copies": maybe}),
     "lose_power": (0.5, {"which": some, "cut": some}),
     "stop_between_effects": (0.3, {"at": some, "limit": few, "cut": some, "power": maybe}),
     "stop_while_accepting": (0.2, {"which": some, "limit": few, "power": maybe}),
-    "restart": (3, {"which": some, "registers": mostly}),
+    "restart": (
+        3,
+        {"which": some, "restores": rarely, "registers": mostly, "hears": nearly_always},
+    ),
 }
 
 
@@ -333,4 +355,4 @@ def test_long_histories_keep_the_promises(brokers: int, topics: int, min_insync:
         for _ in range(300):
             walk.step(choice)
         committed += sum(len(rows) for rows in walk.cluster.committed.values())
-    assert committed > WALKS, "walks come to something"
+    assert committed > WALKS / 2, "walks come to something"

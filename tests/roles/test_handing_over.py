@@ -20,6 +20,7 @@ from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, eventually, running_cluster
+from tests.fakes.disk import MemoryDisk
 
 SLOWNESS = 100
 """A second on a slow clock lasts so many."""
@@ -59,7 +60,7 @@ class Member:
 
     async def join(self) -> None:
         request = self.connection.next_request()
-        join = m.Join(request, "", None, 1, f"ws://127.0.0.1:{request}")
+        join = m.Join(request, "", None, 1, "first", [], None, f"ws://127.0.0.1:{request}")
         self.broker = (await self.connection.request(join, m.Joined, 10)).broker
 
     async def accept(self, log_end: int = 0) -> None:
@@ -141,6 +142,35 @@ async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhi
         assert refusal.status == Status.NOT_READY
         decided = first.records[record.partition]
         assert (sorted(decided.replicas), decided.in_sync) == ([1, 2, 3], [1, 3])
+
+
+async def test_nobody_is_told_what_the_register_may_forget(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, tmp_path)
+        cluster.environment = attrs.evolve(cluster.environment, disk=disk)
+        await cluster.start_register()
+        async with (
+            members(cluster, 2) as (first, second),
+            octopi.connect(cluster.register.url) as client,
+            trio.open_nursery() as creating,
+        ):
+
+            async def away() -> bool:
+                return not (await client.describe_cluster()).brokers[1].live
+
+            synced = disk.calls.count("sync")
+            with disk.syncs_held():
+                creating.start_soon(client.create_topic, "orders")
+                await eventually(lambda: disk.calls.count("sync") > synced)
+                await second.connection.close()
+                with trio.fail_after(5):
+                    while not await away():  # noqa: ASYNC110
+                        await trio.sleep(0.01)
+                await away()  # time enough to be told
+                assert not first.records
+            await eventually(lambda: bool(first.records))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_message_waits_for_no_broker_that_died_before_it_followed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ FORMED = ClusterFormed("c1", 8)
 
 
 def joined(number: int) -> Entry:
-    return BrokerRegistered(number, 1, f"ws://broker-{number}")
+    return BrokerRegistered(number, 1, "nonce", f"ws://broker-{number}")
 
 
 def environment(disk: MemoryDisk) -> Environment:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from octopi.errors import DirectoryInUseError, RefusedError, Status
+from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
 from octopi.wire import messages as m
 from tests.cluster import Cluster, describe, eventually, running_cluster
 
@@ -156,6 +156,77 @@ async def test_a_register_whose_disk_was_erased_learns_everything_from_the_broke
                 one.partition for one in topic.partitions
             ]
         assert (await cluster_description(cluster)).cluster == identity
+
+
+async def test_a_register_without_memory_believes_who_leads_alone(tmp_path: Path) -> None:
+    """What a leader asked for is told to it alone: the others were dead."""
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        brokers = [await cluster.start_broker(f"broker-{number}") for number in (1, 2)]
+        topic = await create(cluster, "orders", 1)
+        leader = topic.partitions[0].leader
+        assert leader is not None
+        await cluster.kill(brokers[2 - leader])
+
+        async def alone() -> bool:
+            return (await describe(cluster, "orders")).partitions[0].in_sync == [leader]
+
+        with trio.fail_after(10):
+            while not await alone():  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.kill(cluster.register)
+        shutil.rmtree(tmp_path / "register")
+        await cluster.start_register(listen=address, gather_s=2.0)
+        assert await alone()
+
+
+async def superseded(cluster: Cluster, address: str, name: str) -> str:
+    """Start a register that has to end because of what brokers tell it; what it says then."""
+    with pytest.RaisesGroup(SupersededError, flatten_subgroups=True) as caught:
+        async with trio.open_nursery() as nursery:
+            other = Cluster(nursery, cluster.directory)
+            await other.start_register(listen=address, name=name)
+            with trio.fail_after(20):
+                await other.register.ended.wait()
+    (error,) = flat(caught.value)
+    return str(error)
+
+
+async def joined_again(cluster: Cluster, topic: str) -> None:
+    """Wait until the brokers have found the register that runs now."""
+    assert (await describe(cluster, topic, create=False)).partitions[0].leader == 1
+
+
+async def test_an_older_copy_of_a_register_stops_when_a_broker_knows_better(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create(cluster, "orders", 1)
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.stop(cluster.register)
+        shutil.copytree(tmp_path / "register", tmp_path / "copy")
+        await cluster.start_register(listen=address)
+        await joined_again(cluster, "orders")
+        await cluster.kill(cluster.register)
+        for generation in (2, 3):  # its own, which grows with every start
+            said = await superseded(cluster, address, "copy")
+            assert "broker 1 at ws://" in said
+            assert f"this one, of generation {generation}" in said
+        await cluster.start_register(listen=address, name="empty", gather_s=2.0)
+        await joined_again(cluster, "orders")
+
+
+async def test_of_two_registers_the_one_that_brokers_left_stops(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create(cluster, "orders", 1)
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.kill(cluster.register)
+        await cluster.start_register(listen=address, name="by mistake", gather_s=2.0)
+        await joined_again(cluster, "orders")
+        await cluster.kill(cluster.register)
+        await superseded(cluster, address, "register")
+        await cluster.start_register(listen=address, name="by mistake")
+        await joined_again(cluster, "orders")
 
 
 async def test_a_deleted_topic_is_removed_from_a_broker_that_was_away(tmp_path: Path) -> None:

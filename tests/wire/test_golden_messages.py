@@ -64,6 +64,41 @@ VECTORS = [
         "6a6d696e5f696e73796e63 01",
     ),
     (
+        m.Join(
+            request=1,
+            cluster="c",
+            broker=2,
+            incarnation=3,
+            nonce="n3",
+            ancestors=["n1", "n2"],
+            register=m.RegisterLife(generation=4, nonce="r"),
+            address="ws://a:1",
+        ),
+        "a9 6474797065 646a6f696e"
+        "6772657175657374 01"
+        "67636c7573746572 6163"
+        "6662726f6b6572 02"
+        "6b696e6361726e6174696f6e 03"
+        "656e6f6e6365 626e33"
+        "69616e636573746f7273 82 626e31 626e32"
+        "687265676973746572 a2"
+        "6a67656e65726174696f6e 04"
+        "656e6f6e6365 6172"
+        "6761646472657373 6877733a2f2f613a31",
+    ),
+    (
+        m.Joined(
+            request=1, cluster="c", broker=2, register=m.RegisterLife(generation=4, nonce="r")
+        ),
+        "a5 6474797065 666a6f696e6564"
+        "6772657175657374 01"
+        "67636c7573746572 6163"
+        "6662726f6b6572 02"
+        "687265676973746572 a2"
+        "6a67656e65726174696f6e 04"
+        "656e6f6e6365 6172",
+    ),
+    (
         m.DescribeLogs(request=1, topic="", after_topic="", after_partition=-1),
         "a5 6474797065 6d64657363726962655f6c6f6773"
         "6772657175657374 01"

@@ -175,6 +175,16 @@ class Logs(Peers):
         """How this broker stands with its partitions."""
         return [replica.machine.standing for replica in self._replicas.values()]
 
+    def decisions(self) -> list[PartitionRecord]:
+        """The newest decision about each partition that this broker heard of.  The table doesn't
+        have them all: what a leader asked for it hears as the answer to its replica."""
+        newest = dict(self.partitions)
+        for replica in self._replicas.values():
+            known, own = newest.get(replica.partition), replica.machine.state.record
+            if own and (known is None or (known.epoch, known.version) < (own.epoch, own.version)):
+                newest[replica.partition] = own
+        return [newest[partition] for partition in sorted(newest)]
+
     def joined(self) -> None:
         """The register knows this life of the broker."""
         for replica in self._replicas.values():

@@ -19,6 +19,7 @@ from octopi.environment import Environment
 from octopi.errors import (
     STATUS_MEANINGS,
     ConnectionLostError,
+    DiskFullError,
     Fault,
     OctopiError,
     ProtocolError,
@@ -37,6 +38,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
+from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
@@ -60,15 +62,6 @@ _EDGES: Final[dict[type, tuple[str, str]]] = {
 
 Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic | m.AnnounceEpoch | m.InSyncAltered
 """What a register asks of a broker: all that the endpoint lets through."""
-
-
-@attrs.define
-class Identity:
-    """Who this broker is, as its data directory remembers."""
-
-    cluster: str
-    broker: int | None
-    incarnation: int
 
 
 class Membership:
@@ -109,6 +102,7 @@ class Membership:
 
         Raises:
           RefusedError: WRONG_CLUSTER, BROKER_FENCED, or DUPLICATE_BROKER that lasts.
+          StorageError: if the disk doesn't take who this broker is.
         """
         clock, chance = self._environment.clock, self._environment.chance
         failures = 0
@@ -127,7 +121,7 @@ class Membership:
                     session = _Session(self._environment, connection, self._identity, self._logs)
                     await nursery.start(session.run)
                     try:
-                        await session.join(self._address, self._remember)
+                        self._identity = await session.join(self._address, self._remember)
                         failures, duplicate_since = 0, math.inf
                         self._connection = connection
                         self._logs.joined()
@@ -147,6 +141,8 @@ class Membership:
                         nursery.cancel_scope.cancel()
             except* (ConnectionLostError, UnreachableError, ProtocolError) as group:
                 _log.warning("register lost", register=register, why=str(_first(group)))
+            except* DiskFullError as group:
+                _log.error("can't join before the disk has space", why=str(_first(group)))
             except* RefusedError as group:
                 one = _first(group)
                 assert isinstance(one, RefusedError)
@@ -156,7 +152,12 @@ class Membership:
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or _is_final(refusal):
                     raise refusal
-                _log.warning("register refuses", register=register, why=str(refusal))
+                _log.warning(
+                    "register refuses",
+                    register=register,
+                    why=str(refusal),
+                    next=STATUS_MEANINGS[refusal.status].next,
+                )
             failures += 1
             bound = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 16))
             await clock.sleep_until(clock.now() + chance.random() * bound)
@@ -195,17 +196,18 @@ class _Session:
         with self._send:
             await self._connection.run(self._send.send_nowait, task_status=task_status)
 
-    async def join(self, address: str, remember: Callable[[Identity], Awaitable[None]]) -> None:
-        """Say what is here, then ask to join.
+    async def join(self, address: str, remember: Callable[[Identity], Awaitable[None]]) -> Identity:
+        """Say what is here, then ask to join; return who this broker is from then on.
 
         Raises:
-          RefusedError, ConnectionLostError: if that fails.
+          RefusedError, ConnectionLostError, StorageError: if that fails.
         """
+        identity = self._identity
         trace = self._environment.trace
-        if self._identity.broker is not None:
-            await self._logs.identified(self._identity.broker, self._identity.incarnation)
+        if identity.broker is not None:
+            await self._logs.identified(identity.broker, identity.incarnation)
         topics, standings = self._logs.topics(), self._logs.standings()
-        partitions = sorted(self._logs.partitions.values(), key=lambda one: one.partition)
+        partitions = self._logs.decisions()
         for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
             page = slice(at, at + _PAGE)
             inventory = m.Inventory(partitions[page], topics[page], standings[page])
@@ -213,25 +215,29 @@ class _Session:
                 trace(steps.J3_REPORTING, **attrs.asdict(inventory, recurse=False))
             await self._connection.send(inventory)
         if trace is not None:
-            trace(steps.J4_JOINING, **attrs.asdict(self._identity))
+            trace(steps.J4_JOINING, **identity.facts)
         joined = await self._connection.request(
             m.Join(
                 self._connection.next_request(),
-                self._identity.cluster,
-                self._identity.broker,
-                self._identity.incarnation,
+                identity.cluster,
+                identity.broker,
+                identity.incarnation,
+                identity.nonce,
+                identity.ancestors,
+                identity.register,
                 address,
             ),
             m.Joined,
             REQUEST_TIMEOUT_S + GATHER_S,
         )
+        member = identity.joined(joined, self._environment.disk.page_cache_id())
         if trace is not None:
-            admitted = {"cluster": joined.cluster, "broker": joined.broker}
-            trace(steps.J4_JOINED, **admitted, incarnation=self._identity.incarnation)
-        if (joined.cluster, joined.broker) != (self._identity.cluster, self._identity.broker):
-            self._identity.cluster, self._identity.broker = joined.cluster, joined.broker
-            await remember(self._identity)
-            await self._logs.identified(joined.broker, self._identity.incarnation)
+            trace(steps.J4_JOINED, **member.facts)
+        if member != identity:
+            # Durable before anything that this register says is acted upon.
+            await remember(member)
+        await self._logs.identified(joined.broker, identity.incarnation)
+        return member
 
     async def obey(self) -> None:
         """Carry out orders, one after another, until the connection ends.

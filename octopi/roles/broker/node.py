@@ -9,18 +9,16 @@ from __future__ import annotations
 import attrs
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import StorageError
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX, RETENTION_CHECK_INTERVAL_S
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
+from octopi.roles.broker.identity import Identity, begin_life, store_identity
 from octopi.roles.broker.logs import Logs
-from octopi.roles.broker.membership import Identity, Membership
+from octopi.roles.broker.membership import Membership
 from octopi.roles.broker.sessions import ClientSession
-from octopi.storage import checkpoint
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.wire.endpoints import CLIENT, FOLLOW
@@ -67,7 +65,7 @@ async def run_broker(
     await make_durable_directory(disk, data_directory)
     lock = lock_directory(disk, data_directory)
     try:
-        identity, lost_power = await _begin_life(environment, options)
+        identity = await begin_life(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
             logs = Logs(
@@ -77,7 +75,7 @@ async def run_broker(
                 nursery,
                 options.flush,
                 options.agent,
-                lost_power=lost_power,
+                lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
             )
             await logs.open_all()
@@ -103,7 +101,7 @@ async def _serve(
     """Serve and stay joined until *stop*."""
 
     async def remember(changed: Identity) -> None:
-        await _store_identity(environment, options.data_directory, changed)
+        await store_identity(environment, options.data_directory, changed)
 
     async with trio.open_nursery() as nursery:
         served = trio.Event()
@@ -152,35 +150,6 @@ async def _join(
 ) -> None:
     await nursery.start(membership.run)
     task_status.started(address)
-
-
-async def _begin_life(environment: Environment, options: BrokerOptions) -> tuple[Identity, bool]:
-    """Read who this broker is and count up its incarnation, durably.  Say, too, whether the
-    machine may have lost what was not flushed since the last life."""
-    stored = checkpoint.load(environment.disk, f"{options.data_directory}/identity") or {}
-    broker = stored.get("broker")
-    if options.broker is not None:
-        if broker is not None and broker != options.broker:
-            raise StorageError(
-                f"{options.data_directory} belongs to broker {broker}, not to {options.broker}; "
-                "leave the id out, or choose another data directory"
-            )
-        broker = options.broker
-    page_cache = environment.disk.page_cache_id()
-    identity = Identity(stored.get("cluster", ""), broker, int(stored.get("incarnation", 0)) + 1)
-    await _store_identity(environment, options.data_directory, identity)
-    return identity, bool(stored) and stored.get("page_cache") != page_cache
-
-
-async def _store_identity(
-    environment: Environment, data_directory: str, identity: Identity
-) -> None:
-    known = {**attrs.asdict(identity), "page_cache": environment.disk.page_cache_id()}
-    if (trace := environment.trace) is not None:
-        trace(steps.J1_IDENTIFYING, **attrs.asdict(identity))
-    await checkpoint.store(environment.disk, f"{data_directory}/identity", known)
-    if trace is not None:
-        trace(steps.J1_IDENTIFIED, **attrs.asdict(identity))
 
 
 async def _retain(environment: Environment, logs: Logs, interval_s: float) -> None:

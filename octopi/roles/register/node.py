@@ -19,7 +19,16 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import LogReadOnlyError, NotReadyError, RefusedError, Status, StorageError
+from octopi.errors import (
+    STATUS_MEANINGS,
+    LogReadOnlyError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+    StorageError,
+    SupersededError,
+)
 from octopi.identifiers import topic_name
 from octopi.limits import (
     GATHER_S,
@@ -82,7 +91,9 @@ class RegisterNode:
         options: RegisterOptions,
         journal: Journal,
         tasks: trio.Nursery,
+        stop: trio.Event,
     ) -> None:
+        """*stop* is set when the register can't go on, at the latest."""
         self.environment = environment
         self.registrar = Registrar(options.partition_count, options.replica_count)
         self.members: dict[int, MembershipSession] = {}
@@ -90,8 +101,11 @@ class RegisterNode:
         self._journal = journal
         self._gathered = trio.Event()
         self._installing: dict[str, trio.Event] = {}
-        self._failed = trio.Event()
-        self._failure: StorageError | None = None
+        self._first_joins: list[Join] = []
+        """Of brokers that came before there was a cluster here."""
+        self.failure: OctopiError | None = None
+        """Why the register can't go on."""
+        self._stop = stop
         self._snapshot_lock = trio.Lock()
         self._tasks = tasks
         self.leadership = Leadership(self, tasks)
@@ -103,8 +117,10 @@ class RegisterNode:
         """Journal and apply, at once; `durable` must be awaited before telling.
 
         Raises:
-          StorageError: and then nothing was decided.
+          StorageError, NotReadyError: if that can't be done; then nothing was decided.
         """
+        if self.failure is not None:
+            raise NotReadyError("the register decides nothing any more")
         try:
             self._journal.append(entries)
         except LogReadOnlyError as error:
@@ -125,19 +141,20 @@ class RegisterNode:
             self._fail(error)
             raise NotReadyError(f"the register's disk failed: {error}") from error
 
-    def _fail(self, error: StorageError) -> None:
-        self._failure = error
-        self._failed.set()
+    def _fail(self, error: OctopiError) -> None:
+        """Decide nothing from here on, and stop."""
+        if self.failure is None:
+            self.failure = error
+            self._stop.set()
 
-    async def wait_failed(self) -> None:
-        """Return never, or raise when the register can't go on.
+    def start(self) -> None:
+        """Begin a life of the register, if there was one before.
 
         Raises:
-          StorageError: the journal's disk failed.
+          StorageError: if the disk doesn't take it.
         """
-        await self._failed.wait()
-        assert self._failure is not None
-        raise self._failure
+        if self.registrar.state.cluster:
+            self.record(self.registrar.start(self._token()))
 
     # --- gathering -------------------------------------------------------------------
 
@@ -165,20 +182,18 @@ class RegisterNode:
           RefusedError: see `Registrar.admit`.
         """
         state = self.registrar.state
-        if join.broker is None or not (state.cluster or join.cluster):
+        if not state.cluster:
+            self._first_joins.append(join)
+        if join.broker is None or not state.cluster:
             await self._gathered.wait()
         if not state.cluster:
-            formed = join.cluster or self.environment.chance.token_bytes(8).hex()
-            self.record(self.registrar.form(formed))
-            _log.info("cluster formed", cluster=formed, taken_over=bool(join.cluster))
-        admission = self.registrar.admit(
-            cluster=join.cluster,
-            broker=join.broker,
-            incarnation=join.incarnation,
-            address=join.address,
-            inventory=inventory,
-            standings=[one for page in inventory for one in page.standings],
-        )
+            self._form()
+        try:
+            admission = self.registrar.admit(join, inventory)
+        except SupersededError as error:
+            _log.error("superseded", why=str(error), next=STATUS_MEANINGS[error.status].next)
+            self._fail(error)
+            raise
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
@@ -199,6 +214,19 @@ class RegisterNode:
             incarnation=join.incarnation,
         )
         return admission.broker
+
+    def _form(self) -> None:
+        """Form the cluster that those which came first belong to, or a new one."""
+        came, self._first_joins = self._first_joins, []
+        old = [one.cluster for one in came if one.cluster]
+        cluster = old[0] if old else self._token()
+        obeyed = [one.register for one in came if one.register and one.cluster == cluster]
+        generation = 1 + max((one.generation for one in obeyed), default=0)
+        self.record(self.registrar.form(cluster, self._token(), generation))
+        _log.info("cluster formed", cluster=cluster, generation=generation, taken_over=bool(old))
+
+    def _token(self) -> str:
+        return self.environment.chance.token_bytes(8).hex()
 
     async def brief(self, session: MembershipSession, broker: int) -> None:
         """Tell a broker that has just joined all that concerns it; then clients are sent to
@@ -413,6 +441,12 @@ def _facts(topic: TopicRecord) -> dict[str, Any]:
     return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}
 
 
+async def _end(wish: trio.Event, ending: trio.Event) -> None:
+    """Have *ending* follow *wish*."""
+    await wish.wait()
+    ending.set()
+
+
 async def run_register(
     environment: Environment,
     options: RegisterOptions,
@@ -425,6 +459,7 @@ async def run_register(
     Raises:
       DirectoryInUseError: if another process has the data directory.
       StorageError: if the disk fails or its content can't be read.
+      SupersededError: if brokers have obeyed a newer register of the cluster, or another one.
       UnreachableError: if the address can't be had.
     """
     disk = environment.disk
@@ -438,7 +473,8 @@ async def run_register(
         )
         try:
             async with trio.open_nursery() as nursery:
-                node = RegisterNode(environment, options, journal, nursery)
+                ending = trio.Event()
+                node = RegisterNode(environment, options, journal, nursery, ending)
                 for entry in entries:
                     node.registrar.apply(entry)
                 _log.info(
@@ -449,8 +485,9 @@ async def run_register(
                 )
                 if (trace := environment.trace) is not None:
                     trace(steps.R1_READ, entries=entries)
+                node.start()
                 nursery.start_soon(node.gather, options.gather_s)
-                nursery.start_soon(node.wait_failed)
+                nursery.start_soon(_end, stop, ending)
                 nursery.start_soon(node.leadership.run, RECONNECT_GRACE_S if entries else 0.0)
                 nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(
@@ -464,10 +501,12 @@ async def run_register(
                             node, connection, tasks
                         ),
                     },
-                    stop=stop,
+                    stop=ending,
                     task_status=task_status,
                 )
                 nursery.cancel_scope.cancel()
+            if node.failure is not None:
+                raise node.failure
         finally:
             with trio.CancelScope(shield=True):
                 await journal.close()

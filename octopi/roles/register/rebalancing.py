@@ -68,7 +68,7 @@ class Rebalancing:
                 Status.INVALID_OPTION,
             )
         total = state.partition_count + count
-        self._node.record([ClusterFormed(state.cluster, total, state.generation)])
+        self._node.record([ClusterFormed(state.cluster, total)])
         await self._node.durable()
 
     async def move(self, partition: int, leaving: int, joining: int) -> None:

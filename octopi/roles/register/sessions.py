@@ -175,9 +175,8 @@ class MembershipSession:
         try:
             broker = await self._node.admit(self, join, self._inventory)
             self._inventory = []
-            self._connection.post(
-                m.Joined(join.request, self._node.registrar.state.cluster, broker)
-            )
+            state = self._node.registrar.state
+            self._connection.post(m.Joined(join.request, state.cluster, broker, state.life))
             await self._node.brief(self, broker)
         except ConnectionLostError:
             pass

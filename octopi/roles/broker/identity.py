@@ -1,0 +1,127 @@
+"""Who a broker is, as its data directory remembers, and which of its lives this one is.
+
+A life is one start of the process.  What is kept here lets the register tell whether this
+life goes on from the one that it let in last, and the broker whether a register is the one
+that it obeyed, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-nonce.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from octopi import steps
+from octopi.environment import Environment
+from octopi.errors import StorageError, SupersededError
+from octopi.limits import LIVES_IN_DOUBT_MAX
+from octopi.storage import checkpoint
+from octopi.wire.messages import Joined, RegisterLife
+
+
+@attrs.frozen
+class Identity:
+    """Who this broker is, as its data directory remembers."""
+
+    cluster: str
+    broker: int | None
+    incarnation: int
+    """Counts the starts."""
+    nonce: str
+    """Of this life: two copies of a data directory count to the same incarnation."""
+    page_cache: str
+    """In which the logs were written since a register last heard whether they are intact."""
+    ancestors: list[str] = attrs.field(factory=list)
+    """See `octopi.wire.messages.Join`."""
+    register: RegisterLife | None = None
+    """The newest life of the register that it obeyed."""
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> Identity:
+        """From what a checkpoint holds."""
+        fields = {one.name: stored[one.name] for one in attrs.fields(cls)}
+        register = fields.pop("register")
+        return cls(**fields, register=RegisterLife(**register) if register else None)
+
+    def begin_life(self, broker: int | None, nonce: str) -> Identity:
+        """The next life of the same data directory."""
+        # The register may have let in a life that never heard of it: then it knows that nonce,
+        # and this life must be able to say that it descends from it.
+        first, *others = [*self.ancestors, self.nonce]
+        ancestors = [first, *others[-(LIVES_IN_DOUBT_MAX - 1) :]]
+        return attrs.evolve(
+            self,
+            broker=broker,
+            incarnation=self.incarnation + 1,
+            nonce=nonce,
+            ancestors=ancestors,
+        )
+
+    def joined(self, joined: Joined, page_cache: str) -> Identity:
+        """The register let this life in, and knows now whether its logs are intact.
+
+        Raises:
+          SupersededError: if it is older than the one that was obeyed last, or another one.
+        """
+        mine = self.register
+        if mine and joined.register != mine and joined.register.generation <= mine.generation:
+            raise SupersededError(
+                f"the register is of generation {joined.register.generation}; this broker has "
+                f"obeyed another one since, of generation {mine.generation}"
+            )
+        return attrs.evolve(
+            self,
+            cluster=joined.cluster,
+            broker=joined.broker,
+            page_cache=page_cache,
+            ancestors=[],
+            register=joined.register,
+        )
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """For traces."""
+        return {
+            "cluster": self.cluster,
+            "broker": self.broker,
+            "incarnation": self.incarnation,
+        }
+
+
+async def begin_life(environment: Environment, data_directory: str, broker: int | None) -> Identity:
+    """Read who this broker is and begin its next life, durably.  *broker* is the id that it is
+    to have; None: what the directory says, if anything.
+
+    Raises:
+      StorageError: if the directory belongs to another broker, or can't be read or written.
+    """
+    stored = checkpoint.load(environment.disk, f"{data_directory}/identity")
+    last = Identity.load(stored) if stored else None
+    if last is not None and last.broker is not None:
+        if broker not in {None, last.broker}:
+            raise StorageError(
+                f"{data_directory} belongs to broker {last.broker}, not to {broker}; "
+                "leave the id out, or choose another data directory"
+            )
+        broker = last.broker
+    nonce = environment.chance.token_bytes(8).hex()
+    if last is None:
+        identity = Identity("", broker, 1, nonce, environment.disk.page_cache_id())
+    else:
+        identity = last.begin_life(broker, nonce)
+    await store_identity(environment, data_directory, identity)
+    return identity
+
+
+async def store_identity(environment: Environment, data_directory: str, identity: Identity) -> None:
+    """Remember who this broker is, durably.
+
+    Raises:
+      StorageError: if that can't be done.
+    """
+    if (trace := environment.trace) is not None:
+        trace(steps.J1_IDENTIFYING, **identity.facts)
+    await checkpoint.store(environment.disk, f"{data_directory}/identity", attrs.asdict(identity))
+    if trace is not None:
+        trace(steps.J1_IDENTIFIED, **identity.facts)

@@ -1,0 +1,32 @@
+"""How brokers ask to join, for tests that don't care about most of it."""
+
+from __future__ import annotations
+
+from octopi.wire.messages import Join, RegisterLife
+
+REGISTER = RegisterLife(1, "first")
+"""The first life of a register that formed a cluster in a test."""
+
+
+def join(
+    broker: int | None,
+    incarnation: int = 1,
+    *,
+    cluster: str,
+    copy: str = "",
+    copied_at: int = 0,
+    register: RegisterLife | None = REGISTER,
+) -> Join:
+    """The next start of a data directory that counts *incarnation* starts; of its *copy*, which
+    was made after the start *copied_at*, if that is named."""
+    lives = [f"{number}{copy if number > copied_at else ''}" for number in range(incarnation + 1)]
+    return Join(
+        request=1,
+        cluster=cluster,
+        broker=broker,
+        incarnation=incarnation,
+        nonce=lives[incarnation],
+        ancestors=lives[1:incarnation][-64:],
+        register=register if cluster else None,
+        address=f"ws://broker-{broker}",
+    )
