@@ -22,8 +22,9 @@ class Atlas:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
-        self._destroyed_at: dict[int, int] = {}
-        """Broker -> the version of the register's decisions when its data was touched last."""
+        self._destroyed_at: dict[tuple[int, int], int] = {}
+        """Partition and broker -> the version of the register's decisions when its data was
+        touched last."""
         self._unsure: set[str] = set()
         """Hosts whose device may lack what they believe to be there: a sync failed."""
         self._partitions_before_wipe: set[int] = set()
@@ -83,7 +84,7 @@ class Atlas:
 
     def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
         """Whether the in-sync set still counts on data that was touched."""
-        at = self._destroyed_at.get(broker)
+        at = self._destroyed_at.get((record.partition, broker))
         if at is None:
             return False
         return self._cluster.register_view.was_out_of_sync(record.partition, broker) <= at
@@ -97,9 +98,10 @@ class Atlas:
         if node.kind == "register" and isinstance(action, Wipe):
             self._partitions_before_wipe |= view.state.partitions.keys()
         broker = self._cluster.broker_of(host)
-        if node.kind == "broker" and broker is not None:
-            for_good = isinstance(action, Rot | RollBack)
-            self._destroyed_at[broker] = _FOR_GOOD if for_good else view.version
+        at = _FOR_GOOD if isinstance(action, Rot | RollBack) else view.version_to_be
+        for record in view.state.partitions.values():
+            if broker is not None and not self._is_durable(host, record, action):
+                self._destroyed_at[record.partition, broker] = at
         if isinstance(action, Wipe):
             self._unsure.discard(host)
 

@@ -83,6 +83,7 @@ class Injector:
         self._acknowledged_count = 0
         self._version_seen = -1
         self._is_over = False
+        self._cut_off = ""
         self._ended: list[str] = []
         """Hosts that are not to start again before everything is healed."""
         self._slowed: Counter[tuple[str, str]] = Counter()
@@ -449,19 +450,39 @@ class Injector:
             node.host.disk.heal()
         if cut_off:
             self._cluster.network.isolate(cut_off)
+        self._cut_off = cut_off
+        for name in sorted(self.broken_disks | self.unfit):
+            self._kill(self._cluster.nodes[name])
         for node in self._cluster.servers:
-            self._mend_disk(node)
             self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
         for name in self._ended:
             self._cluster.boot(name)
+        self.replace_unfit()
         return bool(cut_off)
 
-    def _mend_disk(self, node: Node) -> None:
-        """What an operator does to a node whose disk failed: restart it, or give it another."""
-        if node.name in self.unfit | self.broken_disks:
-            self._kill(node)
-        if node.name in self.unfit:
-            self._cluster.wipe(node.name)
+    def replace_unfit(self) -> str:
+        """Give unfit hosts new disks, as an operator does once others can do without what is
+        on the old ones; return who waits for that.  To be called after `heal`, until nobody
+        does."""
+        for name in sorted(self.unfit):
+            if self._can_be_spared(name):
+                self.unfit.discard(name)
+                self._kill(self._cluster.nodes[name])
+                self._cluster.wipe(name)
+                self._cluster.boot(name)
+        return ", ".join(sorted(self.unfit))
+
+    def _can_be_spared(self, name: str) -> bool:
+        cluster = self._cluster
+        broker = cluster.broker_of(name)
+
+        def is_there(other: int) -> bool:
+            host = cluster.host_of(other)
+            is_it = other != broker and cluster.broker_of(host) == other
+            return is_it and cluster.nodes[host].host.is_up and host != self._cut_off
+
+        in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
+        return all(any(map(is_there, one)) for one in in_sync if broker in one)
 
 
 class _Waiting:

@@ -60,6 +60,11 @@ class RegisterView:
                     self.state.apply(entry)
                 self.version += 1
 
+    @property
+    def version_to_be(self) -> int:
+        """What `version` will be when all that is decided is on the device."""
+        return self.version + len(self._appended)
+
     def was_out_of_sync(self, partition: int, broker: int) -> int:
         """The `version` up to which *broker* was not in the partition's in-sync set the last
         time that it wasn't; -1: it was in it ever since."""
