@@ -100,12 +100,11 @@ def json_option(function: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
-class OctopiGroup(click.Group):
-    """The program: finds the command, runs it, and says how it ended."""
+class LazyGroup(click.Group):
+    """Commands that are imported when they are used."""
 
     places: ClassVar[Mapping[str, str]] = {}
-    """For each command the module that has it, under the command's own name; imported when
-    it is used."""
+    """For each command the module that has it, under the command's own name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.places)
@@ -125,6 +124,10 @@ class OctopiGroup(click.Group):
             known = self.list_commands(ctx)
             ctx.fail(f"There is no command {name}{did_you_mean(name, known)}")
         return super().resolve_command(ctx, args)
+
+
+class OctopiGroup(LazyGroup):
+    """The program: finds the command, runs it, and says how it ended."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _is_flag_form(args):

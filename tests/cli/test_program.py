@@ -21,6 +21,7 @@ COMMANDS = [
     "partitions",
     "status",
     "verify",
+    "sim",
     "config",
     "completion",
 ]

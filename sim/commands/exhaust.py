@@ -1,0 +1,62 @@
+"""``sim exhaust``: every step and every I/O, by everybody, fails in every way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
+
+
+@click.command()
+@jobs_option
+@json_file_option
+@click.option(
+    "--table",
+    "table_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the table there, too.",
+)
+@common_options
+def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
+    """Fail everybody at every step and at every I/O, one way after the other.
+
+    \b
+    For instance:
+      octopi-node sim exhaust
+      octopi-node sim exhaust --jobs 1 --table exhaust.txt --json exhaust.json
+
+    Nothing is left to chance: a few small scenarios together come to every step that a role
+    performs and to every kind of I/O, and at each of these cells a host is killed, loses its
+    power, is paused, cut off and so on.  Prints the table of what was done; what can't happen
+    is listed with its reason.
+
+    Ends with code 1 if a promise is broken, or if a cell was left out that can be reached.
+    """
+    from sim.campaign import replay_line
+    from sim.exhaust import Exhaustion
+    from sim.exhaust_table import numbers, report, summary
+    from sim.progress import Progress
+
+    search = Exhaustion(jobs)
+    try:
+        with Progress("cell", search.look_around()) as progress:
+            for done in search.perform_all():
+                progress.set(len(search.done), len(search.failures))
+                for one in done.failures:
+                    text = " ".join(one.text.split())
+                    click.echo(f"{one.cell}, {one.action}: broke {one.rule}: {text}")
+                    click.echo(f"  {replay_line(one.token)}")
+    except KeyboardInterrupt:
+        raise interrupted(summary(search)) from None
+    text = report(search)
+    if table_file is not None:
+        table_file.parent.mkdir(parents=True, exist_ok=True)
+        table_file.write_text(text + "\n", encoding="utf-8")
+    write_numbers(json_file, numbers(search))
+    click.echo(text)
+    return ExitCode.FAILED if search.failures or search.gaps() else ExitCode.OK

@@ -1,0 +1,95 @@
+"""Options that several commands of the search have."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from octopi.cli.failures import CommandError, ExitCode, InterruptedByUserError
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+PLAN_HELP: Final = "PLAN is a seed, a token, or a file with a plan as JSON."
+
+
+def jobs_option(function: _F) -> _F:
+    """Add ``--jobs``."""
+    return click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        default=lambda: len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="Processes.  [default: one for each core]",
+    )(function)
+
+
+def tier_option(function: _F) -> _F:
+    """Add ``--tier``."""
+    return click.option(
+        "--tier",
+        type=click.Choice(["message", "websocket"]),
+        help="Whole messages, or real WebSocket bytes.  [default: drawn from the seed]",
+    )(function)
+
+
+def json_file_option(function: _F) -> _F:
+    """Add ``--json FILE``."""
+    return click.option(
+        "--json",
+        "json_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the numbers there, too.",
+    )(function)
+
+
+def plan_of(text: str, tier: str | None = None) -> Plan:
+    """The plan that somebody names on a command line.
+
+    Raises:
+      CommandError: if it is none.
+    """
+    from sim.plan import TOKEN_PREFIX, PlanError, from_json, from_token, is_stale
+    from sim.swarm import draw
+
+    if text.isdecimal():
+        return draw(int(text), tier)  # type: ignore[arg-type]  # the option allows no other
+    try:
+        if text.startswith(TOKEN_PREFIX):
+            plan = from_token(text)
+            if is_stale(text):
+                told = "made with other versions of Octopi, Trio or the WebSocket stack"
+                click.echo(f"this token was {told}: its run may take another course", err=True)
+            return plan
+        return from_json(Path(text).read_text(encoding="utf-8"))
+    except (PlanError, OSError) as error:
+        raise CommandError(
+            f"{text[:60]} is no plan: {error}; give a seed, a token in single quotes, or a file "
+            "with a plan as JSON",
+            ExitCode.USAGE,
+        ) from error
+
+
+def name_of(text: str) -> str:
+    """What the run of a plan is called that somebody named so."""
+    return f"Seed {text}" if text.isdecimal() else "This plan"
+
+
+def write_numbers(path: Path | None, numbers: object) -> None:
+    """Write *numbers* to *path*, if one was given, as JSON; make its directory if need be."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def interrupted(summary: str) -> InterruptedByUserError:
+    """The end of a campaign that somebody interrupted, with what was done by then."""
+    return InterruptedByUserError(f"interrupted: {summary}")

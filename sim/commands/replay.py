@@ -1,0 +1,75 @@
+"""``sim replay``: one plan again, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
+
+
+@click.command(epilog=PLAN_HELP)
+@click.argument("plan_text", metavar="PLAN")
+@click.option(
+    "--events",
+    type=click.IntRange(min=0),
+    default=40,
+    show_default=True,
+    metavar="N",
+    help="Print so many of the last events.",
+)
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the run as an HTML page, too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and run nothing.")
+@tier_option
+@common_options
+def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: str | None) -> int:
+    """Run one plan again: what it is, what happened last, what broke.
+
+    \b
+    For instance, with the line that a failing seed ended with, or a seed:
+      octopi-node sim replay 'oc1-Yp{...'
+      octopi-node sim replay 17 --events 200 --page seed-17.html
+    To change a plan by hand, and run that:
+      octopi-node sim replay 17 --json > plan.json
+      octopi-node sim replay plan.json
+
+    The same plan takes the same course, to the last byte, wherever the same versions of
+    Octopi, Trio and the WebSocket stack run it: compare the digests.
+
+    Ends with code 1 if a promise is broken.
+    """
+    plan = plan_of(plan_text, tier)
+
+    from octopi.simulation.report import timeline
+    from sim.pages import record, write
+    from sim.plan import to_json, to_token
+    from sim.swarm import describe
+
+    if as_json:
+        click.echo(to_json(plan))
+        return ExitCode.OK
+    click.echo(describe(plan))
+    verdict, recording = record(plan, name_of(plan_text))
+    lines = list(timeline(recording))
+    click.echo()
+    for line in lines[len(lines) - events :] if events else ():
+        click.echo(line)
+    click.echo()
+    if verdict.violation is None:
+        click.echo("no promise was broken")
+    else:
+        click.echo(f"broken: {verdict.violation}\n{verdict.details}".rstrip())
+    click.echo(f"{verdict.seconds:.3f} s of virtual time, digest {verdict.digest}")
+    click.echo(to_token(plan))
+    if page is not None:
+        write(recording, page)
+        click.echo(f"page: {page}", err=True)
+    return ExitCode.FAILED if verdict.violation else ExitCode.OK

@@ -1,0 +1,79 @@
+"""``sim run``: the plans of many seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import (
+    interrupted,
+    jobs_option,
+    json_file_option,
+    tier_option,
+    write_numbers,
+)
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="How many.  [default: 100]")
+@click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
+@click.option("--time", "time_s", type=float, metavar="SECONDS", help="Begin no run after so long.")
+@click.option(
+    "--plans",
+    type=click.Choice(["swarm", "stories"]),
+    default="swarm",
+    show_default=True,
+    help="Draw every option by itself, or faults that belong together.",
+)
+@tier_option
+@jobs_option
+@click.option(
+    "--pages",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write a page there for each failing run.",
+)
+@json_file_option
+@common_options
+def run(
+    seeds: int | None,
+    first: int,
+    time_s: float | None,
+    plans: str,
+    tier: str | None,
+    jobs: int,
+    pages: Path | None,
+    json_file: Path | None,
+) -> int:
+    """Run the plans of many seeds; print those that break a promise.
+
+    \b
+    For instance, a hundred, or for an hour with a page for each failure:
+      octopi-node sim run
+      octopi-node sim run --time 3600 --first 100000 --pages ./failures
+
+    A seed stands for a plan: the cluster, its load, the network, and the faults that strike,
+    all of it drawn from the seed.  The oracle looks into the nodes at every step, and what
+    clients saw is checked in the end.  A failing seed ends with one line that replays it.
+
+    Every 20th seed is run twice, in different processes; if the runs differ in anything, that
+    is a failure of the simulator.
+
+    Ends with code 1 if any seed failed.
+    """
+    from sim.searching import Search, SearchOptions
+
+    count = seeds or (100 if time_s is None else None)
+    options = SearchOptions(first, count, plans, tier, time_s, jobs, pages)  # type: ignore[arg-type]
+    search = Search(options, click.echo)
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        raise interrupted(search.summary()) from None
+    finally:
+        write_numbers(json_file, search.numbers())
+    click.echo(search.report())
+    return ExitCode.FAILED if search.failed_count else ExitCode.OK

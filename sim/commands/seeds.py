@@ -1,0 +1,62 @@
+"""``sim seeds``: every plan that ever failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import interrupted, jobs_option
+
+_FILE = Path(__file__).parents[1] / "seeds.txt"
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=_FILE,
+    metavar="FILE",
+    help="Tokens, a line each, with what they found.  [default: the ones that come with this]",
+)
+@jobs_option
+@common_options
+def seeds(file: Path, jobs: int) -> int:
+    """Run every plan again that ever failed; none may fail now.
+
+    \b
+    For instance:
+      octopi-node sim seeds
+      octopi-node sim seeds -f ours.txt
+
+    Ends with code 1 if any fails.
+    """
+    from sim.campaign import replay_line, run_line, spread
+    from sim.plan import PlanError, is_stale
+    from sim.progress import Progress
+
+    lines = [one for one in file.read_text(encoding="utf-8").splitlines() if one.strip()]
+    lines = [one for one in lines if not one.startswith("#")]
+    failed = count = 0
+    try:
+        stale = sum(is_stale(one.split()[0]) for one in lines)
+        with Progress("plan", len(lines)) as progress:
+            for outcome in spread(run_line, lines, jobs):
+                count += 1
+                if outcome.rule:
+                    failed += 1
+                    text = " ".join(outcome.text.split())
+                    click.echo(f"{outcome.name}: broke {outcome.rule}: {text}")
+                    click.echo(f"  {replay_line(outcome.token)}")
+                progress.set(count, failed)
+    except PlanError as error:
+        raise CommandError(f"{file}: {error}", ExitCode.USAGE) from error
+    except KeyboardInterrupt:
+        raise interrupted(f"{count} of {len(lines)} plans, {failed} failed") from None
+    old = f"; {stale} are from other versions and may take another course" if stale else ""
+    click.echo(f"{count} plans that failed once, {failed} fail{old}")
+    return ExitCode.FAILED if failed else ExitCode.OK

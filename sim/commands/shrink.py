@@ -1,0 +1,57 @@
+"""``sim shrink``: a failing plan, made small."""
+
+from __future__ import annotations
+
+import click
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import PLAN_HELP, plan_of, tier_option
+
+
+@click.command(epilog=PLAN_HELP)
+@click.argument("plan_text", metavar="PLAN")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Try for so long.",
+)
+@click.option("--clients-only", is_flag=True, help="Go by what clients see, without the oracle.")
+@tier_option
+@common_options
+def shrink(plan_text: str, seconds: float, clients_only: bool, tier: str | None) -> int:
+    """Find the smallest plan that fails as this one does.
+
+    \b
+    For instance:
+      octopi-node sim shrink 'oc1-Yp{...'
+      octopi-node sim shrink 4711 --seconds 300
+
+    Leaves faults out, makes them simpler, has fewer clients do less in a smaller cluster, and
+    takes chance out of the network; keeps what breaks the same promise.  Prints every
+    improvement, and last the smallest plan with the line that replays it.  Ctrl-C ends it with
+    what was found by then.
+
+    Ends with code 1 if the plan fails, which it should.
+    """
+    plan = plan_of(plan_text, tier)
+
+    from octopi.simulation.oracle import Oracle
+    from sim.campaign import replay_line
+    from sim.plan import to_token
+    from sim.shrink import NothingFailsError, shrink as shrink_plan
+    from sim.swarm import describe
+
+    try:
+        small = shrink_plan(plan, seconds, click.echo, () if clients_only else (Oracle,))
+    except NothingFailsError as error:
+        raise CommandError(f"{plan_text[:60]}: {error}") from None
+    click.echo()
+    click.echo(describe(small.plan))
+    click.echo(f"{small.verdict.violation}")
+    least = "" if small.is_minimal else "; there was no time to try everything (--seconds)"
+    click.echo(f"{small.runs} runs in {small.seconds:.1f} s{least}")
+    click.echo(replay_line(to_token(small.plan)))
+    return ExitCode.FAILED

@@ -1,0 +1,87 @@
+"""Small runs that together come to every step and every kind of I/O: where faults are placed.
+
+Each is a plan with a light load and, where something has to go wrong first, with faults of its
+own.  They are cheap, because thousands of them are run, and their tasks run in the order in
+which they were started, which is easy to follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from octopi.simulation.disk_faults import DiskFault, Tear
+from octopi.simulation.failures import AtEffect, AtStep, AtTime, BreakDisk, Cut, Fault, Kill
+from sim.plan import Plan, Workload
+
+_LIGHT: Final = Workload(
+    producers=1, records=10, consumers=1, topic_partitions=1, value_bytes_max=100, pause_s=0.01
+)
+_BUSY_S: Final = 0.3
+"""When the load is under way."""
+
+
+def _plan(*faults: Fault, load: dict[str, Any] | None = None, **options: Any) -> Plan:  # noqa: ANN401
+    usual = {"partitions": 1, "order": "fifo", "gather_s": 0.05, "flush_interval_s": 0.1}
+    workload = attrs.evolve(_LIGHT, **(load or {}))
+    return Plan(1, workload=workload, faults=faults, **{**usual, **options})
+
+
+SCENARIOS: Final[dict[str, Plan]] = {
+    # Everything goes well; a producer is closed and another one goes on.
+    "produce": _plan(load={"reopen_count": 4}),
+    # The same where acknowledged means flushed.
+    "flush": _plan(flush_before_ack=True),
+    # The leader dies with records that nobody else has, and comes back.
+    "failover": _plan(Fault(AtStep("P2b", "leader", 4), Kill(0.1)), load={"pause_s": 0.05}),
+    # Nobody has a copy, and the broker dies within an append.
+    "alone": _plan(
+        Fault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append", Tear()))),
+        Fault(AtEffect("append", "during", "leader"), Kill(0.05)),
+        brokers=1,
+        replicas=1,
+        flush_before_ack=True,
+        load={"pause_s": 0.02},
+    ),
+    # A broker dies while it stores who it is.
+    "beginning": _plan(Fault(AtEffect("rename", "before", "broker-2"), Kill(0.05))),
+    # Brokers outlive their register.
+    "register": _plan(Fault(AtTime(_BUSY_S), Kill(0.1), "register"), load={"pause_s": 0.1}),
+    # A topic comes and goes, leaders and replicas move.
+    "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
+    # Nobody hears the leader, nor does it hear anybody.
+    "isolation": _plan(Fault(AtTime(_BUSY_S), Cut("others", 2.0), "leader"), load={"pause_s": 0.1}),
+    # The leader's disk fails, and it resigns.
+    "resignation": _plan(Fault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append")))),
+    # Too few are in sync, so producers are refused until they give up.
+    "refusal": _plan(
+        Fault(AtTime(_BUSY_S), Kill(2.0), "follower"),
+        min_insync=3,
+        load={"delivery_timeout_s": 1.0, "pause_s": 0.05},
+    ),
+    # Retention overtakes two consumers, one of each kind, and a follower.
+    "retention": _plan(
+        Fault(AtTime(_BUSY_S), Kill(0.4), "consumer-1"),
+        Fault(AtTime(_BUSY_S), Kill(0.4), "consumer-2"),
+        Fault(AtTime(_BUSY_S), Kill(0.4), "broker-3"),
+        segment_bytes=4096,
+        retention_bytes=4096,
+        retention_check_interval_s=0.05,
+        load={"consumers": 2, "records": 20, "value_bytes_max": 6000, "pause_s": 0.03},
+    ),
+    # The register folds its journal.
+    "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
+    # The register hears no broker while it has one hand over to the other.
+    "wish": _plan(
+        Fault(AtTime(_BUSY_S), Kill(0.1), "broker-1"),
+        Fault(AtStep("E2", "register", 2), Cut("broker", 11.0), "register"),
+        brokers=2,
+        replicas=2,
+        partitions=2,
+        rebalance_interval_s=0.3,
+        faults_s=12.5,
+        load={"pause_s": 1.2, "topic_partitions": 2},
+    ),
+}
+"""Names and plans."""
