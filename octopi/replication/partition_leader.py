@@ -81,7 +81,7 @@ class PartitionLeader:
         there all the same."""
         self._durable = durable
         self._lag_s_max = lag_s_max
-        self._began_at = now
+        self._began_at = self._looked_at = now
 
     # --- logs ------------------------------------------------------------------------
 
@@ -127,7 +127,8 @@ class PartitionLeader:
                 one.forget(broker)
             # A stream that breaks again and again doesn't make a follower quicker.
             since = self._began_at if session is None else session.caught_up_at
-            session = self.sessions[broker] = Session(*number, caught_up_at=since)
+            session = Session(*number, since, targets=self._ends(), target_at=self._looked_at)
+            self.sessions[broker] = session
         if leader is None:
             return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]
         log, theirs = leader.log, _history(message)
@@ -191,6 +192,7 @@ class PartitionLeader:
     def wanted_change(self, now: float) -> AlterInSync | None:
         """What to propose at *now* (monotonic, s): a follower that has caught up joins, one
         that lags for too long leaves."""
+        self._looked_at = now
         for broker in sorted(self.replicas - {self.broker}):
             self._look_at(broker, now)
         if self.pending is not None:
@@ -202,6 +204,17 @@ class PartitionLeader:
             if self.may_leave(broker) and self._lags(broker, now):
                 return self.leaving(broker)
         return None
+
+    def wanted_join(self, broker: int) -> AlterInSync | None:
+        """What to propose when *broker* has just acknowledged, and so reached what the leader
+        had a moment ago.  While much is produced, others have acknowledged more by the time that
+        somebody looks next, and always will have."""
+        if self.pending is not None or not self.may_join(broker):
+            return None
+        targets = self.sessions[broker].targets
+        if any(self._lacks(broker, topic_id, target) for topic_id, target in targets.items()):
+            return None
+        return None if self._lags(broker, self._looked_at) else self.joining(broker)
 
     def joining(self, broker: int) -> AlterInSync:
         """The proposal that *broker* joins."""
@@ -279,20 +292,27 @@ class PartitionLeader:
         if session is None or not session.open:
             return
         for topic_id, target in list(session.targets.items()):
-            leader = self.logs.get(topic_id)
-            if leader is None or (leader.acknowledged_end(broker) or 0) >= target:
+            if not self._lacks(broker, topic_id, target):
                 del session.targets[topic_id]
         if session.targets or not session.followed.issuperset(self.logs):
             return
         session.caught_up_at = max(session.caught_up_at, session.target_at)
         session.target_at = now
         session.targets = {
-            topic_id: leader.log.end
-            for topic_id, leader in self.logs.items()
-            if (leader.acknowledged_end(broker) or 0) < leader.log.end
+            topic_id: end
+            for topic_id, end in self._ends().items()
+            if self._lacks(broker, topic_id, end)
         }
         if not session.targets:
             session.caught_up_at = now
+
+    def _ends(self) -> dict[TopicId, Offset]:
+        return {topic_id: leader.log.end for topic_id, leader in self.logs.items()}
+
+    def _lacks(self, broker: int, topic_id: TopicId, end: Offset) -> bool:
+        """Whether *broker* has yet to acknowledge that log up to *end*."""
+        leader = self.logs.get(topic_id)
+        return leader is not None and (leader.acknowledged_end(broker) or 0) < end
 
     def _lags(self, broker: int, now: float) -> bool:
         session = self.sessions.get(broker)

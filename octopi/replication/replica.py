@@ -261,7 +261,11 @@ class Replica:
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
         """A follower holds more of a log."""
-        return self.leader.acknowledge(message) if self.leader is not None else []
+        if self.leader is None:
+            return []
+        effects = self.leader.acknowledge(message)
+        change = self.leader.wanted_join(message.broker)
+        return effects + self.propose(change) if change is not None else effects
 
     def stream_closed(self, broker: int, incarnation: int, attempt: int) -> list[PartitionEffect]:
         """A follower's stream broke: it catches up no more."""

@@ -154,6 +154,21 @@ def test_leading_alone_is_proposed_after_flag_and_logs_are_on_the_device() -> No
     assert stored(effects).sync_flag
 
 
+def test_a_follower_joins_in_the_moment_in_which_it_holds_all_that_is_committed() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2]), 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+    machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert ToRegister not in kinds(machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 99)))
+    assert ToRegister not in kinds(machine.tick(0.1))
+    assert machine.leader is not None
+    join = machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))[-1]
+    assert join == ToRegister(machine.leader.joining(3))
+    again = machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))
+    assert ToRegister not in kinds(again), "one change at a time"
+
+
 def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
     both = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
     early, late = replica(), replica()
