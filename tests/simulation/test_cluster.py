@@ -1,0 +1,140 @@
+"""A simulated cluster boots, serves, loses nodes and gets them back."""
+
+import pytest
+import trio
+
+from octopi import steps
+from octopi.clients.client import Client
+from octopi.environment import Environment
+from octopi.simulation.cluster import REGISTER, SimulatedCluster
+from octopi.simulation.world import Event
+from tests.simulation.clusters import ask, play, until
+
+
+async def produce(client: Client) -> None:
+    async with client.producer() as producer:
+        for number in range(20):
+            await producer.send("orders", b"%d" % number)
+
+
+async def read(client: Client) -> None:
+    async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+        assert [one.value async for one in consumer] == [b"%d" % number for number in range(20)]
+
+
+def test_a_cluster_serves_and_every_replica_has_the_same_bytes() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, produce)
+        await ask(cluster, read, "reader")
+        assert cluster.leader(0) == "broker-1"
+        stored = {cluster.stored_records(node.name, "orders", 0) for node in cluster.brokers}
+        assert len(stored) == 1
+        assert stored.pop()
+        assert cluster.stored_records("broker-1", "payments", 0) is None
+
+    play(scenario)
+
+
+def test_one_seed_has_one_course_and_another_seed_another() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, produce)
+
+    digests = [play(scenario, seed=seed).digest for seed in (1, 2, 1)]
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_a_host_that_runs_is_not_booted_again() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        host = cluster.nodes["broker-2"].host
+        assert not cluster.boot("broker-2")
+        host.kill()
+        cluster.boot_after("broker-2", 0.1)
+        cluster.boot_after("broker-2", 0.2)
+        await trio.sleep(0.3)
+        assert host.life_count == 2
+        host.kill()
+        assert cluster.boot("broker-2")
+        assert not cluster.boot("broker-2")
+        await cluster.wait_serving()
+
+    play(scenario)
+
+
+def test_a_node_that_is_stopping_starts_again_when_it_has_stopped() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        node = cluster.nodes["broker-1"]
+        first = node.life
+        assert first is not None
+        cluster.stop("broker-1")
+        cluster.boot_after("broker-1", 0.0)
+        await until(lambda: node.host.life_count == 2)
+        assert first.ended.is_set()
+        assert first.error is None
+        await cluster.wait_serving()
+
+    play(scenario)
+
+
+def test_a_broker_that_lost_its_disk_comes_back_with_another_id() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, produce)
+        cluster.nodes["broker-3"].host.kill()
+        cluster.wipe("broker-3")
+        assert cluster.stored_records("broker-3", "orders", 0) is None
+        cluster.boot("broker-3")
+        await cluster.wait_serving()
+        assert cluster.broker_of("broker-3") == 13
+        assert cluster.host_of(13) == cluster.host_of(3) == "broker-3"
+        assert cluster.broker_of("client") is None
+
+    play(scenario)
+
+
+def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        appended: list[Event] = []
+
+        def observe(event: Event) -> None:
+            if event.what == steps.R2_APPENDED and not appended:
+                appended.append(event)
+                cluster.register.host.lose_power()
+
+        await ask(cluster, produce)
+        known = cluster.register_view.state.entries()
+        cluster.world.observers.append(observe)
+        cluster.nodes["broker-2"].host.kill()
+        cluster.boot("broker-2")
+        await until(lambda: bool(appended))
+        assert cluster.register_view.state.entries() == known
+        cluster.boot(REGISTER)
+        await cluster.wait_serving()
+
+    play(scenario)
+
+
+def test_a_program_that_never_ends_is_told_of_at_the_end() -> None:
+    async def hang(environment: Environment) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1000)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.add_client("hanging", hang)
+        cluster.boot("hanging")
+        await trio.sleep(0.1)
+        assert await cluster.end() == ["hanging, life 1"]
+        assert not cluster.boot("hanging"), "all was ended"
+        await trio.sleep(1000)
+
+    play(scenario)
+
+
+def test_a_second_host_of_a_name_is_refused() -> None:
+    async def program(environment: Environment) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await trio.lowlevel.checkpoint()
+        with pytest.raises(AssertionError):
+            cluster.add_client("broker-1", program)
+
+    play(scenario)

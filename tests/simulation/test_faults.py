@@ -1,0 +1,205 @@
+"""Faults strike where and whom they name, once, and spare the last intact copy."""
+
+import errno
+
+import pytest
+import trio
+
+from octopi import steps
+from octopi.clients.client import Client
+from octopi.roles.broker.broker_log import FlushOptions
+from octopi.simulation.atlas import Atlas
+from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
+from octopi.simulation.disk_faults import DiskFault, Fail
+from octopi.simulation.failures import (
+    Action,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    DriftClock,
+    Fault,
+    FillDisk,
+    JumpClock,
+    Kill,
+    LosePower,
+    Pause,
+    ProtectDisk,
+    Refuse,
+    Reset,
+    RollBack,
+    Rot,
+    Slow,
+    Spoil,
+    Stop,
+    Swallow,
+    Swizzle,
+    When,
+    Wipe,
+)
+from octopi.simulation.injector import FAULT, SKIPPED, Injector
+from octopi.simulation.world import Event, World
+from tests.simulation.clusters import ask, play, until
+
+EVERY_ACTION: tuple[Action, ...] = (
+    Kill(),
+    Kill(None),
+    LosePower(),
+    Stop(),
+    Pause(0.5),
+    Cut(seconds=0.5),
+    Cut("register", 0.5, "in", holds=True, resets=True),
+    Reset(),
+    Spoil(),
+    Slow(seconds=0.5),
+    Refuse(0.5),
+    Swallow(0.5),
+    Swizzle(0.5),
+    BreakDisk(DiskFault("append", Fail(errno.EIO))),
+    FillDisk(0.5),
+    ProtectDisk(0.5),
+    Wipe(0.1),
+    Rot(0.1),
+    RollBack(0.05, 0.1),
+    DriftClock(seconds=0.5),
+    JumpClock(),
+)
+
+
+async def produce(client: Client) -> None:
+    async with client.producer() as producer:
+        for number in range(20):
+            await producer.send("orders", b"%d" % number)
+
+
+def strike(*faults: Fault, options: ClusterOptions | None = None, seed: int = 1) -> World:
+    """Have *faults* strike a cluster that is produced to, then heal it and produce again."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        injector = Injector(cluster, Atlas(cluster), faults)
+        injector.arm()
+        with trio.move_on_after(5):
+            await ask(cluster, produce)
+        times = [one.place.seconds for one in faults if isinstance(one.place, AtTime)]
+        await until(lambda: cluster.world.now > max(times, default=0))
+        injector.heal()
+        await until(lambda: not injector.replace_unfit())
+        await cluster.wait_serving()
+        await ask(cluster, produce, "again")
+
+    return play(scenario, options, seed)
+
+
+def struck(world: World, what: str = FAULT) -> list[Event]:
+    return [event for event in world.events if event.what == what]
+
+
+def after(world: World, event: Event) -> list[Event]:
+    """What the host did in that life after *event*."""
+    place = [*world.events][event.number + 1 :]
+    return [one for one in place if (one.host, one.life) == (event.host, event.life)]
+
+
+def test_a_fault_strikes_at_the_step_and_the_host_that_it_names_and_nothing_follows_there() -> None:
+    world = strike(Fault(AtStep("P3b", "broker-3", 2), Kill(0.1)))
+    [fault] = struck(world)
+    assert fault.host == "broker-3"
+    before = [one for one in [*world.events][: fault.number] if one.host == "broker-3"]
+    assert sum(one.what == steps.P3_REPLICATED for one in before) == 2
+    assert before[-1].what == steps.P3_REPLICATED
+    assert [one.what for one in after(world, fault)] == ["kill"]
+
+
+def test_leader_and_follower_are_those_of_the_partition_that_the_step_is_about() -> None:
+    world = strike(
+        Fault(AtStep("P2b", "leader"), Pause(0.1), "follower"),
+        Fault(AtStep("P3b", "follower"), JumpClock(), "leader"),
+    )
+    pause, jump = struck(world)
+    assert pause.host in {"broker-2", "broker-3"}
+    assert jump.host == "broker-1"
+
+
+def test_a_fault_strikes_before_an_effect_so_that_it_never_happens() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        fault = Fault(AtEffect("append", "before", "broker-1", 3), LosePower(None))
+        Injector(cluster, Atlas(cluster), [fault]).arm()
+        effects = cluster.nodes["broker-1"].host.effects
+        begun, done = effects["append", "before"], effects["append", "after"]
+        with trio.move_on_after(1):
+            await ask(cluster, produce)
+        assert not cluster.nodes["broker-1"].host.is_up
+        assert effects["append", "before"] == begun + 3
+        assert effects["append", "after"] == done + 2
+
+    play(scenario)
+
+
+def test_a_fault_strikes_at_a_time_and_when_something_holds() -> None:
+    world = strike(
+        Fault(AtTime(0.125), Reset("register"), "broker-2"),
+        Fault(When("acknowledged", 3), Reset("client")),
+    )
+    when, at_time = struck(world)
+    assert at_time.at == 0.125
+    acknowledged = [one for one in world.events if one.what == steps.P7_ACKNOWLEDGED]
+    assert when.number == acknowledged[2].number + 1
+    assert when.host == acknowledged[2].host
+
+
+def test_the_last_intact_copy_is_spared_and_that_is_noted() -> None:
+    faults = [Fault(AtTime(0.2), Wipe(None), f"broker-{number}") for number in (1, 2, 3)]
+    world = strike(*faults)
+    assert [one.host for one in struck(world)] == ["broker-1", "broker-2"]
+    [skipped] = struck(world, SKIPPED)
+    assert skipped.host == "broker-3"
+    assert "last intact copy of partition 0" in skipped.facts["why"]
+
+
+def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
+    options = ClusterOptions(brokers=1, partitions=1, gather_s=0.05)
+    world = strike(
+        Fault(AtStep("P2b", "leader"), LosePower()),
+        Fault(AtStep("P2b", "leader"), Kill()),
+        options=options,
+    )
+    assert [type(one.facts["action"]) for one in struck(world)] == [Kill]
+    assert [type(one.facts["action"]) for one in struck(world, SKIPPED)] == [LosePower]
+
+
+def test_what_can_not_happen_to_a_host_is_skipped() -> None:
+    world = strike(
+        Fault(AtTime(0.2), Kill(None), "broker-3"),
+        Fault(AtTime(0.3), Pause(), "broker-3"),
+        Fault(AtTime(0.3), Wipe(), "client"),
+        Fault(AtTime(0.3), Kill(), "nobody"),
+        Fault(AtTime(0.3), Rot(), "register"),
+    )
+    assert len(struck(world)) == 1
+    why = [one.facts["why"] for one in struck(world, SKIPPED)]
+    assert why[:3] == ["it is down", "a client keeps nothing", "there is no such host"]
+    assert len(why) == 4
+
+
+def test_cuts_may_overlap_and_each_ends_by_itself() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        injector = Injector(cluster, Atlas(cluster), ())
+        injector.arm()
+        assert injector.act(Cut(seconds=0.2), "broker-2") == ""
+        assert injector.act(Cut("register", 1.5), "broker-2") == ""
+        await until(lambda: cluster.world.now > 1.4)
+        lost = [one for one in cluster.world.events if one.what == steps.R6_LOST]
+        assert [one.facts["broker"] for one in lost] == [2], "the longer cut goes on"
+        await until(lambda: cluster.world.now > 3)
+        assert injector.act(Kill(), "broker-9") == "there is no such host"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("action", EVERY_ACTION, ids=lambda action: str(action)[:40])
+def test_every_action_can_be_done_to_a_broker_and_healed(action: Action) -> None:
+    # Something is on the device by then, and may rot.
+    options = ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2))
+    world = strike(Fault(AtStep("P3b", "broker-2", 10), action), options=options)
+    assert len(struck(world)) == 1

@@ -1,0 +1,100 @@
+"""Plans go to lines and JSON and come back; broken ones are refused in words."""
+
+import base64
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.failures import (
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    Fault,
+    Kill,
+    LosePower,
+    Pause,
+    Spoil,
+    When,
+)
+from sim import plan as plans
+from sim.plan import Plan, PlanError, Workload, from_json, from_token, is_stale, to_json, to_token
+from sim.swarm import describe, draw
+
+USUAL = Plan(
+    987_654_321,
+    brokers=4,
+    flush_interval_s=0.2,
+    workload=Workload(topics=2, burst_count=8, chores=("topic", "move")),
+    faults=(
+        Fault(AtStep("P3b", "follower", 17), LosePower(0.35)),
+        Fault(AtEffect("sync", "during", "leader", 3), Kill(None)),
+        Fault(AtTime(0.734), Cut("register", 1.25, "in", True), "leader/1"),
+        Fault(AtStep("E8b", "register", 2), Pause(3.0)),
+        Fault(When("acknowledged", 55), BreakDisk(DiskFault("sync", Delay())), "follower"),
+    ),
+)
+
+
+def test_a_usual_plan_with_five_faults_fits_two_hundred_characters() -> None:
+    token = to_token(USUAL)
+    assert len(token) <= 200
+    assert token.startswith("oc1-")
+    assert not {" ", "'", "\n"} & set(token)
+    assert from_token(token) == USUAL
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**40))
+def test_whatever_the_swarm_draws_survives_token_and_json(seed: int) -> None:
+    plan = draw(seed)
+    assert from_token(to_token(plan)) == plan
+    assert from_json(to_json(plan)) == plan
+
+
+def test_defaults_take_no_room_and_odd_numbers_are_kept_exactly() -> None:
+    assert len(to_token(Plan(1))) < 20
+    odd = Plan(1, latency_s=1 / 3, faults=(Fault(AtTime(0.1 + 0.2), Spoil()),))
+    assert from_token(to_token(odd)) == odd
+
+
+def test_every_seed_has_one_plan_and_its_options_in_words() -> None:
+    assert draw(7) == draw(7) != draw(8)
+    lines = describe(USUAL).splitlines()
+    assert "brokers = 4" in lines
+    assert sum(line.startswith("fault: ") for line in lines) == 5
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", "oc2-abc", "oc1-", "oc1- ", "oc1-0", to_token(USUAL)[:-9], to_token(USUAL)[:40] + "~~~~"],
+)
+def test_what_is_no_token_is_refused(token: str) -> None:
+    with pytest.raises(PlanError):
+        from_token(token)
+
+
+def test_a_token_of_other_versions_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = to_token(USUAL)
+    assert not is_stale(token)
+    monkeypatch.setattr(plans, "versions_digest", lambda: bytes(8))
+    assert is_stale(token)
+    assert from_token(token) == USUAL
+
+
+def test_json_that_is_no_plan_is_refused() -> None:
+    for text in ("", "[]", '{"seed": "x"}', '{"seed": 1, "colour": "red"}'):
+        with pytest.raises(PlanError):
+            from_json(text)
+
+
+def test_plans_that_can_not_be_are_refused() -> None:
+    with pytest.raises(PlanError, match="brokers"):
+        Plan(1, brokers=10)
+    with pytest.raises(PlanError, match="partitions"):
+        Plan(1, partitions=1, workload=Workload(topic_partitions=2))
+    wrong = base64.b85encode(b"\x00\x00nonsense").decode()
+    with pytest.raises(PlanError):
+        from_token(f"oc1-{wrong}")

@@ -1,0 +1,135 @@
+"""A run ends in a verdict: all is well, or which rule was broken, and always the same."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from octopi import steps
+from octopi.logger import get_logger
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Wipe
+from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Rested
+from octopi.simulation.world import Event, Violation
+from sim.plan import Plan, Workload
+from sim.simulation import Observer, simulate
+from sim.swarm import draw
+
+QUICK = Workload(producers=2, records=10, consumers=1)
+FAULTS = (
+    Fault(AtStep("P3b", "follower", 7), LosePower(0.2)),
+    Fault(AtStep("P7b", "leader", 9), Kill(0.4)),
+    Fault(AtTime(0.4), Cut("register", 1.5), "leader"),
+    Fault(AtStep("C1b", "client", 11), Kill(0.1)),
+    Fault(AtStep("E8b", "register"), Kill(0.3)),
+)
+STANDARD = Plan(5, faults=FAULTS)
+
+
+@pytest.mark.parametrize("tier", ["message", "websocket"])
+def test_a_standard_run_with_five_faults_keeps_every_promise(tier: str) -> None:
+    verdict = simulate(Plan(5, tier=tier, faults=FAULTS))  # type: ignore[arg-type]
+    assert verdict.violation is None, verdict.details
+    assert verdict.counts["Invoked"] == 202  # and one to prove each log
+    assert verdict.counts["fault Kill"] >= 2
+    assert verdict.marks["a leader was replaced"]
+    logs = [one for one in verdict.history.events if isinstance(one, FinalLog)]
+    acknowledged = {one.value for one in verdict.history.events if isinstance(one, Acknowledged)}
+    assert acknowledged <= {message.value for log in logs for message in log.messages}
+    assert any(isinstance(one, Rested) for one in verdict.history.events)
+
+
+def test_the_same_plan_has_the_same_digest_and_another_seed_another_one() -> None:
+    first, again = simulate(STANDARD), simulate(STANDARD)
+    other = simulate(Plan(6, faults=FAULTS))
+    assert first.digest == again.digest != other.digest
+    assert first.history == again.history
+
+
+def test_an_observer_that_finds_a_rule_broken_ends_the_run() -> None:
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == steps.P7_ACKNOWLEDGED:
+                cluster.world.fail(Violation("nobody acknowledges", "somebody did", (event,)))
+
+        return observe
+
+    verdict = simulate(Plan(1, workload=QUICK), [watch])
+    assert verdict.rule == "nobody acknowledges"
+    assert verdict.violation is not None
+    assert verdict.violation.events[0].what == steps.P7_ACKNOWLEDGED
+
+
+def test_an_exception_that_a_node_logs_is_told_and_so_is_an_error_without_excuse() -> None:
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == steps.P6_COMMITTED and not cluster.world.now > 1:
+                get_logger("octopi.test").error("out of order", partition=7)
+
+        return observe
+
+    verdict = simulate(Plan(1, workload=QUICK), [watch])
+    assert verdict.rule == "complaint"
+    assert "out of order {'partition': 7}" in verdict.details
+    assert logging.getLogger("octopi").propagate, "it was for the run only"
+
+
+def test_an_exception_within_a_node_is_a_broken_rule() -> None:
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == steps.P2_APPENDED:
+                raise ZeroDivisionError("a fault of ours")
+
+        return observe
+
+    verdict = simulate(Plan(1, workload=QUICK), [watch])
+    assert verdict.rule in {"exception", "complaint"}
+    assert "a fault of ours" in f"{verdict.violation}{verdict.details}"
+
+
+def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == "boot" and event.host == "healer":
+                cluster.network.isolate("register")
+                cluster.nodes["broker-1"].host.kill()
+
+        return observe
+
+    verdict = simulate(Plan(1, workload=QUICK), [watch])
+    assert verdict.rule == "liveness"
+    assert "new messages are not taken" in str(verdict.violation)
+
+
+def test_a_broker_that_is_cut_off_for_ever_keeps_nobody_from_going_on() -> None:
+    verdict = simulate(Plan(3, cut_off="broker-1", workload=QUICK))
+    assert verdict.violation is None, verdict.details
+
+
+def test_a_broker_whose_disk_was_lost_is_replaced() -> None:
+    verdict = simulate(Plan(3, workload=QUICK, faults=(Fault(AtTime(0.15), Wipe(), "broker-2"),)))
+    assert verdict.violation is None, verdict.details
+    assert verdict.counts["fault Wipe"] == 1
+
+
+def test_consumers_that_begin_late_and_are_made_anew_see_everything_from_there_on() -> None:
+    workload = Workload(producers=2, records=40, consumers=3, reopen_count=10, starts_late=True)
+    verdict = simulate(Plan(2, workload=workload))
+    assert verdict.violation is None, verdict.details
+    assert verdict.counts["Resumed"]
+    assert any(isinstance(one, Delivered) for one in verdict.history.events)
+
+
+def test_the_operators_chores_are_done_meanwhile() -> None:
+    workload = Workload(records=60, chores=("topic", "move", "drain", "grow"))
+    verdict = simulate(Plan(2, brokers=4, workload=workload))
+    assert verdict.violation is None, verdict.details
+    assert verdict.marks["a topic was removed from a broker"]
+    assert verdict.marks["a broker gave a replica up"]
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_what_the_swarm_draws_keeps_every_promise(seed: int) -> None:
+    verdict = simulate(draw(seed), events_kept=100)
+    assert verdict.violation is None, verdict.details
