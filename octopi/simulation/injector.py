@@ -260,9 +260,10 @@ class Injector:
     def _objection(self, node: Node, fault: Fault) -> str:
         """Why *fault* can't happen to *node*."""
         action = fault.action
+        of_disk = Wipe | RollBack | Rot | BreakDisk | FillDisk | ProtectDisk
+        if node.kind == "client" and isinstance(action, of_disk):
+            return "a client keeps nothing"
         if isinstance(action, Wipe | RollBack | Rot):
-            if node.kind == "client":
-                return "a client keeps nothing"
             if isinstance(action, RollBack) and (
                 (node.name, action.taken_s) not in self._snapshots
             ):
