@@ -2,15 +2,17 @@
 
 A promise holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
 "What an acknowledgement promises").  The atlas knows whose data was touched, and refuses an
-action that would touch the last intact copy.  It reads the register's decisions, never a
-log: it errs on the side of sparing data.
+action that would touch the last intact copy.  It reads the register's decisions and
+brokers' sync flags, never a log: it errs on the side of sparing data.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from octopi import steps
 from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
+from octopi.simulation.world import Event
 from octopi.wire.messages import PartitionRecord
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ class Atlas:
         """Hosts whose device may lack what they believe to be there: a sync failed."""
         self._partitions_before_wipe: set[int] = set()
         """What a register without memory has to find out again."""
+        self._flagged: dict[tuple[str, int], bool] = {}
+        """Host and partition -> whether the sync flag is on the device."""
+        cluster.world.observers.append(self._see_flag)
+
+    def _see_flag(self, event: Event) -> None:
+        if event.what == steps.D2_PROMISED:
+            self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
 
     def objection(self, host: str, action: Destroying) -> str:
         """Why *action* must not happen to *host* now; empty: it may."""
@@ -80,7 +89,8 @@ class Atlas:
         topics = self._cluster.register_view.state.topics_on({record.partition})
         flushed = bool(topics) and all(one.options.flush_before_ack for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
-        return flushed or led_alone
+        # Whoever is alone because the register took the others out may have to hear of it yet.
+        return flushed or (led_alone and self._flagged.get((host, record.partition), False))
 
     def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
         """Whether the in-sync set still counts on data that was touched."""

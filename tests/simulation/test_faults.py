@@ -40,7 +40,7 @@ from octopi.simulation.failures import (
 )
 from octopi.simulation.injector import FAULT, SKIPPED, Injector
 from octopi.simulation.world import Event, World
-from tests.simulation.clusters import ask, play, until
+from tests.simulation.clusters import ask, play, until, when
 
 EVERY_ACTION: tuple[Action, ...] = (
     Kill(),
@@ -155,6 +155,28 @@ def test_the_last_intact_copy_is_spared_and_that_is_noted() -> None:
     [skipped] = struck(world, SKIPPED)
     assert skipped.host == "broker-3"
     assert "last intact copy of partition 0" in skipped.facts["why"]
+
+
+def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        atlas = Atlas(cluster)
+        await ask(cluster, produce)
+        [record] = cluster.register_view.state.partitions.values()
+        leader, follower = cluster.host_of(record.leader), cluster.host_of(record.replicas[1])
+        objections: list[str] = []
+        when(
+            cluster,
+            lambda event: event.what == steps.J5_ADMITTED and event.facts["incarnation"] > 1,
+            lambda: objections.append(atlas.objection(leader, LosePower())),
+        )
+        cluster.nodes[follower].host.lose_power()
+        cluster.boot(follower)
+        await until(lambda: bool(objections))
+        assert "last intact copy" in objections[0]
+        await until(lambda: not atlas.objection(leader, LosePower()))
+        assert cluster.register_view.state.partitions[0].in_sync == [record.leader]
+
+    play(scenario, ClusterOptions(brokers=2, partitions=1, replicas=2, gather_s=0.05))
 
 
 def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
