@@ -42,10 +42,15 @@ class LogFollower:
         self._told = Offset(0)
 
     def followed(self, keep: Offset, begin: Offset) -> list[Effect]:
-        """The leader answered: the logs agree below *keep*, records come from *begin* on."""
+        """The leader answered: the logs agree below *keep*, records come from *begin* on, which
+        isn't before that."""
         if self.agrees:
             return []  # the answer came twice
         log = self.log
+        if log.start == log.end:
+            # It dropped its records, with all that it knew of their epochs: there is nothing
+            # by which the leader could tell where the logs part, and nothing that does.
+            keep = log.end
         assert log.highwater <= keep <= log.end, "logs part above what is committed"
         effects: list[Effect] = []
         # An epoch that was about to write when it ended is still noted at the end.
@@ -53,10 +58,10 @@ class LogFollower:
         if keep < log.end:
             log.truncate(keep)
             effects.append(Truncate(keep))
-        if begin > keep:
+        if begin != keep:
             log.restart(begin)
             effects.append(Restart(begin))
-        if changes or begin > keep:
+        if changes or begin != keep:
             effects.append(StoreEpochs())
         self.agrees = True
         return effects + self._acknowledge()

@@ -272,7 +272,8 @@ class SegmentedLog:
             self._flushed_end = min(self._flushed_end, offset)
 
     def restart(self, offset: Offset) -> None:
-        """Drop all records; the log goes on at *offset*, which isn't before its end.
+        """Drop all records; the log goes on at *offset*, which isn't before its end, unless it is
+        empty anyway.
 
         A caller that keeps a recovery point moves it back to 0 first; see `truncate`.
 
@@ -282,7 +283,7 @@ class SegmentedLog:
           CorruptLogError: the log opened with damage.
         """
         self._check_writable()
-        assert offset >= self.end
+        assert offset >= self.end or self.start == self.end
         self._truncations += 1
         self._changes += 1
         self._names_unsynced = True

@@ -91,3 +91,21 @@ def test_where_the_device_counts_the_acknowledgement_waits_for_it() -> None:
     machine.receive(Offset(100), Epoch(3), data, found, Offset(0))
     assert machine.replicated(found) == [Flush()]
     assert machine.flushed(machine.log.end) == [AcknowledgeEnd(machine.log.end)]
+
+
+def test_a_log_that_dropped_its_records_agrees_whatever_the_leader_makes_of_it() -> None:
+    """It knows no epochs any more, so the leader finds nothing that they have in common."""
+
+    def dropped() -> LogFollower:
+        log = LogState(Offset(100), Offset(100), Offset(100), start=Offset(100))
+        return LogFollower(Epoch(3), log, durable=False)
+
+    assert dropped().followed(Offset(0), Offset(100)) == [AcknowledgeEnd(Offset(100))]
+    for begin in (Offset(150), Offset(40)):
+        machine = dropped()
+        assert machine.followed(Offset(0), begin) == [
+            Restart(begin),
+            StoreEpochs(),
+            AcknowledgeEnd(begin),
+        ]
+        machine.check_invariants()

@@ -98,6 +98,12 @@ class BrokerLog:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
         self._files, self.recovery = self._open_files(sequences)
+        begin = Offset(stored.get("start", 0))
+        if begin > self._files.end and self._files.fault is None:
+            # It died while it dropped its records to go on there.  What is left of them is of
+            # no use, and what the checkpoint says isn't about them.
+            self._files.restart(begin)
+            sequences = ProducerSequences()
         start, end = self._files.start, self._files.end
         self.state = LogState(
             end=end,
@@ -232,11 +238,12 @@ class BrokerLog:
         return self._files.flushed_end
 
     async def _flush_to(self, end: Offset) -> None:
+        """Wait until what lies below *end* is durable, and isn't cut meanwhile."""
         if self._files.flushed_end >= end:
             return
         if (trace := self._environment.trace) is not None:
             trace(steps.D1_FLUSHING, **self._ends())
-        while self._files.flushed_end < end:
+        while self._files.flushed_end < min(end, self._files.end):
             await self._files.flush()
         if trace is not None:
             trace(steps.D1_FLUSHED, **self._ends())
@@ -259,6 +266,7 @@ class BrokerLog:
             point = self._files.end if recovery_point is None else recovery_point
             state: dict[str, Any] = {
                 "topic": attrs.asdict(self.topic),
+                "start": self.state.start,
                 "highwater": self.state.highwater,
                 "recovery_point": point,
                 "epochs": self.state.epochs.dump(),

@@ -1,0 +1,48 @@
+"""What failing everybody at every step found, each in the scenario that shows it."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from octopi.simulation.failures import (
+    Action,
+    AtEffect,
+    AtStep,
+    Fault,
+    JumpClock,
+    Kill,
+    LosePower,
+    Place,
+)
+from octopi.simulation.oracle import Oracle
+from sim.exhaust_scenarios import SCENARIOS
+from sim.simulation import simulate
+
+
+def survives(scenario: str, action: Action, *places: Place) -> None:
+    """The scenario goes well although that happens, which it does; the last of *places* may
+    count from the one before it."""
+    plan = SCENARIOS[scenario]
+    anchors = [Fault(place, JumpClock(0.0)) for place in places[:-1]]
+    faults = (*plan.faults, *anchors, Fault(places[-1], action))
+    verdict = simulate(attrs.evolve(plan, faults=faults), [Oracle])
+    assert verdict.violation is None, f"{verdict.violation}\n{verdict.details}"
+    struck = [event.facts["action"] for event in verdict.events if event.what == "fault"]
+    assert any(one is action for one in struck)
+
+
+@pytest.mark.parametrize("action", [Kill(), LosePower()], ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [
+        AtEffect("rename", "after", "broker-3", behind=True),
+        AtEffect("remove", "after", "broker-3", behind=True),
+        AtStep("E14b", "broker-3", behind=True),
+    ],
+    ids=str,
+)
+def test_a_follower_that_dies_while_it_drops_its_log_follows_when_it_is_back(
+    place: Place, action: Action
+) -> None:
+    survives("retention", action, AtStep("E14a", "broker-3"), place)
