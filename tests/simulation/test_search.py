@@ -15,7 +15,6 @@ from sim.plan import Plan, Workload, from_json, to_json, to_token
 from sim.searching import DIFFERS, Search, SearchOptions
 from tests.cli.conftest import Program
 
-
 SMALL = Plan(
     1, partitions=1, workload=Workload(producers=1, records=3, consumers=1, topic_partitions=1)
 )
