@@ -27,17 +27,21 @@ from octopi.simulation.failures import (
     Kill,
     LosePower,
     Pause,
+    RollBack,
+    Rot,
     Slow,
     Stop,
     Wipe,
 )
-from octopi.simulation.injector import Injector
+from octopi.simulation.injector import FAULT, Injector
 from octopi.simulation.world import Event
 from octopi.testing.errors import MisuseError
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
 """What looks like a step of `octopi.steps`."""
+
+_OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, Rot, Stop, Wipe)
 
 AtStep = Callable[[str], object]
 """What is to happen at a step; called with the name of the host that came to it."""
@@ -79,6 +83,8 @@ class Faults:
         self._network = simulated.network
         self._atlas = Atlas(simulated)
         self._injector = Injector(simulated, self._atlas, ())
+        self._healed = self._injector
+        """What struck before everything was healed for the last time."""
         self._immortal: set[str] = set()
         """Hosts of clients whose program is the test itself."""
         self._triggers: dict[str, list[Trigger]] = {}
@@ -239,8 +245,34 @@ class Faults:
     def strike(self, action: Action, host: str) -> bool:
         """Have any action of `octopi.simulation.failures` happen to *host*: some have no method
         of their own here, such as what befalls clocks and connections."""
-        self._node(host)
-        return not self._injector.act(action, host)
+        node = self._node(host)
+        if isinstance(action, _OF_PROCESSES):
+            self._process(host, type(action).__name__)
+        if node.kind != "client":
+            return not self._injector.act(action, host)
+        match action:
+            case Kill(restart_s) | LosePower(restart_s):
+                return self._end_program(node, action, restart_s)
+            case Stop(restart_s):
+                return self.stop(host, restart_s=restart_s)
+            case Wipe():
+                return self.wipe(host)
+        objection = self._injector.act(action, host)
+        self._injector.broken_disks.discard(host)  # or healing would end the program
+        return not objection
+
+    def _end_program(self, node: Node, action: Kill | LosePower, restart_s: float | None) -> bool:
+        """What the injector does to a node; but programs are not started by healing."""
+        if not node.host.is_up:
+            return False
+        self._world.note(FAULT, node.name, node.host.life_count, action=action)
+        if isinstance(action, Kill):
+            node.host.kill()
+        else:
+            node.host.lose_power()
+        if restart_s is not None:
+            self._simulated.boot_after(node.name, restart_s)
+        return True
 
     # --- faults of the network -----------------------------------------------------------
 
@@ -281,7 +313,8 @@ class Faults:
         """End all faults, and start the register and the brokers that are down.  What waits
         for a step (`at`) doesn't happen any more.  Programs that you killed stay down."""
         self._triggers.clear()
-        self._injector.heal()
+        self._healed = self._injector
+        self._healed.heal()
         self._injector = Injector(self._simulated, self._atlas, ())
 
     # --- at steps ------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.network import Network
 from octopi.simulation.recorder import Recorder
 from octopi.simulation.recording import Broken
 from octopi.simulation.report import write_page
@@ -69,6 +70,7 @@ class RunOfTest:
     has_cluster: bool = False
     """Whether a cluster is there."""
     _recorder: Recorder | None = None
+    _network: Network | None = None
     _test: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,6 +89,14 @@ class RunOfTest:
         if _pages() is not None:
             self._recorder = Recorder().watch(simulated)
             self.world.observers.append(self._recorder)
+            self._network = simulated.network
+
+    def ends(self) -> None:
+        """Record nothing more: how a cluster is taken down is no part of the run."""
+        if self._recorder is not None:
+            self.world.observers.remove(self._recorder)
+            assert self._network is not None
+            self._network.observers.clear()
 
     def told(self, error: BaseException) -> BaseException:
         """*error* with the line that says how to repeat it.  Writes the page, if asked to."""

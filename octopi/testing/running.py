@@ -246,6 +246,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
                     if setup.record:
                         made.check()
                 finally:
+                    here.ends()
                     simulated.kill_all()
                 late = await simulated.end()
                 if late:

@@ -23,15 +23,18 @@ _MOVE_TIMEOUT_S: Final = 20.0
 
 
 class Settling:
-    """Looks at *simulated*; *operator* opens a client that may be told to move replicas."""
+    """Looks at *simulated*; *operator* opens a client that may be told to move replicas, and
+    *replace_unfit* gives disks away and names those that wait for one."""
 
     def __init__(
         self,
         simulated: SimulatedCluster,
         operator: Callable[[], AbstractAsyncContextManager[Client]],
+        replace_unfit: Callable[[], str],
     ) -> None:
         self._simulated = simulated
         self._operator = operator
+        self._replace_unfit = replace_unfit
 
     async def problem(self) -> str:
         """Why the cluster is not at rest; empty: it is.
@@ -39,6 +42,9 @@ class Settling:
         Does what an operator does (docs/operations.md): a broker that lost its disk gets the
         replicas of the one that it was before.
         """
+        unfit = self._replace_unfit()
+        if unfit:
+            return f"{unfit} needs another disk"
         waiting = [
             node.name for node in self._simulated.servers if not (node.host.is_up and node.url)
         ]

@@ -41,8 +41,8 @@ class Setup:
     jitter_s: float = 0.0005
     """up to so many more, drawn from the seed."""
     websocket: bool = False
-    """Whether connections carry the bytes of WebSockets, instead of whole messages: three
-    times as slow, and only of interest to whoever works on Octopi."""
+    """Whether connections carry the bytes of WebSockets, instead of whole messages: slower,
+    and only of interest to whoever works on Octopi."""
     record: bool = False
     """Whether what all clients do and see is recorded in `Cluster.history`, and judged."""
     oracle: bool = True

@@ -255,7 +255,7 @@ class Cluster(Faults):
           StuckError: if that takes more than so many seconds of virtual time.
         """
         self.heal()
-        settling = Settling(self._simulated, self._operator)
+        settling = Settling(self._simulated, self._operator, self._healed.replace_unfit)
         deadline = self.now + within_s
         while problem := await settling.problem():
             if self.now >= deadline:

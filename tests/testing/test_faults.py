@@ -7,7 +7,7 @@ import trio
 
 import octopi
 import octopi.testing
-from octopi.simulation.failures import JumpClock
+from octopi.simulation.failures import JumpClock, Kill, Rot
 from octopi.testing import Cluster, Host, MisuseError, simulated
 
 
@@ -207,6 +207,35 @@ async def test_healing_ends_everything_that_was_done(cluster: Cluster) -> None:
 
 
 @simulated()
+async def test_healing_neither_ends_programs_nor_starts_them(cluster: Cluster) -> None:
+    async def program(host: Host) -> None:
+        await trio.sleep_forever()
+
+    programs = {name: cluster.program(name, program) for name in ("full", "dead", "dark")}
+    cluster.fill_disk("full")
+    cluster.kill("dead")
+    cluster.lose_power("dark")
+    await cluster.settle()
+    assert [one.is_up for one in programs.values()] == [True, False, False]
+    assert [one.life_count for one in programs.values()] == [1, 1, 1]
+
+
+@simulated()
+async def test_a_broker_whose_log_rots_gets_a_new_disk_when_the_cluster_settles(
+    cluster: Cluster,
+) -> None:
+    async with cluster.client() as client:
+        name = await topic(cluster, client)
+        for _ in range(10):
+            await send(client)
+        await cluster.sleep(3)  # until it is on the device, where bits rot
+        assert cluster.strike(Rot(), "broker-2")
+        await cluster.sleep(3)
+        await cluster.settle()
+        assert {cluster.leader(name), *cluster.followers(name)} == set(cluster.brokers)
+
+
+@simulated()
 async def test_an_unknown_host_is_answered_with_the_names_of_those_that_there_are(
     cluster: Cluster,
 ) -> None:
@@ -243,6 +272,8 @@ async def test_the_test_itself_can_not_be_killed(cluster: Cluster) -> None:
         for fault in (cluster.kill, cluster.lose_power, cluster.pause, cluster.stop, cluster.wipe):
             with pytest.raises(MisuseError, match=r"the test itself; .* cluster.program"):
                 fault("alice")
+        with pytest.raises(MisuseError, match="the test itself"):
+            cluster.strike(Kill(), "alice")
 
 
 @simulated()

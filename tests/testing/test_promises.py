@@ -108,7 +108,7 @@ def test_a_cluster_that_breaks_its_own_rules_is_found(monkeypatch: pytest.Monkey
         async with cluster.client() as client, client.producer() as producer:
             await client.create_topic("orders", 1)
             async with client.consumer("orders") as consumer:
-                for _ in range(20):
+                for _ in range(3):
                     await producer.submit("orders", b"a hat")
                     await anext(consumer)
 
@@ -186,7 +186,7 @@ async def test_a_history_can_be_noted_by_hand(cluster: Cluster) -> None:
         cluster.check()
 
 
-@simulated(seeds=5, record=True)
+@simulated(seeds=3, record=True)
 async def test_recorded_clients_are_right_through_faults(cluster: Cluster) -> None:
     async def sender(host: Host) -> None:
         async with host.connect() as client, client.producer() as producer:

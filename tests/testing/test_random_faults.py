@@ -27,7 +27,7 @@ def faults(seed: int) -> list[str]:
         async with cluster.client() as client, client.producer() as producer:
             await client.create_topic("orders", 1)
             with cluster.random_faults():
-                for _ in range(100):
+                for _ in range(50):
                     await producer.submit("orders", b"a hat")
                     await cluster.sleep(0.1)
         await cluster.settle()
@@ -37,9 +37,10 @@ def faults(seed: int) -> list[str]:
 
 
 def test_a_seed_always_draws_the_same_faults() -> None:
-    assert len(faults(1)) > 10
-    assert faults(1) == faults(1)
-    assert faults(1) != faults(2)
+    first = faults(1)
+    assert len(first) > 5
+    assert faults(1) == first
+    assert faults(2) != first
 
 
 @pytest.mark.parametrize("kind", KINDS)
