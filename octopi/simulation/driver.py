@@ -151,7 +151,7 @@ def run(
         except BaseException as error:  # told below, unless there is a better reason
             problem = error
     if world.failure is not None:
-        raise world.failure from problem
+        raise world.failure from world.failure.__cause__ or problem
     if problem is not None:
         raise problem
     return results[0]

@@ -178,7 +178,15 @@ class Cluster(Faults):
 
         It is called after each step of anybody in the cluster, and so can't wait.  An
         exception that it raises fails the test, too.
+
+        Raises:
+          MisuseError: if *holds* is async.
         """
+        if inspect.iscoroutinefunction(holds):
+            raise MisuseError(
+                f"what always holds is asked for in the middle of steps, and {holds.__name__} "
+                "would wait: give a plain function, or use cluster.eventually"
+            )
         self._always.append((holds, what))
 
     @overload
@@ -202,7 +210,14 @@ class Cluster(Faults):
 
         Raises:
           StuckError: if it doesn't within so many seconds of virtual time.
+          MisuseError: if it is no function.
         """
+        if inspect.iscoroutine(holds):
+            holds.close()
+        if not callable(holds):
+            raise MisuseError(
+                "what holds eventually is asked for again and again: give a function, without ()"
+            )
         deadline, look_s = self.now + within_s, _LOOK_S
         while True:
             found = holds()
@@ -302,6 +317,9 @@ class Cluster(Faults):
         for holds, what in self._always:
             try:
                 is_kept = holds()
+                if inspect.iscoroutine(is_kept):
+                    is_kept.close()
+                    raise MisuseError(f"{what}: what always holds can't be async")
             except Exception as error:  # kept as the verdict
                 self._world.fail(error)
             else:

@@ -251,6 +251,26 @@ def test_a_runner_stands_in_the_place_of_trio_run() -> None:
         run(main, clock=MockClock())
 
 
+# --- a Trio that isn't known ---------------------------------------------------------------
+
+
+def test_everything_but_pauses_works_with_a_trio_that_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene(cluster: Cluster) -> None:
+        with pytest.raises(MisuseError, match="hosts can be paused only where"):
+            cluster.pause("broker-1")
+        await digest(cluster)
+
+    async def main() -> None:
+        async with octopi.testing.cluster() as cluster:
+            await digest(cluster)
+
+    monkeypatch.setattr(driver, "private_problem", lambda: "everything has other names")
+    octopi.testing.run(scene)
+    in_mock_time(main)
+
+
 # --- mistakes ----------------------------------------------------------------------------
 
 

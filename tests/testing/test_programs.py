@@ -112,15 +112,17 @@ def failing(program: Callable[[Host], Awaitable[object]], restart_s: float | Non
 
     with pytest.raises(Exception) as caught:  # noqa: PT011  # what it is, is asked for
         octopi.testing.run(scene)
-    return "\n".join([repr(caught.value), *caught.value.__notes__])
+    cause = f"because of {caught.value.__cause__!r}"
+    return "\n".join([repr(caught.value), cause, *caught.value.__notes__])
 
 
 def test_a_program_with_a_fault_of_its_own_fails_the_test() -> None:
     async def program(host: Host) -> None:
         await trio.sleep(1)
-        raise KeyError("no such account")
+        raise KeyError("no such account") from ValueError("7")
 
     text = failing(program)
+    assert "because of ValueError('7')" in text
     assert "KeyError('no such account')" in text
     assert "raised by program 'worker', life 1" in text
 

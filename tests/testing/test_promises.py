@@ -11,7 +11,7 @@ from octopi.roles.broker.broker_log import BrokerLog
 from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Invoked, LogName
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Event
-from octopi.testing import Cluster, Host, StuckError, Violation, simulated
+from octopi.testing import Cluster, Host, MisuseError, StuckError, Violation, simulated
 
 
 def test_what_should_always_hold_fails_the_test_at_the_step_that_breaks_it() -> None:
@@ -55,6 +55,30 @@ async def test_what_holds_eventually_is_waited_for_and_returned(cluster: Cluster
         (topic,) = await cluster.eventually(client.topics, "somebody makes a topic")
         assert topic.topic == "orders"
         assert await cluster.eventually(lambda: 7) == 7
+
+
+@simulated()
+async def test_a_promise_is_a_function_that_can_be_called_where_it_is_asked_for(
+    cluster: Cluster,
+) -> None:
+    async def slow() -> bool:
+        return True
+
+    with pytest.raises(MisuseError, match=r"slow would wait: .* or use cluster\.eventually"):
+        cluster.always(slow, "it holds")
+    with pytest.raises(MisuseError, match="a function, without"):
+        await cluster.eventually(slow())  # type: ignore[call-overload]
+    assert await cluster.eventually(slow)
+
+
+def test_a_promise_that_turns_out_to_be_async_fails_the_test() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.always(lambda: cluster.sleep(1), "it holds")
+        async with cluster.client() as client:
+            await client.create_topic("orders", 1)
+
+    with pytest.raises(MisuseError, match="can't be async"):
+        octopi.testing.run(scene)
 
 
 @simulated()
