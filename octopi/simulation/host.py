@@ -121,17 +121,22 @@ class Life:
 
     def trace(self, step: str, **facts: Any) -> None:  # noqa: ANN401
         """`octopi.environment.Trace` of this life."""
-        self.check()
-        self.host.world.note(step, self.host.name, self.number, **facts)
-        self.check()
+        if self.is_over:
+            raise NodeDead(self.host.name)
+        self.host.world.record(step, self.host.name, self.number, facts)
+        if self.is_over:  # an observer may have ended it
+            raise NodeDead(self.host.name)
 
     def effect(self, operation: str, edge: str, path: str) -> None:
         """Something is about to be done to the outside, or was done just now."""
-        self.check()
-        self.host.effects[operation, edge] += 1
-        for observer in self.host.effect_observers:
+        if self.is_over:
+            raise NodeDead(self.host.name)
+        host = self.host
+        host.effects[operation, edge] += 1
+        for observer in host.effect_observers:
             observer(self, operation, edge, path)
-        self.check()
+        if self.is_over:
+            raise NodeDead(host.name)
 
 
 class Host:

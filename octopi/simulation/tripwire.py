@@ -120,8 +120,12 @@ def _root(frame: FrameType | None) -> str:
     return name.partition(".")[0]
 
 
+_HARMLESS: Final = frozenset({"marshal.dumps", "builtins.id", "object.__getattr__"})
+"""Told thousands of times in a run, so nothing is asked about them."""
+
+
 def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if _guard is not None:
+    if _guard is not None and event not in _HARMLESS:
         _guard.audit(event)
 
 
