@@ -13,6 +13,7 @@ no pauses, and is not deterministic among tasks that could run at the same time.
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import warnings
 from collections import deque
@@ -42,6 +43,10 @@ T = TypeVar("T")
 TICKS_WITHOUT_TIME_MAX: Final = 200_000
 """A run whose time stands still for so many turns of the loop is taken to be spinning."""
 
+GARBAGE_COUNT: Final = 200_000
+"""Python looks for cycles of garbage whenever a run has made so many objects more than it
+gave up: a run leaves few, and the events that it keeps would be looked at again and again."""
+
 TRIO_VERSIONS_KNOWN: Final = ("0.31.0", "0.32.0", "0.33.0", "0.34.0", "0.35.0")
 """What this was tried with.  Others will do as long as the names are the same."""
 
@@ -61,7 +66,14 @@ _PRIVATE_NAMES: Final = (
     "Runner",
     "CancelStatus",
 )
-_RUNNER_FIELDS: Final = ("runq", "deadlines", "io_manager", "waiting_for_idle", "tasks")
+_RUNNER_FIELDS: Final = (
+    "runq",
+    "deadlines",
+    "io_manager",
+    "waiting_for_idle",
+    "tasks",
+    "instruments",
+)
 _STATUS_FIELDS: Final = ("_scope", "_parent")
 
 
@@ -145,7 +157,7 @@ def run(
 
     problem: BaseException | None = None
     run_by = _run_scheduled if how is How.SCHEDULED else _run_public
-    with tripwire.armed(world, strict=strict) as guard:
+    with tripwire.armed(world, strict=strict) as guard, _collecting_seldom():
         try:
             run_by(world, guarded, schedule)
         except BaseException as error:  # told below, unless there is a better reason
@@ -155,6 +167,16 @@ def run(
     if problem is not None:
         raise problem
     return results[0]
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(GARBAGE_COUNT, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def pause(owner: Parkable) -> None:
@@ -210,6 +232,16 @@ class _ParkingQueue(deque[Any]):
             super().append(task)
 
 
+class _NoInstruments(dict[str, Any]):
+    """What Trio asks several times in each turn whether an instrument is there; its own is no
+    dictionary and takes a while to say no."""
+
+    def add_instrument(self, instrument: trio.abc.Instrument) -> None:
+        raise RuntimeError("a scheduled run has no instruments; observe the World")
+
+    remove_instrument = add_instrument
+
+
 class _Turning:
     """A run whose loop is turned here.  Also Trio's source of randomness meanwhile."""
 
@@ -221,6 +253,8 @@ class _Turning:
         self._is_parking = False
         self._is_unshielded = False
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
+        no_instruments: Any = _NoInstruments()
+        self._runner.instruments = no_instruments
 
     def shuffle(self, batch: list[Task]) -> None:
         """Called by Trio for each turn."""
