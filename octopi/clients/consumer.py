@@ -118,7 +118,9 @@ class Consumer:
 
     async def _next_batch(self) -> list[Message] | None:
         """The messages of the next chunk; None at the end."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._ready:
+            await trio.lowlevel.cancel_shielded_checkpoint()
         while not self._ready:
             if self._is_closed:
                 raise ClosedError("the consumer was closed")

@@ -260,6 +260,8 @@ class FrameLink:
         if self._end.is_finished:
             self._answer_close()
         is_whole = isinstance(data, bytes)
+        if isinstance(data, bytes) and not self._parts and len(data) <= bytes_max:
+            return data
         self._parts.append(data if is_whole else data.data)
         size_bytes = sum(map(len, self._parts))
         if size_bytes > bytes_max:

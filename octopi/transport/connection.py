@@ -186,10 +186,12 @@ class Connection:
         if self._unanswered and type(message) not in REQUESTS:
             answered: Any = getattr(message, "request", None)
             self._unanswered.discard(answered)
-            self._room.unpark_all()
+            if self._room:
+                self._room.unpark_all()
         self._outbox.append(data)
         self._outbox_bytes += len(data)
-        self._work.unpark()
+        if self._work:
+            self._work.unpark()
 
     async def drained(self) -> None:
         """Wait until the outbox holds no more than `OUTBOX_BYTES_MAX`.
@@ -369,7 +371,8 @@ class Connection:
         self._outbox_bytes -= len(data)
         self._sent_count += 1
         self._sent_bytes += len(data)
-        self._room.unpark_all()
+        if self._room:
+            self._room.unpark_all()
         return True
 
     async def _read(self, on_message: Callable[[Any], None]) -> None:
