@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from octopi.environment import Environment
-from octopi.errors import CorruptLogError, NotReadyError, StorageError
+from octopi.errors import CorruptLogError, LogReadOnlyError, NotReadyError, StorageError
 from octopi.membership.entries import BrokerRegistered, ClusterFormed, Entry
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.roles.register.journal import Journal
@@ -117,3 +117,61 @@ async def test_a_replacement_that_fails_leaves_the_old_journal_in_force() -> Non
     await journal.replace([FORMED, joined(1)])
     await journal.close()
     assert await reopened(disk) == [FORMED, joined(1)]
+
+
+async def test_a_switch_that_happened_though_it_failed_is_taken_back() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "replace_file", done=True)
+    with pytest.raises(StorageError) as failure:
+        await journal.replace([FORMED])
+    assert not isinstance(failure.value, LogReadOnlyError)
+    journal.append([joined(1)])
+    await journal.flush()
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert await reopened(disk) == [FORMED, joined(1)]
+
+
+async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "replace_file", done=True)
+    disk.fail(errno.EIO, "replace_file", calls_before=1)
+    with pytest.raises(LogReadOnlyError):
+        await journal.replace([FORMED])
+    disk.crash(keep_page_cache=False, names_kept=True)
+    disk.heal()
+    assert await reopened(disk) == [FORMED]
+
+
+@pytest.mark.parametrize("operation", ["list_directory", "remove", "remove_directory"])
+async def test_what_is_left_of_an_old_journal_is_no_beginning_of_a_new_one(operation: str) -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "sync", path_end=".log", calls_before=1)  # the second journal's
+    disk.fail(errno.EIO, operation, calls_before=int(operation == "list_directory"))
+    with pytest.raises(StorageError):
+        await journal.replace([FORMED])
+    disk.heal()
+    journal.append([joined(1)])
+    await journal.replace([FORMED, joined(1)])
+    await journal.close()
+    assert await reopened(disk) == [FORMED, joined(1)]
+
+
+async def test_who_waits_for_a_flush_waits_no_longer_because_the_journal_is_replaced() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    state: list[Entry] = [FORMED, joined(1)]
+    journal.append([*state, *state])  # longer than what comes
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            with disk.syncs_held():
+                nursery.start_soon(journal.flush)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(journal.replace, state)
+                await trio.testing.wait_all_tasks_blocked()
+    assert await reopened(disk) == state

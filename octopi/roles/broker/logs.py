@@ -85,7 +85,7 @@ class Logs(Peers):
         A log that can't be opened is left out and said so: the others serve.
 
         Raises:
-          StorageError: if the partition table can't be read.
+          StorageError: if the partition table can't be read, or what logs there are.
         """
         disk = self._environment.disk
         await make_durable_directory(disk, f"{self._data_directory}/replicas")
@@ -96,14 +96,14 @@ class Logs(Peers):
                 decided = PartitionRecord(**fields)
                 self.partitions[decided.partition] = decided
         root = f"{self._data_directory}/logs"
-        for number in disk.list_directory(root):
-            for name in disk.list_directory(f"{root}/{number}"):
+        for number in self._names(root):
+            for name in self._names(f"{root}/{number}"):
                 directory = f"{root}/{number}/{name}"
-                if name.endswith(_DELETED_SUFFIX):
-                    self._remove_directory(directory)
-                    continue
                 try:
-                    self._open(directory, PartitionId(int(number)))
+                    if name.endswith(_DELETED_SUFFIX):
+                        self._remove_directory(directory)
+                    else:
+                        self._open(directory, PartitionId(int(number)))
                 except StorageError as error:
                     _log.error("log left out", directory=directory, why=str(error))
 
@@ -394,11 +394,11 @@ class Logs(Peers):
             await self._environment.disk.sync_directory(
                 f"{self._data_directory}/logs/{log.partition}"
             )
-            if trace is not None:
-                trace(steps.T7_REMOVED, **facts.of_log(log, 0))
-            self._remove_directory(doomed)
         except OSError as error:
             raise StorageError(f"{log.directory} can't be removed: {error}") from error
+        if trace is not None:
+            trace(steps.T7_REMOVED, **facts.of_log(log, 0))
+        self._remove_directory(doomed)
 
     async def _retire(self, partition_id: int) -> None:
         """The partition lives elsewhere now: what was kept here is deleted.
@@ -423,9 +423,18 @@ class Logs(Peers):
 
     def _remove_directory(self, directory: str) -> None:
         disk = self._environment.disk
-        for name in disk.list_directory(directory):
-            disk.remove(f"{directory}/{name}")
-        disk.remove_directory(directory)
+        try:
+            for name in self._names(directory):
+                disk.remove(f"{directory}/{name}")
+            disk.remove_directory(directory)
+        except OSError as error:
+            raise StorageError(f"{directory} can't be removed: {error}") from error
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            return self._environment.disk.list_directory(directory)
+        except OSError as error:
+            raise StorageError(f"{directory} can't be read: {error}") from error
 
     # --- looking up --------------------------------------------------------------------
 

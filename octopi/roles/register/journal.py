@@ -15,7 +15,13 @@ from cattrs.strategies import configure_tagged_union
 
 from octopi import record, steps
 from octopi.environment import Environment
-from octopi.errors import CorruptLogError, NotReadyError, StorageError
+from octopi.errors import (
+    CorruptLogError,
+    DiskFullError,
+    LogReadOnlyError,
+    NotReadyError,
+    StorageError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
 from octopi.logger import get_logger
@@ -48,7 +54,7 @@ class Journal:
         self._directory = directory
         self._number = number
         self._snapshot_entries = snapshot_entries
-        self._log = self._open(flushed)
+        self._log = self._open(number, flushed)
         self._entry_count = 0
         self._replacing = False
 
@@ -84,7 +90,11 @@ class Journal:
 
     async def _note_flushed(self) -> None:
         """Remember how much is durable: from here on that is no torn tail."""
-        state = {"journal": self._number, "flushed": self._log.flushed_end}
+        await self._put_in_force(self._number, self._log)
+
+    async def _put_in_force(self, number: int, log: SegmentedLog) -> None:
+        """Have a restart read *log*."""
+        state = {"journal": number, "flushed": log.flushed_end}
         await checkpoint.store(self._environment.disk, f"{self._directory}/current", state)
 
     @property
@@ -105,14 +115,14 @@ class Journal:
             return
         if (trace := self._environment.trace) is not None:
             trace(steps.R2_APPENDING, entries=entries)
-        self._append(entries)
+        self._append_to(self._log, entries)
+        self._entry_count += len(entries)
         if trace is not None:
             trace(steps.R2_APPENDED, entries=entries)
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append_to(self, log: SegmentedLog, entries: list[Entry]) -> None:
         data = b"".join(record.encode_opaque(_NO_REQUEST, _encode(entry)) for entry in entries)
-        self._log.append(data, record.scan(data), self._environment.clock.wall_ms())
-        self._entry_count += len(entries)
+        log.append(data, record.scan(data), self._environment.clock.wall_ms())
 
     async def flush(self) -> None:
         """Wait until everything appended so far is durable.
@@ -120,13 +130,13 @@ class Journal:
         Raises:
           LogReadOnlyError: if the disk failed; the register must stop.
         """
-        end = self._log.end
-        if self._log.flushed_end >= end:
+        log, end = self._log, self._log.end
+        if log.flushed_end >= end:
             return
         if (trace := self._environment.trace) is not None:
             trace(steps.R3_FLUSHING, log_end=end)
-        while self._log.flushed_end < end:
-            await self._log.flush()
+        while log.flushed_end < end:
+            await log.flush()
         if trace is not None:
             trace(steps.R3_FLUSHED, log_end=end)
 
@@ -141,25 +151,21 @@ class Journal:
 
         Appends are refused meanwhile: they would be lost if this failed.  After a failure the
         old journal is in force.
+
+        Raises:
+          StorageError: if it can't be done.
+          LogReadOnlyError: if it is unknown what a restart would read; the register must stop.
         """
         if (trace := self._environment.trace) is not None:
             trace(steps.R4_SNAPSHOT, entries=entries)
-        old, old_number = self._log, self._number
-        self._number += 1
         self._replacing = True
         try:
-            self._log = self._open(Offset(0))
-            for at in range(0, len(entries), 1000):
-                self._append(entries[at : at + 1000])
+            # Whoever waits for it must not come to wait for the fresh one, which may yet fail.
             await self.flush()
-            await self._note_flushed()
-        except BaseException:
-            self._log.close()
-            self._log, self._number = old, old_number
-            self._remove_others()
-            raise
+            number, fresh = await self._begin_afresh(entries)
         finally:
             self._replacing = False
+        old, self._log, self._number = self._log, fresh, number
         if trace is not None:
             trace(steps.R4_SWITCHED)
         self._entry_count = 0  # what it starts with is not counted: it can't be shortened
@@ -167,6 +173,50 @@ class Journal:
         self._remove_others()
         if trace is not None:
             trace(steps.R4_REPLACED)
+
+    async def _begin_afresh(self, entries: list[Entry]) -> tuple[int, SegmentedLog]:
+        number = self._unused_number()
+        log = self._open(number, Offset(0))
+        try:
+            try:
+                for at in range(0, len(entries), 1000):
+                    self._append_to(log, entries[at : at + 1000])
+                await log.flush()
+            except LogReadOnlyError as error:  # which is no concern of the one in force
+                raise StorageError(str(error)) from error
+            await self._switch(number, log)
+        except BaseException as error:
+            log.close()
+            if not isinstance(error, LogReadOnlyError):
+                self._remove_others()
+            raise
+        return number, log
+
+    async def _switch(self, number: int, log: SegmentedLog) -> None:
+        """Put another journal in force, or surely not.
+
+        Raises:
+          StorageError: surely not.
+          LogReadOnlyError: nobody knows.
+        """
+        try:
+            await self._put_in_force(number, log)
+        except DiskFullError:
+            raise
+        except StorageError as failure:
+            try:
+                await self._note_flushed()  # in force again, if it wasn't
+            except StorageError as error:
+                raise LogReadOnlyError(f"{error}; before that: {failure}") from error
+            raise
+
+    def _unused_number(self) -> int:
+        """Behind all that are there: what was left of another one is no beginning."""
+        try:
+            names = self._environment.disk.list_directory(self._directory)
+        except OSError as error:
+            raise StorageError(f"{self._directory} can't be read: {error}") from error
+        return 1 + max([self._number, *(int(name) for name in names if name.isdecimal())])
 
     async def close(self) -> None:
         """Make everything durable and remember that; let go of the files."""
@@ -178,10 +228,10 @@ class Journal:
         finally:
             self._log.close()
 
-    def _open(self, flushed: Offset) -> SegmentedLog:
+    def _open(self, number: int, flushed: Offset) -> SegmentedLog:
         log, recovery = SegmentedLog.open(
             self._environment.disk,
-            f"{self._directory}/{self._number:06d}",
+            f"{self._directory}/{number:06d}",
             LogOptions(),
             recovery_point=flushed,
             now_ms=self._environment.clock.wall_ms(),
@@ -211,13 +261,17 @@ class Journal:
         return entries
 
     def _remove_others(self) -> None:
-        """Remove journals that are not in force: replaced ones, and unfinished ones."""
+        """Remove journals that are not in force, as far as that can be done now: replaced ones,
+        and unfinished ones."""
         disk = self._environment.disk
-        for name in disk.list_directory(self._directory):
-            if name.isdecimal() and int(name) != self._number:
-                for file in disk.list_directory(f"{self._directory}/{name}"):
-                    disk.remove(f"{self._directory}/{name}/{file}")
-                disk.remove_directory(f"{self._directory}/{name}")
+        try:
+            for name in disk.list_directory(self._directory):
+                if name.isdecimal() and int(name) != self._number:
+                    for file in disk.list_directory(f"{self._directory}/{name}"):
+                        disk.remove(f"{self._directory}/{name}/{file}")
+                    disk.remove_directory(f"{self._directory}/{name}")
+        except OSError as error:
+            _log.warning("an old journal could not be removed", why=str(error))
 
 
 def _encode(entry: Entry) -> bytes:

@@ -433,6 +433,8 @@ class RegisterNode:
         async with self._snapshot_lock:
             try:
                 await self._journal.replace(self.registrar.state.entries())
+            except LogReadOnlyError as error:
+                self._fail(error)
             except StorageError as error:
                 _log.error("the journal could not be shortened", why=str(error))
 
