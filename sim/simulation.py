@@ -236,13 +236,10 @@ class _Run:
         node = self._cluster.nodes[event.host]
         assert node.life is not None
         error = node.life.error
-        if node.kind == "client" or node.stop.is_set():
-            if error is not None:
-                self.complain(f"{node.name} ended with {error!r}")
-            return
-        if not self._may_end(node, error):
+        is_asked = node.kind == "client" or node.stop.is_set()
+        if not (self._may_end(node, error) or (is_asked and error is None)):
             self.complain(f"{node.name} ended with {error!r}")
-        if node.name not in self._injector.unfit:
+        if not is_asked and node.name not in self._injector.unfit:
             self._cluster.boot_after(node.name, _RESTART_S)
 
     def _may_end(self, node: Node, error: BaseException | None) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from octopi.simulation.disk_faults import DiskFault, Fail
 from octopi.simulation.failures import (
     Action,
     AtEffect,
     AtStep,
+    BreakDisk,
     Fault,
     JumpClock,
     Kill,
@@ -46,3 +48,19 @@ def test_a_follower_that_dies_while_it_drops_its_log_follows_when_it_is_back(
     place: Place, action: Action
 ) -> None:
     survives("retention", action, AtStep("E14a", "broker-3"), place)
+
+
+@pytest.mark.parametrize("edge", ["before", "after"])
+@pytest.mark.parametrize("operation", ["rename", "list_directory", "remove", "remove_directory"])
+def test_a_register_whose_disk_fails_while_it_folds_its_journal_goes_on(
+    operation: str, edge: str
+) -> None:
+    failure = BreakDisk(DiskFault(operation, Fail(done=edge == "after")))
+    place = AtEffect(operation, "before", "register", behind=True)
+    survives("snapshot", failure, AtStep("R4a", "register"), place)
+
+
+def test_a_broker_that_can_not_list_its_logs_says_so_and_is_started_again() -> None:
+    place = AtEffect("list_directory", "before", "broker-1", 2, behind=True)
+    failure = BreakDisk(DiskFault("list_directory"))
+    survives("register", failure, AtEffect("lock_directory", "before", "broker-1"), place)
