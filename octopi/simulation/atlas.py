@@ -8,7 +8,9 @@ brokers' sync flags, never a log: it errs on the side of sparing data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from octopi import steps
 from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
@@ -33,11 +35,15 @@ class Atlas:
         """What a register without memory has to find out again."""
         self._flagged: dict[tuple[str, int], bool] = {}
         """Host and partition -> whether the sync flag is on the device."""
-        cluster.world.observers.append(self._see_flag)
+        self._proposed: dict[int, dict[str, Any]] = {}
+        """Partition -> the in-sync set that its leader asked for last."""
+        cluster.world.observers.append(self._see)
 
-    def _see_flag(self, event: Event) -> None:
+    def _see(self, event: Event) -> None:
         if event.what == steps.D2_PROMISED:
             self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
+        elif event.what == steps.E16_PROPOSED:
+            self._proposed[event.facts["partition"]] = event.facts
 
     def objection(self, host: str, action: Destroying) -> str:
         """Why *action* must not happen to *host* now; empty: it may."""
@@ -51,14 +57,32 @@ class Atlas:
         if node.kind == "register":
             return self._register_objection(host, action)
         broker = self._cluster.broker_of(host)
+        assert broker is not None
         for record in view.partitions.values():
-            if broker not in record.in_sync or self._is_destroyed(broker, record):
-                continue
-            if any(one != broker and not self._is_destroyed(one, record) for one in record.in_sync):
-                continue
-            if not self._is_durable(host, record, action):
-                return f"it has the last intact copy of partition {record.partition}"
+            if any(self._is_last(broker, one) for one in self._sets_to_be(record)):
+                if not self._is_durable(host, record, action):
+                    return f"it has the last intact copy of partition {record.partition}"
+            elif (
+                broker in record.in_sync
+                and not isinstance(action, LosePower)  # who accepts has flushed before
+                and view.announced_epoch(record.partition) > record.epoch
+            ):
+                return f"it may be the only one to accept a new leader of {record.partition}"
         return ""
+
+    def _sets_to_be(self, record: PartitionRecord) -> list[PartitionRecord]:
+        """The record of a partition, and those that may come without another word of who is in
+        sync: what the register is about to make durable, and what the leader asked for."""
+        records = [record, *self._cluster.register_view.to_be(record.partition)]
+        asked = self._proposed.get(record.partition, {})
+        if (asked.get("epoch"), asked.get("version")) == (record.epoch, record.version):
+            records.append(attrs.evolve(record, in_sync=asked["in_sync"]))
+        return records
+
+    def _is_last(self, broker: int, record: PartitionRecord) -> bool:
+        """Whether nobody else who is in sync by *record* has intact data."""
+        intact = [one for one in record.in_sync if not self._is_destroyed(one, record)]
+        return intact == [broker]
 
     def _register_objection(self, host: str, action: Destroying) -> str:
         match action:

@@ -436,7 +436,7 @@ class Injector:
         *cut_off*: a host that nothing comes from or goes to from now on, for ever; say whether
         it is, because the last intact copy of a log has to stay within reach.
         """
-        if cut_off and self._atlas.objection(cut_off, Wipe()):
+        if cut_off and (self._atlas.objection(cut_off, Wipe()) or self._is_needed(cut_off)):
             cut_off = ""
         self._is_over = True
         self._world.note(HEALED, cut_off=cut_off)
@@ -460,6 +460,16 @@ class Injector:
             self._cluster.boot(name)
         self.replace_unfit()
         return bool(cut_off)
+
+    def _is_needed(self, host: str) -> bool:
+        """Whether topics want more replicas in sync than there are without a broker."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return any(
+            len(record.replicas) - 1 < topic.options.min_insync
+            for record in state.partitions.values()
+            if broker in record.replicas
+            for topic in state.topics_on({record.partition})
+        )
 
     def replace_unfit(self) -> str:
         """Give unfit hosts new disks, as an operator does once others can do without what is

@@ -65,6 +65,11 @@ class RegisterView:
         """What `version` will be when all that is decided is on the device."""
         return self.version + len(self._appended)
 
+    def to_be(self, partition: int) -> list[PartitionRecord]:
+        """Records of *partition* that are decided and not on the device yet."""
+        entries = [one for one in self._appended if isinstance(one, PartitionDecided)]
+        return [one.record for one in entries if one.record.partition == partition]
+
     def was_out_of_sync(self, partition: int, broker: int) -> int:
         """The `version` up to which *broker* was not in the partition's in-sync set the last
         time that it wasn't; -1: it was in it ever since."""
