@@ -83,6 +83,7 @@ class Status(IntEnum):
     WRONG_CLUSTER = 61
     BROKER_FENCED = 62
     REGISTER_SUPERSEDED = 63
+    BROKER_IN_USE = 64
 
 
 class Fault(Enum):
@@ -173,6 +174,11 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         True,
         Fault.NODE,
         "stop that register for good; if no other one runs, start one with an empty data directory",
+    ),
+    Status.BROKER_IN_USE: StatusMeaning(
+        False,
+        Fault.CALLER,
+        "stop it for good, and move its replicas to other brokers (`partitions move`)",
     ),
 }
 """Every status has its row; a test holds this."""

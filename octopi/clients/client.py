@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
+from octopi.clients import operating
 from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
@@ -25,8 +26,6 @@ from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
-    RefusedError,
-    Status,
     TopicExistsError,
     UnknownTopicError,
 )
@@ -52,7 +51,6 @@ from octopi.record import decode
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire.messages import (
-    AddPartitions,
     BrokerInfo,
     ClusterDescription,
     CreateTopic,
@@ -67,7 +65,7 @@ from octopi.wire.messages import (
     FoundOffset,
     ListTopics,
     LogList,
-    MoveReplica,
+    RemoveBroker,
     TopicDescription,
     TopicInfo,
     TopicList,
@@ -290,6 +288,17 @@ class Client:
             timeout_s,
         )
 
+    async def remove_broker(self, broker: int) -> None:
+        """Have the cluster forget *broker*, which is away for good.  Its id is never given again.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there is no such broker; BROKER_IN_USE, if it runs or
+              holds replicas.
+        """
+        not_negative(broker=broker)
+        what = f"remove broker {broker}"
+        await self._questions.register(what, lambda request: RemoveBroker(request, broker), Done)
+
     async def add_partitions(self, count: int) -> int:
         """Have *count* more partitions, for topics that are created from now on; return how
         many there are then.
@@ -298,24 +307,7 @@ class Client:
           RefusedError: INVALID_OPTION, if there would be too many.
         """
         not_negative(count=count)
-        wanted = (await self.describe_cluster()).partition_count + count
-        is_lost = False
-
-        async def attempt() -> None:
-            nonlocal is_lost
-            # An attempt whose answer was lost may have added them.
-            if is_lost and (await self.describe_cluster()).partition_count >= wanted:
-                return
-            try:
-                await self._questions.register_once(
-                    lambda request: AddPartitions(request, count), Done
-                )
-            except ConnectionLostError:
-                is_lost = True
-                raise
-
-        await self._questions.retry(f"add {count} partitions", attempt)
-        return (await self.describe_cluster()).partition_count
+        return await operating.add_partitions(self._questions, count)
 
     async def move_replica(
         self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
@@ -331,32 +323,8 @@ class Client:
               if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
               is away, or NOT_READY, if it isn't in sync in time.
         """
-
         not_negative(partition=partition, leaving=leaving, joining=joining)
-
-        def question(request: int) -> MoveReplica:
-            return MoveReplica(request, partition, leaving, joining)
-
-        is_lost = False
-
-        async def attempt() -> None:
-            nonlocal is_lost
-            try:
-                await self._questions.register_once(question, Done, timeout_s)
-            except ConnectionLostError:
-                is_lost = True
-                raise
-            except RefusedError as error:
-                if is_lost and error.status == Status.INVALID_OPTION:
-                    # An attempt whose answer was lost may have moved it.
-                    cluster = await self.describe_cluster()
-                    record = next(one for one in cluster.partitions if one.partition == partition)
-                    if joining in record.in_sync and leaving not in record.replicas:
-                        return
-                raise
-
-        what = f"move partition {partition} from broker {leaving} to {joining}"
-        await self._questions.retry(what, attempt, timeout_s)
+        await operating.move_replica(self._questions, partition, leaving, joining, timeout_s)
 
     # --- reading without a consumer ----------------------------------------------------
 

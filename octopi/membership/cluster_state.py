@@ -11,6 +11,7 @@ import attrs
 
 from octopi.membership.entries import (
     BrokerRegistered,
+    BrokerRemoved,
     ClusterFormed,
     Entry,
     EpochAnnounced,
@@ -47,6 +48,7 @@ class ClusterState:
         """The register's lives by generation, without gap; the first one formed the cluster here
         or took it over."""
         self.brokers: dict[int, BrokerRegistered] = {}
+        self.removed_brokers: set[int] = set()
         self.partitions: dict[int, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
         self._announced: dict[int, int] = {}
@@ -106,6 +108,11 @@ class ClusterState:
                 self.lives[life.generation] = life
             case BrokerRegistered():
                 self.brokers[entry.broker] = entry
+            case BrokerRemoved(broker):
+                self.brokers.pop(broker, None)
+                self.removed_brokers.add(broker)
+                for topic_id in list(self.removals):
+                    self._removed_topic(topic_id, broker)
             case EpochAnnounced(partition, epoch):
                 assert epoch >= self.announced_epoch(partition), "epochs are never used again"
                 self._announced[partition] = epoch
@@ -126,11 +133,14 @@ class ClusterState:
                 if entry.brokers:
                     self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
             case TopicRemoved():
-                removal = self.removals.get(entry.topic_id)
-                if removal is not None:
-                    removal.brokers.discard(entry.broker)
-                    if not removal.brokers:
-                        del self.removals[entry.topic_id]
+                self._removed_topic(entry.topic_id, entry.broker)
+
+    def _removed_topic(self, topic_id: str, broker: int) -> None:
+        removal = self.removals.get(topic_id)
+        if removal is not None:
+            removal.brokers.discard(broker)
+            if not removal.brokers:
+                del self.removals[topic_id]
 
     def entries(self) -> list[Entry]:
         """Entries that make this state of an empty one: a snapshot.
@@ -142,6 +152,7 @@ class ClusterState:
             entries.append(ClusterFormed(self.cluster, self.partition_count))
         entries += (RegisterStarted(life) for life in self.lives.values())
         entries += self.brokers.values()
+        entries += (BrokerRemoved(broker) for broker in sorted(self.removed_brokers))
         entries += (PartitionDecided(record) for record in self.partitions.values())
         entries += (
             EpochAnnounced(partition, epoch)
@@ -165,6 +176,7 @@ class ClusterState:
         assert self._names == sorted(self._topics)
         ids = [record.topic_id for record in self._topics.values()]
         assert len(ids) == len(set(ids))
+        assert self.removed_brokers.isdisjoint(self.brokers)
         for record in self._topics.values():
             assert record.partitions
             assert all(partition in self.partitions for partition in record.partitions)

@@ -39,6 +39,13 @@ class BrokerRegistered:
 
 
 @attrs.frozen
+class BrokerRemoved:
+    """A broker is gone for good.  Its id stays taken: what it said may still be on its way."""
+
+    broker: int
+
+
+@attrs.frozen
 class EpochAnnounced:
     """A partition's leader is being changed; the epoch is spent, whatever comes of it."""
 
@@ -81,6 +88,7 @@ Entry = (
     ClusterFormed
     | RegisterStarted
     | BrokerRegistered
+    | BrokerRemoved
     | EpochAnnounced
     | PartitionDecided
     | TopicCreated

@@ -25,6 +25,7 @@ from octopi.membership.cluster_state import ClusterState
 from octopi.membership.consistent_hash import HashCircle
 from octopi.membership.entries import (
     BrokerRegistered,
+    BrokerRemoved,
     ClusterFormed,
     Entry,
     EpochAnnounced,
@@ -138,6 +139,12 @@ class Registrar:
                 f"a live broker has the id {broker} already, at {state.brokers[broker].address}",
                 Status.DUPLICATE_BROKER,
             )
+        if broker in state.removed_brokers:
+            raise RefusedError(
+                f"broker {broker} was removed for good: start one with an empty data directory and "
+                "without an id",
+                Status.BROKER_FENCED,
+            )
         has_lost_data = self._has_lost_data(broker, join)
         if join.register is not None and not state.descends_from(join.register):
             raise SupersededError(
@@ -200,7 +207,8 @@ class Registrar:
     def _next_broker(self) -> int:
         """An id that no broker has, nor any that is only known as somebody's replica."""
         replicas = {one for record in self.state.partitions.values() for one in record.replicas}
-        return max([0, *self.state.brokers, *replicas, *self._rebuild.mentioned_brokers()]) + 1
+        known = (*self.state.brokers, *self.state.removed_brokers)
+        return max([0, *known, *replicas, *self._rebuild.mentioned_brokers()]) + 1
 
     def _adopt(
         self, standings: list[Standing], entries: list[Entry]
@@ -250,6 +258,38 @@ class Registrar:
                 del waiting[topic.topic]
                 entries.append(TopicCreated(topic))
         return conflicts
+
+    def remove(self, broker: int) -> list[Entry]:
+        """Forget a broker that is away for good.
+
+        Raises:
+          RefusedError: INVALID_OPTION for one that nobody knows, BROKER_IN_USE if it is live or
+              holds replicas.
+        """
+        state = self.state
+        if broker in state.removed_brokers:
+            return []
+        if broker not in state.brokers:
+            raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
+        if broker in self._live:
+            raise RefusedError(
+                f"broker {broker} runs, at {state.brokers[broker].address}", Status.BROKER_IN_USE
+            )
+        held = [one.partition for one in state.partitions.values() if broker in one.replicas]
+        if held:
+            some = " ".join(str(partition) for partition in sorted(held)[:10])
+            raise RefusedError(
+                f"broker {broker} holds replicas of partitions {some}"
+                f"{' ...' if len(held) > 10 else ''}",
+                Status.BROKER_IN_USE,
+            )
+        if broker in self._rebuild.mentioned_brokers():
+            raise RefusedError(
+                f"broker {broker} may hold replicas: the register does not know all partitions "
+                "again yet",
+                Status.NOT_READY,
+            )
+        return [BrokerRemoved(broker)]
 
     def joined(self, broker: int, incarnation: int) -> None:
         """The membership connection of an admitted broker is up."""

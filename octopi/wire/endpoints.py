@@ -49,6 +49,7 @@ REQUESTS: Final = frozenset(
         m.DrainBroker,
         m.AddPartitions,
         m.MoveReplica,
+        m.RemoveBroker,
         m.Produce,
         m.FindOffset,
         m.Fetch,
@@ -94,6 +95,7 @@ CLIENT: Final = Endpoint(
             m.DrainBroker,
             m.AddPartitions,
             m.MoveReplica,
+            m.RemoveBroker,
         }
     ),
     to_broker=frozenset(

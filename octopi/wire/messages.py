@@ -365,6 +365,16 @@ class MoveReplica:
     joining: int
 
 
+@message("remove_broker")
+@attrs.frozen
+class RemoveBroker:
+    """Forget *broker*, which is away for good and holds no replica; its id is never given
+    again.  Answer: `Done`, also if it was removed before."""
+
+    request: int
+    broker: int
+
+
 # --- clients and brokers -------------------------------------------------------------
 
 

@@ -169,6 +169,10 @@ def test_a_killed_broker_is_away_its_partitions_are_marked_and_its_replica_moves
     assert "  under-replicated\n" in program("partitions", "list").stdout
     assert "produce waits: in sync 1 < 2" in program("topics", "describe", "orders").stdout
 
+    refused = program("brokers", "remove", str(leader))
+    assert refused.exit_code == 4
+    assert "move its replicas to other brokers" in refused.stderr
+
     moved = program("partitions", "move", "6", "--from", str(leader), "--to", str(spare))
     assert moved.exit_code == 0, moved.stderr
     assert moved.stderr == f"partition 6: broker {spare} in the place of {leader}\n"
@@ -179,3 +183,7 @@ def test_a_killed_broker_is_away_its_partitions_are_marked_and_its_replica_moves
     again = program("partitions", "move", "6", "--from", str(leader), "--to", str(spare))
     assert again.exit_code == 4
     assert "partition 6 lies on brokers" in again.stderr
+
+    removed = program("brokers", "remove", str(leader))
+    assert (removed.exit_code, removed.stderr) == (0, f"broker {leader} is forgotten\n")
+    assert "retired" not in program("status").stdout

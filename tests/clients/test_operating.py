@@ -54,6 +54,28 @@ async def test_a_drained_broker_leads_nothing(autojump_clock: MockClock) -> None
         assert caught.value.status is octopi.Status.INVALID_OPTION
 
 
+async def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        place = await replicated_topic(world, client)
+        await world.start_broker("ws://broker-4:7100")
+        leaving = next(one for one in place.replicas if one != place.leader)
+        address = {1: BROKER, 2: SECOND, 3: THIRD}[leaving]
+        with pytest.raises(octopi.RefusedError, match=f"runs, at {address}"):
+            await client.remove_broker(leaving)
+        await world.kill(address)
+        with pytest.raises(octopi.RefusedError, match="holds replicas of partitions ") as caught:
+            await client.remove_broker(leaving)
+        assert caught.value.status is octopi.Status.BROKER_IN_USE
+        await client.move_replica(place.partition, leaving, 4)
+        fault = world.net.fault(m.Done, "break before")
+        await client.remove_broker(leaving)
+        assert fault.struck
+        known = [one.broker for one in (await client.describe_cluster()).brokers]
+        assert known == sorted({1, 2, 3, 4} - {leaving})
+
+
 async def test_partitions_are_added_once_even_if_the_answer_is_lost(
     autojump_clock: MockClock,
 ) -> None:
@@ -125,6 +147,7 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
         lambda client: client.create_topic("t", segment_bytes=2**63),
         lambda client: client.create_topic("t", min_insync=-1),
         lambda client: client.drain_broker(-1),
+        lambda client: client.remove_broker(-1),
         lambda client: client.add_partitions(-1),
         lambda client: client.move_replica(-1, 1, 2),
         lambda client: client.fetch("t", -1, partition=0),

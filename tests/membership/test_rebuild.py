@@ -80,6 +80,15 @@ def test_who_lost_its_disk_reports_nothing() -> None:
     assert register.known is None, "2 may have been told something newer, once"
 
 
+def test_who_may_hold_something_is_not_forgotten() -> None:
+    register = Register()
+    register.join(3, OLD)
+    register.join(1, OLD)
+    register.registrar.left(3, 1)
+    with pytest.raises(RefusedError, match="may hold replicas"):
+        register.registrar.remove(3)
+
+
 def test_until_then_nothing_is_decided() -> None:
     register = Register()
     register.join(1, NEW)

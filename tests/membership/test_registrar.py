@@ -16,7 +16,7 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.membership.entries import Entry
+from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import Inventory, RegisterLife, TopicOptions, TopicRecord
 from tests.membership.joins import REGISTER, join
@@ -364,6 +364,42 @@ def test_two_creations_of_a_topic_are_reported_as_a_conflict_and_neither_is_lost
     assert "f" * 16 in admission.conflicts[0]
     register.record(admission.entries)
     assert register.registrar.require_topic("orders").topic_id != "f" * 16
+
+
+def test_a_broker_that_is_gone_and_holds_nothing_is_forgotten_for_good() -> None:
+    register = Register()
+    for broker in (1, 2, 3):
+        register.join(broker)
+    register.create("orders", partitions=[0])
+    assert register.registrar.state.partitions[0].replicas == [1]
+    assert status_of(register.registrar.remove, 4) == Status.INVALID_OPTION
+    assert status_of(register.registrar.remove, 3) == Status.BROKER_IN_USE
+    for broker in (1, 3):
+        register.registrar.left(broker, 1)
+    assert status_of(register.registrar.remove, 1) == Status.BROKER_IN_USE
+    register.record(register.registrar.remove(3))
+    assert register.registrar.remove(3) == [], "it was asked again"
+    for entries in (register.journal, register.registrar.state.entries()):
+        fresh = Register()
+        fresh.registrar = Registrar(99)
+        fresh.record(entries)
+        assert sorted(fresh.registrar.state.brokers) == [1, 2]
+        assert status_of(fresh.join, 3, 2, cluster=CLUSTER) == Status.BROKER_FENCED
+        assert fresh.join() == 4
+
+
+def test_nobody_waits_for_a_forgotten_broker_to_remove_a_topic() -> None:
+    register = Register()
+    register.join(1)
+    register.join(2)
+    register.create("orders", partitions=[0])
+    register.registrar.left(1, 1)
+    register.record(register.registrar.delete_topic("orders"))
+    moved = attrs.evolve(register.registrar.state.partitions[0], version=1, replicas=[2])
+    register.record([PartitionDecided(moved)])
+    assert register.registrar.state.removals
+    register.record(register.registrar.remove(1))
+    assert not register.registrar.state.removals
 
 
 def test_readers_take_turns() -> None:

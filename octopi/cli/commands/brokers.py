@@ -1,4 +1,4 @@
-"""`octopi-node brokers`: list brokers, and take the lead from one."""
+"""`octopi-node brokers`: list brokers, take the lead from one, forget one for good."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octopi.cli.rendering import print_json
 
 @click.group()
 def brokers() -> None:
-    """List brokers; drain one before it is stopped."""
+    """List brokers; drain one before it is stopped; remove one that is gone for good."""
 
 
 @brokers.command("list")
@@ -29,7 +29,8 @@ def list_brokers(
       octopi-node brokers list
 
     A broker that is `away` is missed; one that is `retired` is gone and holds no replica any
-    more.  STARTS counts how often its process was started.
+    more: `brokers remove` makes the cluster forget it.  STARTS counts how often its process
+    was started.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -71,3 +72,30 @@ def drain(
 
     ask(settings, lambda client: client.drain_broker(broker))
     click.echo(f"broker {broker} leads nothing", err=True)
+
+
+@brokers.command()
+@click.argument("broker", type=int, metavar="ID")
+@client_options
+@pass_invocation
+def remove(
+    invocation: Invocation, /, broker: int, server: str | None, timeout_s: float | None
+) -> None:
+    """Have the cluster forget broker ID, which is gone for good.
+
+    \b
+    For instance, when broker 5 has taken the place of broker 2:
+      octopi-node partitions move 7 --from 2 --to 5
+      octopi-node brokers remove 2
+
+    It is refused while the broker runs or holds replicas.  Its id is never given again, and
+    its data directory can't come back.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.asking import ask
+
+    ask(settings, lambda client: client.remove_broker(broker))
+    click.echo(f"broker {broker} is forgotten", err=True)

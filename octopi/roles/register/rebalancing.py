@@ -52,6 +52,18 @@ class Rebalancing:
                 if changed.leader == broker:
                     raise no_other(record.partition)
 
+    async def remove(self, broker: int) -> None:
+        """Forget a broker that is away for good and holds nothing.
+
+        Raises:
+          RefusedError: see `Registrar.remove`.
+        """
+        entries = self._node.registrar.remove(broker)
+        self._node.record(entries)
+        await self._node.durable()
+        if entries:
+            _log.info("broker removed", broker=broker)
+
     async def add_partitions(self, count: int) -> None:
         """Have *count* more partitions.
 

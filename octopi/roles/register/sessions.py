@@ -54,7 +54,7 @@ class ClientSession:
                 self._start(message.request, partial(self._delete, message))
             case m.ListTopics():
                 self._list(message)
-            case m.DrainBroker() | m.AddPartitions() | m.MoveReplica():
+            case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
                 self._start(message.request, partial(self._operate, message))
             case m.DescribeCluster():
                 state, registrar = self._node.registrar.state, self._node.registrar
@@ -103,7 +103,9 @@ class ClientSession:
         await self._node.delete_topic(message.topic)
         self._connection.post(m.Done(message.request))
 
-    async def _operate(self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica) -> None:
+    async def _operate(
+        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
+    ) -> None:
         """What operators ask."""
         self._node.require_gathered()
         rebalancing = self._node.rebalancing
@@ -114,6 +116,8 @@ class ClientSession:
                 await rebalancing.add_partitions(count)
             case m.MoveReplica():
                 await rebalancing.move(message.partition, message.leaving, message.joining)
+            case m.RemoveBroker(broker=broker):
+                await rebalancing.remove(broker)
         self._connection.post(m.Done(message.request))
 
     def _list(self, message: m.ListTopics) -> None:
