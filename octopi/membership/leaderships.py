@@ -79,11 +79,12 @@ class Leaderships:
             return False
         return change.accept(message)
 
-    def is_complete(self, partition: int) -> bool:
-        """Whether there is nobody left to wait for."""
+    def is_complete(self, partition: int, *, expects_all: bool = False) -> bool:
+        """Whether there is nobody left to wait for; *expects_all*: also of those that are away."""
         change = self.changes.get(partition)
         record = self._state.partitions[partition]
-        return change is not None and change.is_complete(record, self._live)
+        expected = record.replicas if expects_all else self._live
+        return change is not None and change.is_complete(record, expected)
 
     def conclude(
         self, partition: int, *, wish: Wish = NO_WISH, ordered: bool = False

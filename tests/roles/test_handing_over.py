@@ -14,7 +14,9 @@ import trio
 
 import octopi
 from octopi.errors import Status
+from octopi.membership.entries import EpochAnnounced
 from octopi.operating_system import SystemClock
+from octopi.roles.register.journal import Journal
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
@@ -36,6 +38,16 @@ class SlowClock(SystemClock):
         await super().sleep_until(super().now() + deadline - self.now())
 
 
+class StretchedClock(SlowClock):
+    """Time that is slow for whoever sleeps, too."""
+
+    async def sleep_until(self, deadline: float) -> None:
+        await trio.sleep(SLOWNESS * (deadline - self.now()))
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return super().timeout(SLOWNESS * seconds)
+
+
 class Member:
     """A broker as the register sees it: it joins, confirms everything, and accepts an epoch
     when the test says so."""
@@ -43,6 +55,7 @@ class Member:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.broker = 0
+        self.cluster = ""
         self.records: dict[int, m.PartitionRecord] = {}
         self.live: dict[int, bool] = {}
         self.announced: list[m.AnnounceEpoch] = []
@@ -58,10 +71,11 @@ class Member:
             case m.AnnounceEpoch():
                 self.announced.append(message)
 
-    async def join(self) -> None:
+    async def join(self, broker: int | None, cluster: str) -> None:
         request = self.connection.next_request()
-        join = m.Join(request, "", None, 1, "first", [], None, f"ws://127.0.0.1:{request}")
-        self.broker = (await self.connection.request(join, m.Joined, 10)).broker
+        join = m.Join(request, cluster, broker, 1, "first", [], None, f"ws://127.0.0.1:{request}")
+        joined = await self.connection.request(join, m.Joined, 10)
+        self.broker, self.cluster = joined.broker, joined.cluster
 
     async def accept(self, log_end: int = 0) -> None:
         """Wait for an announcement, accept it."""
@@ -73,17 +87,17 @@ class Member:
 
 
 @asynccontextmanager
-async def members(cluster: Cluster, count: int) -> AsyncIterator[list[Member]]:
-    """Members that joined one after the other."""
+async def members(cluster: Cluster, count: int, belong_to: str = "") -> AsyncIterator[list[Member]]:
+    """Members that joined one after the other; again, if they are said to *belong_to* a cluster."""
     found: list[Member] = []
     async with trio.open_nursery() as nursery:
-        for _ in range(count):
+        for number in range(1, count + 1):
             connection = await open_connection(
                 cluster.environment, cluster.register.url, MEMBERSHIP, "test"
             )
             member = Member(connection)
             await nursery.start(connection.run, member.take)
-            await member.join()
+            await member.join(number if belong_to else None, belong_to)
             found.append(member)
         yield found
         nursery.cancel_scope.cancel()
@@ -142,6 +156,46 @@ async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhi
         assert refusal.status == Status.NOT_READY
         decided = first.records[record.partition]
         assert (sorted(decided.replicas), decided.in_sync) == ([1, 2, 3], [1, 3])
+
+
+async def test_a_register_that_stops_replaces_nobody(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=0) as cluster,
+        members(cluster, 3) as (first, second, third),
+    ):
+        async with octopi.connect(cluster.register.url) as client:
+            await client.create_topic("orders")
+        await cluster.stop(cluster.register)
+        journal, entries = await Journal.open(cluster.environment, f"{tmp_path}/register/journal")
+        await journal.close()
+        assert not [one for one in entries if isinstance(one, EpochAnnounced)]
+        assert not [one for one in (first, second, third) if one.announced]
+
+
+async def test_a_change_under_way_is_not_kept_waiting_when_the_register_restarts(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        async with (
+            members(cluster, 3) as (first, second, third),
+            octopi.connect(cluster.register.url) as client,
+        ):
+            await client.create_topic("orders")
+            (record,) = first.records.values()
+            await third.connection.close()
+            await first.connection.close()  # it leads
+            await eventually(lambda: bool(second.announced))
+            address = cluster.register.url.removeprefix("ws://")
+            await cluster.kill(cluster.register)
+        cluster.environment = attrs.evolve(cluster.environment, clock=StretchedClock())
+        await cluster.start_register(listen=address)
+        async with members(cluster, 3, belong_to=first.cluster) as (first, second, third):
+            await first.accept()
+            await second.accept()
+            assert first.records[record.partition].epoch == 1, "the third is still expected"
+            await third.accept()
+            await eventually(lambda: first.records[record.partition].epoch == 2, SLOWNESS / 4)
+            assert first.records[record.partition].in_sync == [1, 2, 3]
 
 
 async def test_nobody_is_told_what_the_register_may_forget(tmp_path: Path) -> None:

@@ -47,18 +47,20 @@ class Leadership:
 
     async def run(self, grace_s: float) -> None:
         """Replace leaders that are gone, until cancelled; first give brokers *grace_s* to
-        come back."""
-        await self._clock.sleep_until(self._clock.now() + grace_s)
+        come back.  Changes that are under way stop their partitions, so they don't wait for
+        that, but as long as it lasts for everybody who could lead."""
+        patient_until = self._clock.now() + grace_s
         while True:
             self._look = trio.Event()
             try:
-                for partition in self._machine.leaderless():
+                patience_s = max(0.0, patient_until - self._clock.now())
+                for partition in self._machine.leaderless() if not patience_s else ():
                     record = self._record(partition)
                     _log.warning("leader is gone", partition=partition, leader=record.leader)
                     await self._announce(partition)
                 for partition in list(self._machine.changes):
-                    await self._conclude(partition)
-                again_s = ACCEPT_WAIT_S / 2 if self._machine.changes else math.inf
+                    await self._conclude(partition, is_patient=patience_s > 0)
+                again_s = ACCEPT_WAIT_S / 2 if self._machine.changes else patience_s or math.inf
             except (NotReadyError, StorageError) as error:
                 _log.warning("leaders can't be changed now", why=str(error))
                 again_s = BACKOFF_S_MAX
@@ -93,9 +95,11 @@ class Leadership:
             if trace is not None:
                 trace(steps.E3_TOLD, **attrs.asdict(message), broker=member.broker)
 
-    async def _conclude(self, partition: int) -> None:
+    async def _conclude(self, partition: int, *, is_patient: bool) -> None:
         waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
-        if not self._machine.is_complete(partition) and waited_s < ACCEPT_WAIT_S:
+        expects_all = is_patient and partition not in self._wishes
+        is_complete = self._machine.is_complete(partition, expects_all=expects_all)
+        if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
             return
         wish = self._wishes.get(partition, Wish(avoid=frozenset(self._node.registrar.draining)))
         entries = self._machine.conclude(partition, wish=wish)

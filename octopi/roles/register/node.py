@@ -260,6 +260,8 @@ class RegisterNode:
 
     def left(self, session: MembershipSession) -> None:
         """A joined broker's connection ended."""
+        if self._stop.is_set():
+            return  # it was this side that ended it: the broker is not gone
         broker, incarnation = session.broker, session.incarnation
         if self.members.get(broker) is session:
             if (trace := self.environment.trace) is not None:
