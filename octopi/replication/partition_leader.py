@@ -42,6 +42,8 @@ class Session:
     open: bool = True
     followed: set[TopicId] = attrs.field(factory=set)
     """Logs on which it agreed with the leader."""
+    early: dict[TopicId, Follow] = attrs.field(factory=dict)
+    """What it asked about logs of new topics that the leader has not made yet."""
     targets: dict[TopicId, Offset] = attrs.field(factory=dict)
     """Log ends to reach for having caught up with the state at `target_at`."""
     target_at: float = 0.0
@@ -89,11 +91,18 @@ class PartitionLeader:
         """Lead a log, too."""
         leader = LogLeader(self.epoch, log, replicated=len(self.replicas) > 1)
         self.logs[topic_id] = leader
-        return on_log(topic_id, self._require(leader))
+        effects = on_log(topic_id, self._require(leader))
+        for session in self.sessions.values():
+            asked = session.early.pop(topic_id, None)
+            if asked is not None and session.open:
+                effects += self.follow(asked)
+        return effects
 
     def remove_log(self, topic_id: TopicId) -> None:
         """The topic is gone."""
         self.logs.pop(topic_id, None)
+        for session in self.sessions.values():
+            session.early.pop(topic_id, None)
 
     @property
     def min_insync(self) -> int:
@@ -114,9 +123,8 @@ class PartitionLeader:
         leader = self.logs.get(topic_id)
         if message.epoch != self.epoch:
             return [refuse_follow(message, f"the epoch is {self.epoch}")]
-        is_led = leader is not None or not topic_id
-        if not is_led or broker not in self.replicas or broker == self.broker:
-            return [refuse_follow(message, "that log is not led here, or not for you")]
+        if broker not in self.replicas or broker == self.broker:
+            return [refuse_follow(message, "that partition is not for you")]
         if not topic_id and self.logs:
             return []  # it has not made the logs yet, and follows them as soon as it has
         session = self.sessions.get(broker)
@@ -129,9 +137,14 @@ class PartitionLeader:
             since = self._began_at if session is None else session.caught_up_at
             session = Session(*number, since, targets=self._ends(), target_at=self._looked_at)
             self.sessions[broker] = session
-        if leader is None:
+        if not topic_id:
             return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]
-        log, theirs = leader.log, _history(message)
+        theirs = _history(message)
+        if leader is None:
+            # A new topic, which it made before us.  Sent away, it would leave the in-sync set.
+            session.early[topic_id] = message
+            return []
+        log = leader.log
         keep = divergence(log.epochs.ends(log.end), theirs.ends(Offset(message.log_end)))
         session.followed.add(topic_id)
         begin = max(keep, log.start)

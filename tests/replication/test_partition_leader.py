@@ -46,9 +46,7 @@ def test_a_follower_from_before_retention_begins_where_the_leaders_log_starts() 
     assert machine.follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 90))]
 
 
-@pytest.mark.parametrize(
-    "change", [{"epoch": 2}, {"epoch": 4}, {"topic_id": "other"}, {"broker": 9}, {"broker": 1}]
-)
+@pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 4}, {"broker": 9}, {"broker": 1}])
 def test_who_can_not_follow_here_is_told_so(change: dict[str, Any]) -> None:
     (answer,) = leader([1]).follow(attrs.evolve(FOLLOW, **change))
     assert isinstance(answer, ToBroker)
@@ -64,6 +62,17 @@ def test_who_has_not_made_the_logs_yet_is_not_sent_away_and_does_not_follow_eith
     (answer,) = machine.follow(FOLLOW)
     assert isinstance(answer, ToBroker)
     assert isinstance(answer.message, Followed)
+
+
+def test_who_made_the_log_of_a_new_topic_first_is_answered_when_the_leader_has_it() -> None:
+    """Sent away it would have to come again, and leave the in-sync set meanwhile."""
+    machine = leader([1, 2])
+    early = attrs.evolve(FOLLOW, topic_id="new", epochs=[], log_end=0)
+    assert machine.follow(early) == []
+    effects = machine.add_log(TopicId("new"), LogState.empty())
+    answer = ToBroker(2, Followed(0, 3, 1, 1, "new", 0, 0))
+    assert [one for one in effects if isinstance(one, ToBroker)] == [answer]
+    machine.check_invariants()
 
 
 def test_a_history_that_is_none_is_the_followers_fault() -> None:
