@@ -129,8 +129,8 @@ MUTANTS: Final = (
         "decisions-told-before-they-are-durable",
         _JOURNAL,
         """
--        while self._log.flushed_end < end:
--            await self._log.flush()
+-        while log.flushed_end < end:
+-            await log.flush()
          if trace is not None:
              trace(steps.R3_FLUSHED, log_end=end)
 """,
