@@ -22,6 +22,11 @@ from octopi.errors import DirectoryInUseError
 
 _REPLACEMENT_SUFFIX = ".new"
 
+_WRITE_BYTES = 64 * 1024
+"""For a longer write Linux's page cache looks for as large a piece of memory: half a megabyte
+at once took seven times the processor time of the same in pieces (6.18, ext4, a virtual
+machine)."""
+
 
 class SystemClock:
     """`octopi.environment.Clock` on Trio's clock and the machine's wall clock."""
@@ -88,7 +93,7 @@ class SystemFile:
     def append(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
         while rest:
-            written = os.pwrite(self._descriptor, rest, self._size_bytes)
+            written = os.pwrite(self._descriptor, rest[:_WRITE_BYTES], self._size_bytes)
             self._size_bytes += written
             rest = rest[written:]
 

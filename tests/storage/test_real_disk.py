@@ -58,3 +58,13 @@ async def test_a_log_lives_on_a_real_disk(tmp_path: Path) -> None:
     log.close()
     assert not [one for one in verify_log(disk, directory) if isinstance(one, Finding)]
     assert f"{len(data):020d}.cut" in disk.list_directory(directory)
+
+
+def test_a_long_append_is_written_whole_and_in_order(tmp_path: Path) -> None:
+    data = bytes(range(251)) * 2_000  # half a megabyte, of a period that no power of two has
+    file = SystemDisk().open(str(tmp_path / "file"), create=True)
+    file.append(b"begin")
+    file.append(data)
+    assert file.size_bytes == 5 + len(data)
+    assert file.pread(10**6, 0) == b"begin" + data
+    file.close()
