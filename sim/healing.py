@@ -116,21 +116,22 @@ class Healer:
             if broker not in ids and broker != away
         ]
 
-    def _ids(self) -> list[int]:
+    def _ids(self) -> set[int]:
         """The brokers that there are now."""
         hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
-        return [one for one in map(self._cluster.broker_of, hosts) if one is not None]
+        return {one for one in map(self._cluster.broker_of, hosts) if one is not None}
 
     # --- doing -------------------------------------------------------------------------------
 
     async def _run(self, environment: Environment) -> None:
         notebook, clock = self._notebook, environment.clock
         async with notebook.connected(environment) as client:
-            while self._lost() or self._unproven:
+            while True:  # until all is ended: there may be more to do
                 try:
                     for record, broker in self._lost():
                         await self._replace(client, record, broker)
-                    await self._prove(client)
+                    if self._unproven:
+                        await self._prove(client)
                 except OctopiError as error:
                     if not may_pass(error):
                         notebook.complain(_HOST, error)
@@ -138,9 +139,11 @@ class Healer:
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
         """Have a live broker hold what *broker* held."""
+        known = self._cluster.register_view.state.brokers
         # Who holds a replica already may take over, too, if there are not enough others.
-        ids = sorted(self._ids(), key=lambda one: (one in record.replicas, one))
-        await client.move_replica(record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S)
+        ids = sorted(self._ids() & known.keys(), key=lambda one: (one in record.replicas, one))
+        if ids:
+            await client.move_replica(record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S)
 
     async def _prove(self, client: Client) -> None:
         """Send a message to each log, as often as it takes."""

@@ -18,7 +18,14 @@ from octopi.simulation.world import Event as WorldEvent
 from sim.plan import Plan
 
 _OF_DISKS: Final = frozenset(
-    {Status.DISK_FULL, Status.LOG_READ_ONLY, Status.LOG_CORRUPT, Status.INTERNAL}
+    {
+        Status.DISK_FULL,
+        Status.LOG_READ_ONLY,
+        Status.LOG_CORRUPT,
+        Status.INTERNAL,
+        Status.UNKNOWN_TOPIC,
+        Status.TOPIC_EXISTS,
+    }
 )
 
 
@@ -62,7 +69,8 @@ class Notebook:
         self.history.note(event)
 
     def complain(self, who: str, error: OctopiError) -> None:
-        """*who* was told *error*, and never should have been, unless a disk failed."""
+        """*who* was told *error*, and never should have been, unless a disk failed: a register
+        whose disk fails may have done what it refuses, and says so the next time."""
         if self.disks_fail() and isinstance(error, RefusedError) and error.status in _OF_DISKS:
             return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")

@@ -195,9 +195,9 @@ class _Run:
           Violation: "liveness", if something doesn't come about in time.
         """
         healer, workload = self._healer, self._workload
+        healer.start()
         await self._until("unfit brokers can't be replaced", self._injector.replace_unfit)
         await self._until("servers don't serve", healer.not_serving)
-        healer.start()
         await self._until("replicas of lost brokers are not replaced", healer.unmoved)
         await self._until("clients wait", workload.unsent)
         await self._until("new messages are not taken", healer.unproven)
