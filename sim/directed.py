@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import attrs
 
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
@@ -41,7 +43,14 @@ from sim.plan import Plan, Tier, Workload
 
 T = TypeVar("T")
 
-Story = tuple[Fault, ...]
+
+@attrs.frozen
+class Story:
+    """Faults, and what of the plan has to be so for them to tell anything."""
+
+    faults: tuple[Fault, ...]
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+
 
 _PRODUCING: Final = (
     *("P1", "P2a", "P2b", "P2c", "P2d", "P3a", "P3b", "P4a", "P4b", "P5a", "P5b"),
@@ -57,6 +66,8 @@ _COMING_BACK: Final = (
     *("E13a", "E13b", "P3a", "P3b", "J11", "E16a", "E17a", "J12", "D2b", "D3b"),
 )
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
+_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+_QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
 _EDGES: Final = (
     *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
     *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
@@ -82,29 +93,34 @@ class _Director:
 
     def plan(self, tier: Tier) -> Plan:
         partitions = self._pick("partitions", (1, 1, 1, 2))
-        replicas = self._pick("replicas", (3, 3, 2))
-        return Plan(
+        latency_s, jitter_s = self._pick(
+            "latency", ((0.0005, 0.0005), (0.0005, 0.0005), (0.001, 0.02), (0.02, 0.005))
+        )
+        plan = Plan(
             seed=self._seed,
             tier=tier,
             partitions=partitions,
-            replicas=replicas,
+            replicas=self._pick("replicas", (3, 3, 2)),
             min_insync=self._pick("min_insync", (1, 1, 1, 1, 2)),
             flush_before_ack=self._pick("flush_before_ack", (False, False, True)),
             flush_interval_s=self._pick("flush_interval", (1.0, 0.05)),
             segment_bytes=self._pick("segment", (None, None, 4096)),
+            latency_s=latency_s,
+            jitter_s=jitter_s,
             workload=self._workload(partitions),
-            faults=self._pick("story", _STORIES)(self._chance("faults")),
         )
+        story = self._pick("story", _STORIES)(self._chance("faults"))
+        return attrs.evolve(plan, faults=story.faults, **story.options)
 
     def _workload(self, partitions: int) -> Workload:
         return Workload(
             producers=self._pick("producers", (1, 2, 2)),
-            records=self._pick("records", (20, 40, 60)),
+            records=self._pick("records", (15, 30, 30)),
             consumers=self._pick("consumers", (1, 1, 2)),
             topic_partitions=partitions,
             value_bytes_max=self._pick("value_bytes", (40, 400, 3_000)),
             burst_count=self._pick("burst", (1, 1, 4, 12)),
-            pause_s=self._pick("pause", (0.01, 0.03)),
+            pause_s=self._pick("pause", (0.02, 0.05, 0.1)),
             reopen_count=self._pick("reopen", (0, 0, 0, 8)),
             delivery_timeout_s=self._pick("delivery_timeout", (30.0, 30.0, 1.0)),
         )
@@ -114,10 +130,11 @@ class _Director:
 
 
 def _when_producing(chance: Random) -> Place:
+    occurrence = chance.choice((1, 2, 3, 5, 8, 12, 20))
     if chance.random() < 0.7:
-        return AtStep(chance.choice(_PRODUCING), occurrence=chance.randint(1, 40))
+        return AtStep(chance.choice(_PRODUCING), occurrence=occurrence)
     operation, edge = chance.choice(_EDGES)
-    return AtEffect(operation, edge, chance.choice(("leader", "follower")), chance.randint(1, 30))
+    return AtEffect(operation, edge, chance.choice(("leader", "follower")), occurrence)
 
 
 def _soon(chance: Random) -> Place:
@@ -131,6 +148,16 @@ def _soon(chance: Random) -> Place:
         who = chance.choice(("leader", "follower", "register"))
         return AtEffect(operation, edge, who, chance.choice((1, 1, 2, 4)), behind=True)
     return AtTime(chance.choice((0.0, _seconds(chance, 0.0, 0.4), _late_s(chance))), behind=True)
+
+
+def _at_once(chance: Random) -> Place:
+    """Behind the fault before it, at a step of producing."""
+    return AtStep(chance.choice(_PRODUCING), occurrence=chance.randint(1, 8), behind=True)
+
+
+def _shortly(chance: Random) -> Place:
+    """Behind the fault before it, and before anybody draws consequences."""
+    return AtTime(_seconds(chance, 0.0, 0.9), behind=True)
 
 
 def _late(chance: Random) -> Place:
@@ -187,94 +214,210 @@ def _trouble(chance: Random) -> Action:
 
 
 def _failing_disk(chance: Random) -> Action:
-    operation = chance.choice(("append", "append", "sync", "sync", "rename", "sync_directory"))
-    number = errno.EIO
-    if operation == "append":
-        number = chance.choice((errno.EIO, errno.ENOSPC, errno.ENOSPC))
-    how = Fail(number, written_fraction=chance.choice((0.0, 0.5, 0.9)))
-    fault = DiskFault(operation, how, path_end=chance.choice((".log", "")))
-    return chance.choice((BreakDisk(fault), BreakDisk(fault), FillDisk(0.3)))
+    if chance.random() < 0.15:
+        return FillDisk(0.3)
+    if chance.random() < 0.5:
+        full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+        return BreakDisk(DiskFault("append", full, ".log", chance.choice((0, 0, 1, 5))))
+    operation = chance.choice(("append", "sync", "sync", "sync", "rename", "sync_directory"))
+    how = Fail(errno.EIO, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+    return BreakDisk(DiskFault(operation, how, chance.choice((".log", ""))))
 
 
 # --- stories ---------------------------------------------------------------------------
 
 
 def _one_dies(chance: Random) -> Story:
-    return (Fault(_when_producing(chance), _death(chance)),)
+    who = chance.choice(("here", "leader", "follower"))
+    return Story((Fault(_when_producing(chance), _death(chance), who),))
 
 
 def _one_after_the_other(chance: Random) -> Story:
     """Who recovers, or helps to, is struck again."""
     second = chance.choice(("here", "here", "leader", "follower", "register"))
-    return (
-        Fault(_when_producing(chance), _death(chance)),
-        Fault(_soon(chance), _death(chance), second),
+    return Story(
+        (
+            Fault(_when_producing(chance), _death(chance), chance.choice(("leader", "follower"))),
+            Fault(_soon(chance), _death(chance), second),
+        )
     )
 
 
 def _leaders_die(chance: Random) -> Story:
     """One leader after the other: logs part, and meet again."""
     steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")
-    first = AtStep(chance.choice(steps), "leader", chance.randint(1, 20))
     place = AtStep(chance.choice((*steps, "E11", "E15")), "leader", chance.randint(1, 3), True)
-    faults = [Fault(AtStep(first.step, "any", first.occurrence), _death(chance), "leader")]
+    first = AtStep(chance.choice(steps), occurrence=chance.randint(1, 20))
     again = [Fault(place, _death(chance), "leader") for _ in range(chance.randint(1, 2))]
-    return (*faults, *again)
+    return Story((Fault(first, _death(chance), "leader"), *again))
 
 
 def _left_alone(chance: Random) -> Story:
     """A follower is away, the leader goes on without it and dies; the other comes back."""
     place = chance.choice((_late, _soon))
-    return (
-        Fault(_when_producing(chance), _absence(chance), "follower"),
-        Fault(place(chance), chance.choice((_death, _absence))(chance), "leader"),
+    replicas = chance.choice((2, 3))
+    return Story(
+        (
+            Fault(_when_producing(chance), _absence(chance), "follower"),
+            Fault(place(chance), chance.choice((_death, _absence))(chance), "leader"),
+        ),
+        {"replicas": replicas},
     )
 
 
 def _all_alone(chance: Random) -> Story:
     """All followers are away, and then the leader is."""
     away = _absence(chance)
-    return (
-        Fault(_when_producing(chance), away, "follower"),
-        Fault(AtTime(0.0, behind=True), chance.choice((away, Pause(2.5), Kill(2.5))), "follower"),
-        Fault(_late(chance), chance.choice((_death, _absence))(chance), "leader"),
+    return Story(
+        (
+            Fault(_when_producing(chance), away, "follower"),
+            Fault(AtTime(0.0, True), chance.choice((away, Pause(2.5), Kill(2.5))), "follower"),
+            Fault(_late(chance), chance.choice((_death, _absence))(chance), "leader"),
+        )
+    )
+
+
+def _last_one(chance: Random) -> Story:
+    """One broker is slow; then all others die, and what it has is all that there is."""
+    survivor, *others = chance.sample(_BROKERS, len(_BROKERS))
+    weakness = chance.choice(
+        (
+            Slow("others", 3.0, latency_s=_seconds(chance, 0.05, 0.6)),
+            Cut("others", _seconds(chance, 0.1, 0.9), "in", holds=True),
+            Cut("others", _seconds(chance, 0.1, 0.9), "both", holds=True),
+            Pause(_seconds(chance, 0.1, 0.9)),
+            BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.9)), times=20)),
+            Kill(_seconds(chance, 0.0, 0.8)),
+            LosePower(_seconds(chance, 0.0, 0.8)),
+            Reset("others"),
+        )
+    )
+    deaths = [
+        chance.choice((Kill, LosePower))(chance.choice((_seconds(chance, 1.5, 3.0), None)))
+        for _ in others
+    ]
+    behind = chance.choice((_at_once, _shortly, _soon))
+    return Story(
+        (
+            Fault(_when_producing(chance), weakness, survivor),
+            Fault(behind(chance), deaths[0], others[0]),
+            *(Fault(AtTime(0.0, True), *one) for one in zip(deaths[1:], others[1:], strict=True)),
+        )
+    )
+
+
+def _left_behind(chance: Random) -> Story:
+    """A slow follower is left behind, the leader dies as soon as it commits without it, and the
+    next one doesn't hear for a while what the others have."""
+    commit = AtStep(chance.choice(("P6b", "P7a", "P7b")), "any", chance.choice((1, 2)), True)
+    gone = AtStep(chance.choice(("E11", "E12", "J7")), behind=True)
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.15)), times=40))
+    first = AtStep("P2b", occurrence=chance.choice((1, 2, 3, 5)))
+    return Story(
+        (
+            Fault(first, Cut("leader", 3.0), "follower"),
+            Fault(AtTime(0.0, behind=True), slow),
+            Fault(commit, Kill(3.0), "leader"),
+            Fault(gone, chance.choice((Pause(0.9), Kill(2.0))), "follower"),
+            *((Fault(_soon(chance), Kill(None), "leader"),) if chance.random() < 0.3 else ()),
+        ),
+        {"brokers": 4, "replicas": 4, "min_insync": 1, "latency_s": 0.02, "jitter_s": 0.005},
+    )
+
+
+def _candidates_die(chance: Random) -> Story:
+    """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
+    steps = ("E4", "E6a", "E6b", "E7", "E8b", "E9a", "E10b", "E11", "E12", "D2b", "J7", "J10")
+    place = AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2)), behind=True)
+    first = chance.choice((Kill, Kill, LosePower, Stop))(_restart_s(chance))
+    target = chance.choice(("here", "leader", "follower"))
+    return Story(
+        (
+            Fault(_when_producing(chance), first, "leader"),
+            Fault(place, LosePower(chance.choice((0.0, 0.1, 0.5))), target),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.3 else ()),
+        ),
+        {"replicas": 3, "flush_before_ack": False, "flush_interval_s": 1.0},
+    )
+
+
+def _joiner_dies(chance: Random) -> Story:
+    """A follower dies while it is let back into the in-sync set, maybe slowly."""
+    steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
+    death = chance.choice((Kill, LosePower, LosePower, LosePower))(chance.choice((0.0, 0.0, 0.1)))
+    slow = Slow("register", 2.0, latency_s=_seconds(chance, 0.3, 0.7))
+    faults = [
+        Fault(_when_producing(chance), Kill(_seconds(chance, 0.1, 0.4)), "follower"),
+        Fault(AtStep(chance.choice(steps), behind=True), death, "follower"),
+    ]
+    if chance.random() < 0.7:
+        faults.insert(1, Fault(AtStep("J9b", behind=True), slow, "leader"))
+    if chance.random() < 0.3:
+        faults.append(Fault(_soon(chance), _death(chance), "leader"))
+    options = {"replicas": chance.choice((2, 2, 3)), "min_insync": 1, "flush_before_ack": False}
+    return Story(tuple(faults), {**options, "flush_interval_s": 1.0, **_QUICK})
+
+
+def _too_few(chance: Random) -> Story:
+    """Nothing can be taken until who died is back, and as much as before."""
+    place = _when_producing(chance)
+    slow = Slow("others", 2.0, latency_s=_seconds(chance, 0.05, 0.3))
+    return Story(
+        (
+            Fault(place, LosePower(_seconds(chance, 0.0, 0.5)), "follower"),
+            Fault(AtStep(chance.choice(("J2", "J5b", "J7")), behind=True), slow),
+            Fault(_soon(chance), _death(chance), "leader"),
+        )[: chance.randint(1, 3)],
+        {"replicas": 2, "min_insync": 2, "flush_before_ack": False, "flush_interval_s": 1.0},
     )
 
 
 def _sleeper(chance: Random) -> Story:
     """A leader sleeps, or is cut off, while another one is chosen; then it wakes up."""
     sleep = chance.choice((Pause(_seconds(chance, 1.2, 3.0)), _absence(chance)))
-    return (
-        Fault(_when_producing(chance), sleep, "leader"),
-        *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.6 else ()),
+    return Story(
+        (
+            Fault(_when_producing(chance), sleep, "leader"),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.6 else ()),
+        )
     )
 
 
 def _power_fails(chance: Random) -> Story:
     """All machines of a room, at about the same time."""
-    place = _when_producing(chance)
-    count = chance.randint(2, 3)
+    count = chance.choice((2, 3, 3))
     deaths = [chance.choice((LosePower, LosePower, Kill))(_restart_s(chance)) for _ in range(count)]
     gap_s = chance.choice((0.0, 0.0, 0.01, 0.3))
-    targets = chance.sample(("broker-1", "broker-2", "broker-3"), count)
-    faults = [Fault(place, deaths[0], targets[0])]
+    targets = chance.sample(_BROKERS, count)
+    faults = [Fault(_when_producing(chance), deaths[0], targets[0])]
     for death, target in zip(deaths[1:], targets[1:], strict=True):
-        faults.append(Fault(AtTime(gap_s, behind=True), death, target))
-    return tuple(faults)
+        faults.append(Fault(AtTime(gap_s, True), death, target))
+    return Story(tuple(faults), {"flush_before_ack": True} if chance.random() < 0.7 else {})
+
+
+def _one_replica(chance: Random) -> Story:
+    """There is nobody else who has it."""
+    faults = [Fault(_when_producing(chance), _death(chance), "leader/0")]
+    if chance.random() < 0.5:
+        faults.append(Fault(_soon(chance), _death(chance), "leader/0"))
+    return Story(tuple(faults), {"replicas": 1, "min_insync": 1, "flush_before_ack": True})
 
 
 def _register_fails(chance: Random) -> Story:
-    """The register dies in the midst of what it decides."""
+    """The register is slow, or dies, in the midst of what it decides."""
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.02, 0.5)), times=9))
     death = chance.choice((Kill, LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.6, 2.5)))
-    place = AtStep(chance.choice(_REGISTER), occurrence=chance.choice((1, 1, 2, 3)), behind=True)
-    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.02, 0.5)), times=5))
-    faults = [Fault(_when_producing(chance), _death(chance), chance.choice(("leader", "follower")))]
-    if chance.random() < 0.4:
-        faults.insert(0, Fault(AtTime(0.0), slow, "register"))
-    faults.append(Fault(place, death, "register"))
+    step = AtStep(chance.choice(_REGISTER), occurrence=chance.choice((1, 1, 2, 3)), behind=True)
+    who = chance.choice(("leader", "follower"))
+    faults = [Fault(_when_producing(chance), chance.choice((_death, _absence))(chance), who)]
     if chance.random() < 0.5:
-        faults.append(Fault(_soon(chance), _death(chance), chance.choice(("here", "leader"))))
-    return tuple(faults)
+        faults.insert(0, Fault(AtTime(0.3), slow, "register"))
+    if chance.random() < 0.7:
+        faults.append(Fault(step, death, "register"))
+    if chance.random() < 0.6:
+        target = chance.choice(("here", "leader", "leader/0", "follower"))
+        faults.append(Fault(_soon(chance), _death(chance), target))
+    return Story(tuple(faults))
 
 
 def _answers_get_lost(chance: Random) -> Story:
@@ -284,43 +427,50 @@ def _answers_get_lost(chance: Random) -> Story:
     cut = Cut("client", _seconds(chance, 0.05, 2.0), chance.choice(("both", "out")), resets=True)
     loss = chance.choice((Reset("client"), cut, _death(chance), Pause(1.5)))
     faults = [Fault(place, loss, "leader")]
-    if chance.random() < 0.5:
-        again = AtStep(chance.choice(("C2b", "P1", "P7a", "E11", "C6")), behind=True)
-        faults.append(Fault(again, chance.choice((Reset("client"), _death(chance))), "leader"))
-    return tuple(faults)
+    for _ in range(chance.randint(0, 2)):
+        again = AtStep(chance.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
+        strike = chance.choice((Reset("client"), Reset("client"), _death(chance)))
+        faults.append(Fault(again, strike, "leader/0"))
+    return Story(tuple(faults))
 
 
 def _disk_fails(chance: Random) -> Story:
-    faults = [Fault(_when_producing(chance), _failing_disk(chance))]
-    if chance.random() < 0.7:
+    begins = AtStep(chance.choice(("J10", "E11", "D3a")), occurrence=chance.randint(1, 3))
+    place = chance.choice((begins, _when_producing(chance)))
+    who = chance.choice(("leader", "follower", "follower"))
+    faults = [Fault(place, _failing_disk(chance), who)]
+    if chance.random() < 0.3:
+        faults.insert(0, Fault(_when_producing(chance), Kill(_restart_s(chance)), "leader"))
+        faults[1] = Fault(attrs.evolve(begins, behind=True), _failing_disk(chance), who)
+    if chance.random() < 0.5:
         faults.append(Fault(_soon(chance), _death(chance), chance.choice(("here", "leader"))))
-    return tuple(faults)
+    return Story(tuple(faults))
 
 
 def _torn_writes(chance: Random) -> Story:
     """A machine loses its power while it writes."""
     operation, edge = chance.choice(_EDGES[:6])
     who = chance.choice(("leader", "follower", "register"))
-    slow = BreakDisk(
-        chance.choice(
-            (
-                DiskFault("sync", Delay(_seconds(chance, 0.02, 0.3)), times=20),
-                DiskFault("append", Tear(), calls_before=chance.randrange(9)),
-            )
+    slow = DiskFault("sync", Delay(_seconds(chance, 0.02, 0.3)), times=20)
+    torn = DiskFault("append", Tear(), calls_before=chance.randrange(9))
+    place = AtEffect(operation, edge, who, chance.randint(1, 25))
+    return Story(
+        (
+            Fault(AtTime(_seconds(chance, 0.0, 0.3)), BreakDisk(chance.choice((slow, torn))), who),
+            Fault(place, LosePower(_restart_s(chance))),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.4 else ()),
         )
-    )
-    return (
-        Fault(AtTime(_seconds(chance, 0.0, 0.3)), slow, who),
-        Fault(AtEffect(operation, edge, who, chance.randint(1, 25)), LosePower(_restart_s(chance))),
-        *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.4 else ()),
     )
 
 
 def _disk_is_lost(chance: Random) -> Story:
     loss = chance.choice((Wipe, Rot))(chance.choice((0.0, 0.2, 1.5)))
-    return (
-        Fault(_when_producing(chance), loss, chance.choice(("leader", "follower"))),
-        Fault(_soon(chance), _death(chance), chance.choice(("leader", "follower", "register"))),
+    second = chance.choice(("leader", "follower", "register"))
+    return Story(
+        (
+            Fault(_when_producing(chance), loss, chance.choice(("leader", "follower"))),
+            Fault(_soon(chance), _death(chance), second),
+        )
     )
 
 
@@ -331,7 +481,7 @@ def _unsteady(chance: Random) -> Story:
         what = chance.choice((_trouble, _trouble, _death))
         target = chance.choice(("here", "leader", "follower"))
         faults.append(Fault(_soon(chance), what(chance), target))
-    return tuple(faults)
+    return Story(tuple(faults))
 
 
 _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
@@ -342,12 +492,22 @@ _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _left_alone,
     _left_alone,
     _all_alone,
+    _last_one,
+    _last_one,
+    _left_behind,
+    _too_few,
+    _candidates_die,
+    _joiner_dies,
     _sleeper,
     _power_fails,
+    _one_replica,
     _register_fails,
+    _register_fails,
+    _answers_get_lost,
     _answers_get_lost,
     _disk_fails,
     _torn_writes,
     _disk_is_lost,
     _unsteady,
 )
+"""One that stands here twice is drawn more often."""

@@ -37,6 +37,10 @@ REGISTER: Final = "register"
 _PORT: Final = 7000
 DATA_DIRECTORY: Final = "data"
 """Where every node keeps its data, on its own disk."""
+
+WIPE: Final = "wipe"
+"""What the event is called when a host gets an empty disk."""
+
 _IDS_PER_DISK: Final = 10
 """The broker on the second disk of ``broker-3`` has the id 13."""
 _STOPPING_LOOK_S: Final = 0.05
@@ -234,7 +238,7 @@ class SimulatedCluster:
         """Give a host that is down an empty disk."""
         node = self.nodes[name]
         assert not node.host.is_up, f"{name} runs"
-        self.world.note("wipe", name)
+        self.world.note(WIPE, name)
         node.host.disk.wipe()
         node.wipe_count += 1
 

@@ -25,8 +25,8 @@ committed-cut           (W4) a member of the in-sync set cuts committed records 
 two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
                         that leads
 undecided-told          (W5) the register tells what it may forget
-promise-forgotten       (W5) a broker accepts an epoch that it would forget, or asks to lead
-                        alone and would forget that
+promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
+                        older one; or it asks to lead alone and would forget that
 incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
                         committed records
 uncommitted-seen        a consumer or follower is told more than is committed
@@ -45,7 +45,7 @@ from typing import Final
 from octopi import steps
 from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
-from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
 from octopi.simulation.failures import RollBack, Rot, Wipe
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
@@ -55,6 +55,9 @@ from octopi.wire.messages import PartitionRecord
 
 Where = tuple[str, int]
 """A host and its life."""
+
+_NEVER: Final = -2
+"""Before any `RegisterView.version`."""
 
 
 class CommittedLog:
@@ -123,15 +126,21 @@ class Oracle:
         self._leaders: dict[tuple[int, int], Event] = {}
         """Who led first, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}
+        self._given_up: set[tuple[str, int]] = set()
+        """Replicas that are removed with what they promised: they may begin anew."""
         self._flags: dict[tuple[str, int], bool] = {}
         self._data_lost_at: dict[int, int] = {}
         """Broker -> `RegisterView.version` when data was taken from it last."""
+        self._caches_lost_at: dict[tuple[int, int], int] = {}
+        """Broker and partition -> the same, of page caches that counted."""
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
         self._handlers: dict[str, Callable[[Event], None]] = {
             FAULT: self._note_fault,
-            LOSE_POWER: self._note_loss,
+            LOSE_POWER: self._note_power_loss,
+            WIPE: self._note_empty_disk,
+            steps.D2_PROMISING: self._note_flag,
             steps.D2_PROMISED: self._note_promise,
             steps.P4_ACKNOWLEDGING: self._check_promise,
             steps.P6_COMMITTING: self._check_commit,
@@ -143,10 +152,12 @@ class Oracle:
             steps.E8_DECIDED: self._check_decision,
             steps.E9_TELLING: self._check_told,
             steps.E11_LEADING: self._check_leader,
+            steps.E12_FOLLOWING: self._check_role,
             steps.E13_TRUNCATING: self._check_cut,
             steps.E14_RESTARTED: self._forget_highwater,
             steps.T7_REMOVED: self._forget_highwater,
             steps.E16_PROPOSING: self._check_proposal,
+            steps.J13_RETIRING: self._note_giving_up,
             steps.E17_ALTERED: self._check_altered,
             steps.C10_DELIVERING: self._check_delivery,
         }
@@ -173,23 +184,48 @@ class Oracle:
             self._note_loss(event)
         if isinstance(action, Wipe):
             self._register_wiped |= self._cluster.nodes[event.host].kind == "register"
-            self._spoiled.discard(event.host)
         elif isinstance(action, Rot | RollBack):
             self._spoiled.add(event.host)
-        if isinstance(action, Wipe | RollBack):
-            self._promised = {
-                key: epoch for key, epoch in self._promised.items() if key[0] != event.host
-            }
+        if isinstance(action, RollBack):
+            self._forget_promises(event.host)
+
+    def _note_empty_disk(self, event: Event) -> None:
+        self._spoiled.discard(event.host)
+        self._forget_promises(event.host)
+
+    def _forget_promises(self, host: str) -> None:
+        for key in [key for key in self._promised if key[0] == host]:
+            del self._promised[key], self._flags[key]
 
     def _note_loss(self, event: Event) -> None:
         broker = self._cluster.broker_of(event.host)
         if broker is not None:
             self._data_lost_at[broker] = self._view.version
 
-    def _note_promise(self, event: Event) -> None:
+    def _note_power_loss(self, event: Event) -> None:
+        broker = self._cluster.broker_of(event.host)
+        for partition in self._view.state.partitions:
+            # With the flag on the device, all that counts is there, too.
+            if broker is not None and not self._flags.get((event.host, partition)):
+                self._caches_lost_at[broker, partition] = self._view.version
+
+    def _note_flag(self, event: Event) -> None:
         key = event.host, event.facts["partition"]
-        self._promised[key] = max(self._promised.get(key, 0), event.facts["promised"])
+        self._flags[key] = self._flags.get(key, False) and event.facts["sync_flag"]
+
+    def _note_promise(self, event: Event) -> None:
+        key, promised = (event.host, event.facts["partition"]), event.facts["promised"]
+        before = self._promised.get(key, 0)
+        self._promised[key] = promised
         self._flags[key] = event.facts["sync_flag"]
+        if promised < before and key in self._given_up:
+            self._given_up.discard(key)
+        elif promised < before:
+            text = f"{event.host} promised epoch {before} of partition {key[1]}, and promises "
+            self._break("promise-forgotten", text + f"{promised} now", event)
+
+    def _note_giving_up(self, event: Event) -> None:
+        self._given_up.add((event.host, event.facts["partition"]))
 
     def _log(self, event: Event) -> CommittedLog:
         facts = event.facts
@@ -219,13 +255,16 @@ class Oracle:
             )
         return replica
 
-    def _is_excused(self, broker: int, partition: int) -> bool:
+    def _is_excused(self, broker: int, log: CommittedLog) -> bool:
         """Whether the in-sync set counts on data that a fault took from *broker*."""
         host = self._cluster.host_of(broker)
         if not host or host in self._spoiled or broker != self._cluster.broker_of(host):
             return True  # the host has got a new disk, and the broker is gone
-        lost_at = self._data_lost_at.get(broker)
-        return lost_at is not None and self._view.was_out_of_sync(partition, broker) <= lost_at
+        lost_at = self._data_lost_at.get(broker, _NEVER)
+        topic = self._view.state.topic(log.topic)
+        if topic is None or not topic.options.flush_before_ack:
+            lost_at = max(lost_at, self._caches_lost_at.get((broker, log.partition), _NEVER))
+        return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
     def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:
         if not self._is_broken:
@@ -256,7 +295,7 @@ class Oracle:
         ours = leader.read(log.end, highwater)
         for broker in sorted(counted):
             host = self._cluster.host_of(broker)
-            if host == event.host or self._is_excused(broker, log.partition):
+            if host == event.host or self._is_excused(broker, log):
                 continue
             theirs = self._replica(host, log).read(log.end, highwater)
             if theirs != ours:
@@ -285,9 +324,7 @@ class Oracle:
         for broker in counted:
             host = self._cluster.host_of(broker)
             durable_end = self._replica(host, log).durable_end
-            if durable_end < event.facts["highwater"] and not self._is_excused(
-                broker, log.partition
-            ):
+            if durable_end < event.facts["highwater"] and not self._is_excused(broker, log):
                 text = f"{_name(log)} is committed up to {event.facts['highwater']} and has to be "
                 text += f"on the devices first; that of {host} has it to {durable_end}"
                 self._break("acknowledged-unheld", text, event)
@@ -419,8 +456,16 @@ class Oracle:
             text += f"{event.facts['broker']}, and that is not on its disk"
             self._break("undecided-told", text, event)
 
+    def _check_role(self, event: Event) -> None:
+        partition, epoch = event.facts["partition"], event.facts["epoch"]
+        promised = self._promised.get((event.host, partition), 0)
+        if epoch < promised:
+            text = f"{event.host} acts in epoch {epoch} of partition {partition}; it has promised "
+            self._break("promise-forgotten", text + str(promised), event)
+
     def _check_leader(self, event: Event) -> None:
         partition, epoch = event.facts["partition"], event.facts["epoch"]
+        self._check_role(event)
         first = self._leaders.setdefault((partition, epoch), event)
         if (first.host, first.life) != (event.host, event.life):
             text = f"{first.host} and {event.host} lead partition {partition} in epoch {epoch}"
@@ -442,7 +487,7 @@ class Oracle:
 
     def _require_complete(self, event: Event, log: CommittedLog, brokers: Iterable[int]) -> None:
         for broker in brokers:
-            if not self._is_excused(broker, log.partition):
+            if not self._is_excused(broker, log):
                 self._require_held(event, log, self._cluster.host_of(broker))
 
     def _require_held(self, event: Event, log: CommittedLog, host: str) -> None:
@@ -462,7 +507,7 @@ class Oracle:
         broker = self._cluster.broker_of(event.host)
         if end >= log.end or record is None or broker not in record.in_sync:
             return  # whoever isn't in sync may have the same records from an epoch that lost
-        if self._is_excused(broker, log.partition):
+        if self._is_excused(broker, log):
             return
         until, commit = next(
             ((until, commit) for until, commit in log.commits if until > end), (0, event)

@@ -187,3 +187,33 @@ def image(disk: SimulatedDisk, path: str) -> FileImage:
     found = disk.tree.find(path)
     assert isinstance(found, FileImage)
     return found
+
+
+def promises(*epochs: int, gives_up: bool = False) -> Callable[[Scenario], Awaitable[None]]:
+    """A broker that promises *epochs* of one partition, one after the other."""
+
+    async def scene(scenario: Scenario) -> None:
+        for number, epoch in enumerate(epochs):
+            if gives_up and number:
+                scenario.world.note(steps.J13_RETIRING, "broker-1", 1, partition=7)
+            stored = {"partition": 7, "promised": epoch, "sync_flag": False, "intact": True}
+            scenario.world.note(steps.D2_PROMISED, "broker-1", 1, **stored)
+
+    return scene
+
+
+def test_a_promise_that_goes_back_is_found() -> None:
+    assert broken(promises(2, 3, 0)).rule == "promise-forgotten"
+
+
+def test_a_replica_that_was_given_up_and_comes_back_has_promised_nothing() -> None:
+    play(promises(3, 0, gives_up=True))
+    assert broken(promises(3, 0, 1, 0)).rule == "promise-forgotten"
+
+
+def test_a_follower_that_acts_in_an_older_epoch_than_it_promised_is_found() -> None:
+    async def follow(scenario: Scenario) -> None:
+        await promises(3)(scenario)
+        scenario.world.note(steps.E12_FOLLOWING, "broker-1", 1, partition=7, epoch=2, leader=2)
+
+    assert broken(follow).rule == "promise-forgotten"
