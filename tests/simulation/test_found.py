@@ -10,7 +10,7 @@ import trio
 
 from octopi import steps
 from octopi.clients.client import Client
-from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.failures import AtStep, Cut, Fault
 from octopi.simulation.history import Acknowledged
 from octopi.simulation.oracle import Oracle
@@ -165,6 +165,36 @@ def test_a_register_whose_disk_is_full_forgets_who_removed_a_topic_and_asks_agai
         await until(lambda: not cluster.register_view.state.removals)
 
     play(scenario)
+
+
+def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_from_it() -> None:
+    """The wish of the second took the place of the first one's, which was then removed twice."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
+        cluster.register.host.disk.sync_s = 0.05
+        replicas = cluster.register_view.state.partitions[0].replicas
+        spare = sorted({1, 2, 3, 4, 5} - set(replicas))
+        deciding = trio.Event()
+        when(cluster, lambda event: event.what == steps.E8_DECIDING, deciding.set)
+
+        async def move_another(client: Client) -> None:
+            await client.topics()  # it is connected then
+            await deciding.wait()
+            await client.move_replica(0, leaving=replicas[1], joining=spare[1])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, cluster, move_another, "second")
+            await trio.sleep(0.5)
+            await ask(
+                cluster,
+                lambda client: client.move_replica(0, leaving=replicas[0], joining=spare[0]),
+                "first",
+            )
+        record = cluster.register_view.state.partitions[0]
+        assert sorted(record.replicas) == sorted([replicas[2], *spare])
+
+    play(scenario, ClusterOptions(5, 1, gather_s=0.05, rebalance_interval_s=3600.0))
 
 
 async def done(answer: Awaitable[object]) -> None:

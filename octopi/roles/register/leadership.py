@@ -181,7 +181,8 @@ class Leadership:
           NotReadyError: if another change is under way, or nobody could decide in time; the
               wish is given up, whatever comes of the change.
         """
-        if partition in self._machine.changes:
+        # A change is over for the machine before it is durable, and who wished for it told.
+        if partition in self._machine.changes or partition in self._wishes:
             raise NotReadyError(f"partition {partition} changes its leader right now")
         self._wishes[partition] = wish
         try:
