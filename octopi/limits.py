@@ -68,6 +68,10 @@ may exceed it, so a connection holds at most this plus one message."""
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 """From accepting a connection to its hello: a slow-loris gets this long."""
 
+HTTP_IDLE_S: Final = 60.0
+"""An HTTP connection may stay open so long between two requests: longer than dashboards and
+scrapers pause."""
+
 SEND_TIMEOUT_S: Final = 20.0
 """A peer that takes nothing for so long is gone or hung; its connection is closed."""
 

@@ -9,10 +9,12 @@ from typing import Final
 import attrs
 import trio
 
+from octopi.admin.site import Site
 from octopi.cli.compose import environment
 from octopi.cli.config import BrokerSettings, RegisterSettings
 from octopi.cli.failures import PROGRAM
 from octopi.cli.node_log import bind_node
+from octopi.console.static_files import console_file
 from octopi.operating_system import allow_many_files
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -50,7 +52,7 @@ async def run_register_node(
         gather_s=settings.gather_s,
         agent=AGENT,
     )
-    async with environment() as here:
+    async with environment(Site(console_file)) as here:
         await run_register(here, options, stop=stop, task_status=_Ready(ready))
 
 
@@ -78,5 +80,5 @@ async def run_broker_node(
         catch_up_slowdown_max=settings.catch_up_slowdown,
         agent=AGENT,
     )
-    async with environment() as here:
+    async with environment(Site(console_file)) as here:
         await run_broker(here, options, stop=stop, task_status=_Ready(ready))

@@ -6,6 +6,7 @@ closing a connection whose peer still sends loses the last words.  Knows no WebS
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -28,6 +29,7 @@ class WatchedStream(trio.abc.Stream):
         """*bytes_max*: let no more than that through before `limit` or `lift`."""
         self._stream = stream
         self._bytes_left = bytes_max
+        self._unread: deque[bytes] = deque()
         self._is_discarding = False
         self._decided = trio.lowlevel.ParkingLot()
         self.exhausted = trio.Event()
@@ -54,12 +56,22 @@ class WatchedStream(trio.abc.Stream):
             while await self._read(_DRAIN_BYTES):
                 pass
             return b""
-        if self._bytes_left is None:
+        if self._unread:
+            await trio.lowlevel.checkpoint()
+            data: bytes | bytearray = self._unread.popleft()
+        elif self._bytes_left is None:
             return await self._read(max_bytes)
-        data = await self._read(min(self._bytes_left, max_bytes or self._bytes_left))
+        else:
+            data = await self._read(min(self._bytes_left, max_bytes or self._bytes_left))
         if self._bytes_left is not None:  # else lifted meanwhile
             self._bytes_left = max(0, self._bytes_left - len(data))
         return data
+
+    def unread(self, first: bytes, rest: bytes) -> None:
+        """Have what was received received again: *first* alone, and *rest*, which may be empty,
+        not before `limit` or `lift`."""
+        self._unread.extend(piece for piece in (first, rest) if piece)
+        self.limit(len(first))
 
     @property
     def is_limited(self) -> bool:

@@ -35,6 +35,7 @@ from octopi.transport.addresses import (
     server_url,
 )
 from octopi.transport.failures import cut
+from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
@@ -46,8 +47,8 @@ RECEIVE_BYTES: Final = 256 * 1024
 MESSAGE_QUEUE_COUNT: Final = 1
 """Messages that trio-websocket keeps for us beside the one that it assembles."""
 
-_HEAD_BYTES_MAX: Final = 17 * KIB
-"""Let through before somebody wants a message: more than h11 takes as the head of a request."""
+_EARLY_BYTES_MAX: Final = 17 * KIB
+"""Let through behind the upgrade before somebody wants a message."""
 
 _FRAMING_BYTES_MAX: Final = KIB
 """Of a short message: the heads of its fragments, and some pings."""
@@ -73,11 +74,14 @@ class WebSocketNet:
         nursery: trio.Nursery,
         *,
         connections_max: int = CONNECTIONS_MAX,
+        site: HttpSite | None = None,
     ) -> None:
+        """*site*: what is answered over HTTP, on the same listeners."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
         self._connections_max = connections_max
+        self._site = site or EmptySite()
         self._connection_count = 0
 
     @property
@@ -173,7 +177,7 @@ class WebSocketNet:
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
-        watched = WatchedStream(stream, bytes_max=_HEAD_BYTES_MAX)
+        watched = WatchedStream(stream, bytes_max=0)
         peer = _peer(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
@@ -181,6 +185,8 @@ class WebSocketNet:
             return
         self._connection_count += 1
         try:
+            if not await self._wants_websocket(watched, peer):
+                return
             async with trio.open_nursery() as nursery:
                 link = await self._shake_hands(nursery, watched, paths, peer)
                 if link is not None:
@@ -194,6 +200,11 @@ class WebSocketNet:
         finally:
             self._connection_count -= 1
             await trio.aclose_forcefully(watched)
+
+    async def _wants_websocket(self, stream: WatchedStream, peer: str) -> bool:
+        """Answer what the peer asks over HTTP, until it asks for the upgrade."""
+        front = HttpFront(stream, self._clock, self._site, peer, is_secure=False)
+        return await front.serve() is not None
 
     async def _shake_hands(
         self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
@@ -220,6 +231,7 @@ class WebSocketNet:
                 await self._reject(request, stream, 400, f"offer the subprotocol {SUBPROTOCOL}")
             else:
                 websocket = await request.accept(subprotocol=SUBPROTOCOL)
+                stream.limit(_EARLY_BYTES_MAX)
                 return WebSocketLink(websocket, stream, self._clock, peer, path)
         if slow.cancelled_caught:
             _log.info("handshake_too_slow", peer=peer)

@@ -14,6 +14,7 @@ from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
+from octopi.transport.http_front import HttpSite
 from octopi.transport.server import serve
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
@@ -94,12 +95,14 @@ async def serving(
     streams: StreamNet | None = None,
     links: Net | None = None,
     connections_max: int = CONNECTIONS_MAX,
+    site: HttpSite | None = None,
 ) -> AsyncIterator[Server]:
-    """A server within the block: on *links*, or on WebSockets over *streams* (sockets)."""
+    """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
+    *site* in front of them."""
     async with trio.open_nursery() as background:
         streams = streams or SystemStreams()
         websockets = WebSocketNet(
-            streams, SystemClock(), background, connections_max=connections_max
+            streams, SystemClock(), background, connections_max=connections_max, site=site
         )
         environment = environment_of(links or websockets)
         sessions: list[EchoSession] = []

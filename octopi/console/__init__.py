@@ -1,0 +1,1 @@
+"""The console: pages for a browser, served by every node."""

@@ -1,0 +1,163 @@
+"""HTTP in front of WebSocket, on one listener: requests are answered until one of them asks
+for the upgrade.
+
+In charge of the framing of HTTP and its bounds: length of a head, time for it, time for
+taking an answer.  What is answered is the site's business (`HttpSite`); an upgrade is handed
+back unread to whoever speaks WebSocket.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import h11
+import trio
+
+from octopi.environment import Clock
+from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, HTTP_IDLE_S, SEND_TIMEOUT_S
+from octopi.logger import get_logger
+from octopi.transport.http_requests import (
+    HEAD_BYTES_MAX,
+    HttpAnswer,
+    HttpRefusal,
+    HttpRequest,
+    end_of_head,
+    plain,
+    read_head,
+)
+from octopi.transport.watched_stream import WatchedStream
+
+_log = get_logger(__name__)
+
+_RECEIVE_BYTES: Final = 4096
+
+_ALWAYS: Final = (
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+
+
+class HttpSite(Protocol):
+    """What a node has to say over HTTP."""
+
+    def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
+        """The answer to who must not speak WebSocket here; None: it may."""
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """The answer to a request; takes a bounded time."""
+
+
+class EmptySite:
+    """A site without pages, which lets everybody speak WebSocket."""
+
+    def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
+        return None
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        return plain(404, "there is nothing here")
+
+
+class HttpFront:
+    """One accepted connection, as long as it speaks HTTP."""
+
+    def __init__(
+        self, stream: WatchedStream, clock: Clock, site: HttpSite, peer: str, *, is_secure: bool
+    ) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._site = site
+        self._peer = peer
+        self._is_secure = is_secure
+        self._received = bytearray()
+
+    async def serve(self) -> HttpRequest | None:
+        """Answer requests until one asks for the upgrade; return that, with its head still to
+        be received from the stream.  None: there is nothing more to come."""
+        try:
+            return await self._serve()
+        except trio.BrokenResourceError:
+            return None
+
+    async def _serve(self) -> HttpRequest | None:
+        idle_s = HANDSHAKE_TIMEOUT_S
+        while True:
+            request = None
+            protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+            try:
+                head = await self._head(idle_s)
+                if head is None:
+                    return None
+                request = read_head(protocol, head, self._peer, is_secure=self._is_secure)
+                if request.is_upgrade:
+                    refused = self._site.refuse_upgrade(request)
+                    if refused is None:
+                        # Not as one: trio-websocket would leave lying, until more comes, what
+                        # comes before it has accepted.
+                        self._stream.unread(head, bytes(self._received))
+                        return request
+                    answer = refused
+                else:
+                    answer = await self._answer(request)
+            except HttpRefusal as refusal:
+                answer = refusal.answer
+            if not await self._send(protocol, request, answer):
+                return None
+            idle_s = HTTP_IDLE_S
+
+    async def _head(self, idle_s: float) -> bytes | None:
+        """The next head, if it comes within *idle_s*.
+
+        Raises:
+          HttpRefusal: if it is too long.
+        """
+        self._stream.limit(HEAD_BYTES_MAX + 1)
+        searched_bytes = 0
+        with self._clock.timeout(idle_s):
+            while (end := end_of_head(self._received, searched_bytes)) is None:
+                searched_bytes = len(self._received)
+                data = await self._stream.receive_some(_RECEIVE_BYTES)
+                if not data:
+                    return None
+                self._received += data
+            head = bytes(self._received[:end])
+            del self._received[:end]
+            return head
+        if self._received:
+            _log.info("request_too_slow", peer=self._peer)
+        return None
+
+    async def _answer(self, request: HttpRequest) -> HttpAnswer:
+        try:
+            return await self._site.answer(request)
+        except Exception:
+            # A fault of ours; it ends this request only.
+            _log.exception("request_failed", peer=self._peer)
+            return plain(500, "the node failed internally: look at its log")
+
+    async def _send(
+        self, protocol: h11.Connection, request: HttpRequest | None, answer: HttpAnswer
+    ) -> bool:
+        """Whether the peer may ask again."""
+        is_last = request is None or answer.status >= 400 or request.is_upgrade
+        headers = [
+            *_ALWAYS,
+            ("content-type", answer.content_type),
+            ("content-length", str(len(answer.body))),
+            *answer.headers,
+        ]
+        if is_last:
+            headers.append(("connection", "close"))
+        parts = [protocol.send(h11.Response(status_code=answer.status, headers=headers))]
+        if request is None or request.method != "HEAD":
+            parts.append(protocol.send(h11.Data(data=answer.body)))
+        parts.append(protocol.send(h11.EndOfMessage()))
+        with self._clock.timeout(SEND_TIMEOUT_S) as slow:
+            await self._stream.send_all(b"".join(part for part in parts if part))
+        if slow.cancelled_caught:
+            return False
+        if not is_last and protocol.our_state is h11.DONE:
+            return True
+        with self._clock.timeout(CLOSE_TIMEOUT_S):
+            await self._stream.finish()
+        return False

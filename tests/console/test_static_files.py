@@ -1,0 +1,58 @@
+"""The console's files: what there is, and that nothing else can be had."""
+
+import pytest
+
+from octopi.console.static_files import console_file
+from octopi.transport.http_requests import HttpRequest
+
+
+def asked(path: str, **headers: str) -> HttpRequest:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HttpRequest("GET", path, {}, named, "test", is_secure=False)
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/index.html"])
+def test_the_console_is_a_page_that_loads_nothing_from_elsewhere(path: str) -> None:
+    answer = console_file(asked(path))
+    assert answer.status == 200
+    assert answer.content_type == "text/html; charset=utf-8"
+    assert answer.body.startswith(b"<!doctype html>")
+    policy = dict(answer.headers)["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in policy
+
+
+def test_a_file_that_the_browser_has_is_not_sent_again() -> None:
+    tag = dict(console_file(asked("/console/")).headers)["etag"]
+    answer = console_file(asked("/console/", if_none_match=tag))
+    assert (answer.status, answer.body) == (304, b"")
+    assert console_file(asked("/console/", if_none_match='"other"')).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/../__init__.py",
+        "/console/../static_files.py",
+        "/console/static/../../static_files.py",
+        "/console/..%2fstatic_files.py",
+        "/console/%2e%2e/static_files.py",
+        "/console/..\\static_files.py",
+        "/console//etc/passwd",
+        "/console//index.html",
+        "/console/./index.html",
+        "/console/index.html/",
+        "/console/index.html%00.js",
+        "/console/.index.html",
+        "/console/index.html.",
+        "/console/a/.b/index.html",
+        "/console/index",
+        "/console/no-such-file.js",
+        "/console/static",
+        "/console/index.html\n",
+    ],
+)
+def test_nothing_else_can_be_had(path: str) -> None:
+    answer = console_file(asked(path))
+    assert answer.status == 404
+    assert answer.body == b"the console has no such file\n"
