@@ -1,0 +1,167 @@
+// The cluster as one page knows it: a connection for each node, and where topics are.
+
+import { openConnection } from "./connection.js";
+import { OctopiError } from "./errors.js";
+import { Backoff, sleep, unlessAborted } from "./waiting.js";
+
+const QUESTION_TIMEOUT_MS = 30_000;
+const KNOWN_FOR_MS = 500;
+
+export class Cluster {
+  #connections = new Map(); // address -> promise of a connection
+  #topics = new Map(); // name -> promise of what the register said
+  #closed = null;
+
+  // *servers*: registers, tried in turn.
+  constructor(servers, { token, minDelay, maxDelay }) {
+    this.servers = [...servers];
+    this.token = token;
+    this.minDelay = minDelay;
+    this.maxDelay = maxDelay;
+  }
+
+  newBackoff() {
+    return new Backoff(this.minDelay, this.maxDelay);
+  }
+
+  // The connection to the node at *address*, shared by all who ask.
+  connection(address) {
+    if (this.#closed) return Promise.reject(this.#closed);
+    let opening = this.#connections.get(address);
+    if (!opening) {
+      opening = this.#open(address);
+      this.#connections.set(address, opening);
+      const forget = () => this.#connections.get(address) === opening && this.#connections.delete(address);
+      opening.then((connection) => connection.whenEnded.then(forget), forget);
+    }
+    return opening;
+  }
+
+  async #open(address) {
+    const connection = await openConnection(address, await this.#currentToken());
+    if (this.#closed) connection.close();
+    return connection;
+  }
+
+  async #currentToken() {
+    if (typeof this.token !== "function") return this.token ?? null;
+    try {
+      return await this.token();
+    } catch (error) {
+      throw new OctopiError("token", `the token function failed: ${error?.message ?? error}`);
+    }
+  }
+
+  // --- asking -----------------------------------------------------------------------------
+
+  // One attempt to ask a register; after a failure the next attempt asks another one.
+  async askRegisterOnce(message, expected) {
+    const server = this.servers[0];
+    try {
+      return await (await this.connection(server)).request(message, expected);
+    } catch (error) {
+      if (this.servers[0] === server && ["unreachable", "connection_lost"].includes(error.code)) {
+        this.servers.push(this.servers.shift());
+      }
+      throw error;
+    }
+  }
+
+  askRegister(message, expected, signal) {
+    return this.retry(() => this.askRegisterOnce(message, expected), signal);
+  }
+
+  // Tries *attempt* until it succeeds, can't any more, or time is over.
+  async retry(attempt, signal) {
+    const backoff = this.newBackoff();
+    const giveUpAt = Date.now() + QUESTION_TIMEOUT_MS;
+    for (;;) {
+      signal?.throwIfAborted();
+      try {
+        return await unlessAborted(attempt(), signal);
+      } catch (error) {
+        const delay = backoff.nextMs();
+        if (!error.retryable || this.#closed || Date.now() + delay > giveUpAt) throw error;
+        await sleep(delay, signal);
+      }
+    }
+  }
+
+  // --- topics -----------------------------------------------------------------------------
+
+  // Where a topic is: what is known already, or with *otherThan* (which proved wrong) something
+  // that was asked for since.  One attempt.
+  topic(name, { create = false, otherThan = null } = {}) {
+    const known = this.#topics.get(name);
+    if (known && (known.info === null || known.info !== otherThan)) return known.promise;
+    const entry = { info: null, promise: null };
+    entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description").then(
+      ({ topic }) => (entry.info = topic),
+      (error) => {
+        if (this.#topics.get(name) === entry) this.#topics.delete(name);
+        throw error;
+      },
+    );
+    this.#topics.set(name, entry);
+    return entry.promise;
+  }
+
+  // Asks whoever leads a log, until it answers.
+  askLeader(topic, partition, message, expected, signal) {
+    let wrong = null;
+    return this.retry(async () => {
+      const info = (wrong = await this.topic(topic, { otherThan: wrong }));
+      const connection = await this.connection(leaderAddress(info, partition));
+      try {
+        return await connection.request({ topic, partition, ...message }, expected);
+      } catch (error) {
+        // The broker may not know yet, or we not any more: the register does.
+        if (["unknown_topic", "unknown_partition"].includes(error.code)) throw new OctopiError("not_ready", error.message);
+        throw error;
+      }
+    }, signal);
+  }
+
+  // Whether the broker at *address* may still serve a log, as the register says now.
+  async isReader(topic, partition, address) {
+    const asked = this.#judging.get(topic);
+    if (!asked || Date.now() - asked.at > KNOWN_FOR_MS) {
+      this.#judging.set(topic, { at: Date.now(), promise: this.askRegisterOnce({ type: "describe_topic", topic, create: false }, "topic_description") });
+    }
+    const { topic: info } = await this.#judging.get(topic).promise;
+    const place = info.partitions.find((one) => one.partition === partition);
+    return !place || place.readers.includes(address) || place.leader_address === address || !readers(place).length;
+  }
+  #judging = new Map();
+
+  close(error) {
+    this.#closed = error;
+    for (const opening of this.#connections.values()) opening.then((connection) => connection.close(), () => {});
+  }
+}
+
+export function placeOf(info, partition) {
+  const place = info.partitions.find((one) => one.partition === partition);
+  if (!place) {
+    const has = info.partitions.map((one) => one.partition).join(", ");
+    throw new OctopiError("unknown_partition", `topic ${info.topic} has no partition ${partition}; it has ${has}`);
+  }
+  return place;
+}
+
+export function leaderAddress(info, partition) {
+  const { leader, leader_address: address } = placeOf(info, partition);
+  if (leader === null || !address) throw new OctopiError("not_ready", `nobody leads partition ${partition} of ${info.topic} now`);
+  return address;
+}
+
+// Where a log can be read, best first.
+export function readerAddresses(info, partition) {
+  const addresses = readers(placeOf(info, partition));
+  if (!addresses.length) throw new OctopiError("not_ready", `nobody serves partition ${partition} of ${info.topic} now`);
+  return addresses;
+}
+
+function readers(place) {
+  return [...new Set([...place.readers, place.leader_address])].filter((address) => address !== "");
+}

@@ -1,0 +1,191 @@
+// A connection to one node: hello and welcome, numbered requests, heartbeats.
+//
+// Knows no topics: what a message means is its caller's business.
+
+import { decode, encode } from "./cbor.js";
+import { OctopiError, refusal } from "./errors.js";
+
+const PROTOCOL_VERSION = 1;
+const SUBPROTOCOL = "octopi.v1.cbor";
+const PATH = "/v1/client";
+const AGENT = "octopi-js/0.1.0";
+const CONNECT_TIMEOUT_MS = 5_000;
+const REQUEST_TIMEOUT_MS = 10_000;
+const NORMAL_CLOSURE = 1000;
+
+// A connection to the node at *url* (ws:// or wss://, host and port).
+// Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
+export async function openConnection(url, token) {
+  const socket = openSocket(url);
+  const connection = new Connection(url, socket);
+  const timer = setTimeout(
+    () => connection.lose(new OctopiError("unreachable", `${url} did not welcome us within ${CONNECT_TIMEOUT_MS} ms`)),
+    CONNECT_TIMEOUT_MS,
+  );
+  try {
+    await connection.welcomed(token);
+  } finally {
+    clearTimeout(timer);
+  }
+  return connection;
+}
+
+function openSocket(url) {
+  try {
+    const socket = new WebSocket(url + PATH, [SUBPROTOCOL]);
+    socket.binaryType = "arraybuffer";
+    return socket;
+  } catch (error) {
+    throw new OctopiError("invalid_option", `can't connect to ${url}: ${error.message}`);
+  }
+}
+
+class Connection {
+  #socket;
+  #callbacks = new Map();
+  #lastRequest = 0;
+  #timer;
+  #sentAt = 0;
+  #heardAt = 0;
+  #settleWelcome;
+
+  constructor(url, socket) {
+    this.url = url;
+    this.greeting = null; // the node's welcome
+    this.endReason = null; // the error by which it ended
+    this.whenEnded = new Promise((resolve) => (this.announceEnd = resolve));
+    this.#socket = socket;
+  }
+
+  // --- opening ----------------------------------------------------------------------------
+
+  async welcomed(token) {
+    const socket = this.#socket;
+    const answered = new Promise((resolve, reject) => (this.#settleWelcome = { resolve, reject }));
+    socket.onopen = () => this.post({ type: "hello", version: PROTOCOL_VERSION, agent: AGENT, token: token ?? null });
+    socket.onmessage = ({ data }) => this.#receive(data);
+    socket.onclose = ({ code, reason }) => this.#closed(code, reason);
+    socket.onerror = () => {}; // says nothing; the close event that follows does
+    await answered;
+    this.#keepAlive();
+  }
+
+  #closed(code, reason) {
+    const said = reason ? `: ${reason}` : "";
+    if (this.greeting) this.lose(new OctopiError("connection_lost", `${this.url} closed the connection (${code})${said}`));
+    else this.lose(new OctopiError("unreachable", `nobody welcomed us at ${this.url} (${code})${said}`));
+  }
+
+  #keepAlive() {
+    const interval = this.greeting.heartbeat_interval_ms;
+    const timeout = this.greeting.heartbeat_timeout_ms;
+    this.#timer = setInterval(() => {
+      if (Date.now() - this.#heardAt > timeout) this.lose(new OctopiError("connection_lost", `${this.url} was silent for ${timeout} ms`));
+      else this.#beat();
+    }, interval / 2);
+  }
+
+  // Timers of hidden pages hardly run; the node's own heartbeats wake us then.
+  #beat() {
+    if (Date.now() - this.#sentAt >= this.greeting.heartbeat_interval_ms / 2) this.post({ type: "heartbeat" });
+  }
+
+  // --- sending ----------------------------------------------------------------------------
+
+  nextRequest() {
+    return ++this.#lastRequest;
+  }
+
+  // Throws why the connection ended, if it has.
+  post(message) {
+    if (this.endReason) throw this.endReason;
+    if (this.#socket.readyState !== 1) return; // it is closing: the end is told in a moment
+    this.#socket.send(encode(message));
+    this.#sentAt = Date.now();
+  }
+
+  // Posts a request; *onAnswer* gets each message that comes back with its number until `forget`,
+  // and at last the OctopiError by which the connection ended.
+  ask(message, onAnswer) {
+    this.post(message);
+    this.#callbacks.set(message.request, onAnswer);
+  }
+
+  forget(request) {
+    this.#callbacks.delete(request);
+  }
+
+  // The one answer to a question; refusals are thrown.
+  request(message, expected, timeoutMs = REQUEST_TIMEOUT_MS) {
+    const numbered = { type: message.type, request: this.nextRequest(), ...message };
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        // It may still be carried out, and nothing sent on this connection can tell.
+        this.lose(new OctopiError("connection_lost", `${this.url} gave no answer to ${message.type} within ${timeoutMs} ms`));
+      }, timeoutMs);
+      const take = (answer) => {
+        clearTimeout(timer);
+        this.forget(numbered.request);
+        if (answer instanceof OctopiError) reject(answer);
+        else if (answer.type === "failure") reject(refusal(answer));
+        else if (answer.type !== expected) reject(new OctopiError("protocol", `${this.url} answered ${message.type} with ${answer.type}`));
+        else resolve(answer);
+      };
+      try {
+        this.ask(numbered, take);
+      } catch (error) {
+        clearTimeout(timer);
+        reject(error);
+      }
+    });
+  }
+
+  close() {
+    this.lose(new OctopiError("closed", "the connection was closed by this side"));
+  }
+
+  // --- receiving --------------------------------------------------------------------------
+
+  #receive(data) {
+    this.#heardAt = Date.now();
+    let message;
+    try {
+      message = decode(new Uint8Array(data));
+      if (typeof message?.type !== "string") throw new Error("it has no type");
+    } catch (error) {
+      this.lose(new OctopiError("protocol", `${this.url} sent what is no message: ${error.message}`));
+      return;
+    }
+    if (!this.greeting) this.#takeGreeting(message);
+    else if (message.type === "heartbeat") this.#beat();
+    else if (message.type === "failure" && message.request === null) this.lose(refusal(message));
+    else {
+      this.#callbacks.get(message.request)?.(message);
+      if (!this.endReason) this.#beat();
+    }
+  }
+
+  #takeGreeting(message) {
+    if (message.type === "failure") this.lose(refusal(message));
+    else if (message.type !== "welcome") this.lose(new OctopiError("protocol", `${this.url} greeted us with ${message.type}`));
+    else if (message.version !== PROTOCOL_VERSION) {
+      this.lose(new OctopiError("unsupported_version", `${this.url} speaks version ${message.version} of the protocol, we ${PROTOCOL_VERSION}`));
+    } else {
+      this.greeting = message;
+      this.#settleWelcome.resolve();
+    }
+  }
+
+  // Ends the connection for *error*, once.
+  lose(error) {
+    if (this.endReason) return;
+    this.endReason = error;
+    clearInterval(this.#timer);
+    this.#socket.close(NORMAL_CLOSURE);
+    this.#settleWelcome?.reject(error);
+    const callbacks = [...this.#callbacks.values()];
+    this.#callbacks.clear();
+    for (const callback of callbacks) callback(error);
+    this.announceEnd(error);
+  }
+}

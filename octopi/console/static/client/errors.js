@@ -1,0 +1,77 @@
+// What can go wrong: one class, told apart by `code`, a stable name.
+
+// By number: name, and whether the same request can succeed later; `octopi/errors.py` has the
+// meanings.
+const STATUSES = new Map([
+  [1, ["malformed_message", false]],
+  [2, ["unknown_message", false]],
+  [3, ["unsupported_version", false]],
+  [4, ["wrong_endpoint", false]],
+  [5, ["message_too_large", false]],
+  [6, ["too_many", true]],
+  [7, ["too_slow", true]],
+  [20, ["unknown_topic", false]],
+  [21, ["invalid_topic", false]],
+  [22, ["topic_exists", false]],
+  [23, ["unknown_partition", false]],
+  [24, ["invalid_option", false]],
+  [30, ["malformed_record", false]],
+  [31, ["record_checksum", true]],
+  [33, ["offset_inside_record", false]],
+  [34, ["offset_out_of_range", false]],
+  [35, ["sequence_gap", false]],
+  [36, ["producer_fenced", false]],
+  [37, ["unknown_producer", false]],
+  [38, ["receipt_forgotten", false]],
+  [39, ["uncommitted", true]],
+  [40, ["not_leader", true]],
+  [41, ["not_ready", true]],
+  [42, ["no_broker", true]],
+  [43, ["shutting_down", true]],
+  [50, ["disk_full", true]],
+  [51, ["log_read_only", false]],
+  [52, ["log_corrupt", false]],
+  [53, ["internal", false]],
+  [60, ["duplicate_broker", true]],
+  [61, ["wrong_cluster", false]],
+  [62, ["broker_fenced", false]],
+  [63, ["register_superseded", true]],
+  [64, ["broker_in_use", false]],
+]);
+
+// Codes that no node sends:
+const OWN = new Map([
+  ["unreachable", true], // no connection could be made, so nothing was sent
+  ["connection_lost", true], // a connection ended; what had no answer may have been processed
+  ["protocol", false], // a node sent what the protocol doesn't allow
+  ["record_damaged", false], // a record's checksum or layout is wrong
+  ["history_lost", false], // retention removed what a subscription would read next
+  ["topic_replaced", false], // a position belongs to a topic that was deleted
+  ["not_delivered", true], // the message is certainly not stored
+  ["outcome_unknown", false], // the message may or may not be stored; sending it again may double it
+  ["closed", false], // it was used after it was closed
+  ["token", true], // the page's token function failed
+]);
+
+// code -> whether trying again can help.
+export const CODES = new Map([...STATUSES.values(), ...OWN]);
+
+export class OctopiError extends Error {
+  constructor(code, message, details = {}) {
+    super(message);
+    this.name = "OctopiError";
+    this.code = code;
+    this.retryable = CODES.get(code) ?? false;
+    Object.assign(this, details);
+  }
+}
+
+// The error that a node's `failure` stands for; *address*: where to go instead, or empty.
+export function refusal({ status, reason, address }) {
+  const [code] = STATUSES.get(status) ?? [`status_${status}`];
+  return new OctopiError(code, reason, { status, address: address ?? "" });
+}
+
+export function statusTable() {
+  return Object.fromEntries(STATUSES);
+}

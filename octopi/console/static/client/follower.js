@@ -1,0 +1,208 @@
+// Follows one log for a subscription: keeps a subscription open at some broker that has the log,
+// across reconnects, and hands on each record once and in order.
+//
+// Credit is a position: the broker may send records that start below it.  So a grant that comes
+// late or twice does no harm, and a slow page costs the broker nothing.  What was received and
+// not taken yet, plus what may be on its way, fits the window, apart from the last record's end.
+
+import { OctopiError, refusal } from "./errors.js";
+import { readerAddresses } from "./cluster.js";
+import { sleep, unlessAborted } from "./waiting.js";
+
+const SUBSCRIBE_TIMEOUT_MS = 10_000;
+const SILENCE_MS_FIRST = 1_000; // of a broker; then the register is asked whether it is still the right one
+const SILENCE_MS_MAX = 60_000;
+
+const NODE_FAULTS = new Set(["log_read_only", "log_corrupt", "internal"]);
+const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // from a broker; the register has the last word
+
+export class LogFollower {
+  constructor(cluster, { topic, topicId, partition, start, window, skipGaps }, { onRecords, onGap, onTrouble }) {
+    this.cluster = cluster;
+    this.topic = topic;
+    this.topicId = topicId;
+    this.partition = partition;
+    this.window = window;
+    this.skipGaps = skipGaps;
+    this.onRecords = onRecords;
+    this.onGap = onGap;
+    this.onTrouble = onTrouble;
+    this.wanted = start; // the next record to come from a broker
+    this.highwater = start; // the newest one heard of
+    this.waitingBytes = 0; // came, and weren't taken yet
+    this.credit = start;
+    this.link = null; // connection and request number of the subscription
+    this.backoff = cluster.newBackoff();
+    this.wrong = null; // the topic's description that led nowhere
+    this.untried = []; // readers since the topic was looked up
+    this.readers = new Set();
+    this.unable = new Set(); // readers whose disk or program fails
+    this.heardAt = 0;
+  }
+
+  // Returns never; throws the signal's reason, or why trying again can't help.
+  async run(signal) {
+    for (;;) {
+      try {
+        await this.#followOnce(signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        await this.#mend(error, signal);
+      }
+    }
+  }
+
+  // The page took *bytes* of what waited: let the broker send more when half of the window is free.
+  took(bytes) {
+    this.waitingBytes -= bytes;
+    const credit = this.#creditNow();
+    if (this.link && (credit - this.credit) * 2 >= this.window) {
+      this.credit = credit;
+      const { connection, request } = this.link;
+      if (!connection.endReason) connection.post({ type: "credit", request, until: credit });
+    }
+  }
+
+  #creditNow() {
+    return this.wanted + Math.max(0, this.window - this.waitingBytes);
+  }
+
+  async #followOnce(signal) {
+    if (!this.untried.length) {
+      const info = await unlessAborted(this.cluster.topic(this.topic, { otherThan: this.wrong }), signal);
+      this.wrong = info;
+      this.#checkTopic(info.topic_id);
+      const readers = readerAddresses(info, this.partition);
+      this.readers = new Set(readers);
+      this.untried = readers.sort((one, other) => this.unable.has(one) - this.unable.has(other));
+    }
+    this.address = this.untried.shift();
+    const connection = await unlessAborted(this.cluster.connection(this.address), signal);
+    await this.#subscribe(connection, signal);
+  }
+
+  // Receives until the subscription ends; throws why.
+  async #subscribe(connection, signal) {
+    const request = connection.nextRequest();
+    let timer;
+    let silence = SILENCE_MS_FIRST;
+    try {
+      await unlessAborted(
+        new Promise((resolve, reject) => {
+          const look = async () => {
+            if (Date.now() - this.heardAt >= silence) {
+              silence = Math.min(2 * silence, SILENCE_MS_MAX);
+              const isReader = await this.cluster.isReader(this.topic, this.partition, this.address).catch(() => true);
+              if (!isReader) reject(new OctopiError("connection_lost", `${this.address} serves ${this.topic}/${this.partition} no more`));
+            }
+            timer = setTimeout(look, silence);
+          };
+          timer = setTimeout(() => reject(new OctopiError("connection_lost", `${this.address} didn't answer a subscription`)), SUBSCRIBE_TIMEOUT_MS);
+          this.credit = this.#creditNow();
+          const { topic, partition, wanted: offset, credit } = this;
+          connection.ask({ type: "subscribe", request, topic, partition, offset, credit }, (message) => {
+            this.heardAt = Date.now();
+            silence = SILENCE_MS_FIRST;
+            try {
+              this.#take(message);
+            } catch (error) {
+              reject(error);
+              return;
+            }
+            if (message.type === "subscribed") {
+              this.link = { connection, request };
+              clearTimeout(timer);
+              timer = setTimeout(look, silence);
+            }
+          });
+        }),
+        signal,
+      );
+    } finally {
+      clearTimeout(timer);
+      timer = undefined;
+      this.link = null;
+      connection.forget(request);
+      if (!connection.endReason) connection.post({ type: "unsubscribe", request });
+    }
+  }
+
+  #take(message) {
+    if (message instanceof OctopiError) throw message;
+    switch (message.type) {
+      case "delivery":
+        this.backoff.reset();
+        this.highwater = Math.max(this.highwater, message.highwater);
+        this.#delivered(message.offset, message.records);
+        return;
+      case "subscribed":
+        this.#checkTopic(message.topic_id);
+        this.highwater = Math.max(this.highwater, message.highwater);
+        this.untried = [];
+        this.onTrouble(this, null);
+        return;
+      case "failure":
+        throw Object.assign(refusal(message), { isFromBroker: true });
+      default:
+        throw new OctopiError("protocol", `${message.type} is no part of a subscription`);
+    }
+  }
+
+  #delivered(offset, records) {
+    const end = offset + records.length;
+    if (!Number.isSafeInteger(end)) throw new OctopiError("protocol", `${this.#name}: offset ${offset} is beyond what a number holds`);
+    if (end <= this.wanted) return; // again
+    if (offset !== this.wanted) {
+      throw new OctopiError("protocol", `${this.#name}: records from offset ${offset} came where ${this.wanted} is next`);
+    }
+    this.unable.clear();
+    this.wanted = end;
+    this.waitingBytes += records.length;
+    this.onRecords(this, offset, records);
+  }
+
+  #checkTopic(topicId) {
+    if (topicId === this.topicId) return;
+    throw new OctopiError("topic_replaced", `${this.topic}: the topic was deleted and created again (id ${this.topicId}, now ${topicId}); start from earliest or latest`);
+  }
+
+  // Returns when subscribing can be tried again; throws if it can't.
+  async #mend(error, signal) {
+    if (!(error instanceof OctopiError)) throw error;
+    if (error.code === "offset_out_of_range") {
+      await this.#checkHistory(signal);
+    } else if (error.isFromBroker && NODE_FAULTS.has(error.code)) {
+      this.unable.add(this.address);
+      if (this.unable.size >= this.readers.size) throw error;
+    } else if (!(error.retryable || (error.isFromBroker && MAY_BE_ELSEWHERE.has(error.code)))) {
+      throw error;
+    }
+    const delay = this.untried.length ? 0 : this.backoff.nextMs();
+    this.onTrouble(this, error, delay);
+    await sleep(delay, signal);
+  }
+
+  // A broker said that it doesn't have the next record.
+  async #checkHistory(signal) {
+    const { topic, partition, wanted } = this;
+    const bounds = await this.cluster.askLeader(topic, partition, { type: "find_offset", at: "earliest", value: 0 }, "found_offset", signal);
+    if (wanted < bounds.log_start) {
+      const gap = { topic, partition, wanted, availableFrom: bounds.log_start };
+      this.onGap(gap);
+      if (!this.skipGaps) {
+        throw new OctopiError(
+          "history_lost",
+          `${this.#name}: the records from offset ${wanted} to ${bounds.log_start} were removed by retention before they were read`,
+          { gap },
+        );
+      }
+      this.wanted = bounds.log_start;
+    } else if (wanted > bounds.highwater) {
+      throw new OctopiError("offset_out_of_range", `${this.#name}: there is no offset ${wanted}; the log ends at ${bounds.highwater}`);
+    }
+  }
+
+  get #name() {
+    return `${this.topic}/${this.partition}`;
+  }
+}

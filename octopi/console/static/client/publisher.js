@@ -1,0 +1,168 @@
+// Publishes to one log: batches, sequences, repetition.
+//
+// One batch is on its way at a time.  Once it was sent its bytes never change, so a repetition
+// (after a lost connection, or to another leader) is recognised by the broker by producer id,
+// epoch and sequence, and stored once.  A batch that ends without a receipt ends the producer
+// epoch with it: the next one fences off every copy that may still be under way.
+
+import { leaderAddress } from "./cluster.js";
+import { OctopiError } from "./errors.js";
+import { encodeRecords } from "./record.js";
+import { sleep } from "./waiting.js";
+
+const BATCH_BYTES = 128 * 1024;
+const BUFFER_BYTES = 32 * 1024 * 1024;
+const DELIVERY_TIMEOUT_MS = 60_000;
+
+// Refusals that a broker gives only before it appends.
+const BEFORE_APPEND = new Set([
+  "malformed_message", "unknown_message", "unsupported_version", "wrong_endpoint", "message_too_large", "too_many",
+  "unknown_topic", "invalid_topic", "unknown_partition", "invalid_option", "malformed_record", "record_checksum",
+  "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker", "shutting_down",
+  "disk_full", "unreachable", "token",
+]);
+const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]);
+const START_OVER = new Set(["sequence_gap", "unknown_producer"]);
+
+export class LogPublisher {
+  #cluster;
+  #queue = [];
+  #queuedBytes = 0;
+  #isRunning = false;
+  #epoch = 0;
+  #sequence = 0;
+  #wrong = null;
+  #told = ""; // the leader that the last one named
+
+  constructor(cluster, topic, partition, producerId, { onTrouble, onBatchFull, signal }) {
+    this.topic = topic;
+    this.partition = partition;
+    this.producerId = producerId;
+    this.#cluster = cluster;
+    this.onTrouble = onTrouble;
+    this.onBatchFull = onBatchFull;
+    this.signal = signal;
+  }
+
+  // The receipt of a message, once it is committed.
+  publish(record, signal) {
+    if (this.#queuedBytes + record.size > BUFFER_BYTES) {
+      return Promise.reject(new OctopiError("too_many", `${this.topic}/${this.partition}: ${this.#queuedBytes} bytes wait to be sent: await some receipts first`));
+    }
+    return new Promise((resolve, reject) => {
+      const entry = { record, resolve, reject, deadline: Date.now() + DELIVERY_TIMEOUT_MS };
+      signal?.addEventListener("abort", () => this.#withdraw(entry, signal.reason), { once: true });
+      this.#queue.push(entry);
+      this.#queuedBytes += record.size;
+      if (!this.#isRunning) this.#run();
+    });
+  }
+
+  // Aborted before it was sent: it never is.  Later: it may be stored.
+  #withdraw(entry, reason) {
+    const at = this.#queue.indexOf(entry);
+    if (at >= 0) {
+      this.#queue.splice(at, 1);
+      this.#queuedBytes -= entry.record.size;
+    }
+    entry.reject(reason);
+  }
+
+  async #run() {
+    this.#isRunning = true;
+    await Promise.resolve(); // what is published in the same breath goes into one batch
+    while (this.#queue.length) {
+      const batch = this.#nextBatch();
+      try {
+        const { offset, duplicate } = await this.#deliver(batch);
+        this.#sequence += batch.length;
+        let at = offset;
+        for (const { record, resolve } of batch) {
+          resolve({ partition: this.partition, offset: at, duplicate });
+          at += record.size;
+        }
+      } catch (error) {
+        this.#startOver();
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    this.#isRunning = false;
+    this.onTrouble(this, null);
+  }
+
+  #nextBatch() {
+    let size = 0;
+    let count = 0;
+    while (count < this.#queue.length && (count === 0 || size + this.#queue[count].record.size <= BATCH_BYTES)) {
+      size += this.#queue[count++].record.size;
+    }
+    if (count < this.#queue.length) this.onBatchFull(this);
+    this.#queuedBytes -= size;
+    return this.#queue.splice(0, count);
+  }
+
+  #startOver() {
+    this.#epoch++;
+    this.#sequence = 0;
+  }
+
+  // What the broker answered when the batch was committed.
+  async #deliver(batch) {
+    const deadline = batch[0].deadline;
+    const records = batch.map((one) => one.record);
+    const backoff = this.#cluster.newBackoff();
+    let isMaybeStored = false;
+    let bytes = encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
+    for (;;) {
+      let error;
+      try {
+        return await this.#send(bytes);
+      } catch (caught) {
+        error = caught;
+      }
+      if (!(error instanceof OctopiError)) throw error;
+      const canPass = error.retryable || (error.isFromBroker && MAY_BE_ELSEWHERE.has(error.code));
+      if (error.isAboutRecords && !BEFORE_APPEND.has(error.code)) isMaybeStored = true;
+      if (error.isFromBroker && START_OVER.has(error.code) && this.#sequence !== 0 && !isMaybeStored) {
+        this.#startOver();
+        bytes = encodeRecords(records, this.producerId, this.#epoch, this.#sequence);
+        continue;
+      }
+      const delay = backoff.nextMs();
+      if (this.signal.aborted || !canPass || Date.now() + delay > deadline) throw this.#verdict(isMaybeStored, error);
+      this.#told = error.address && backoff.attempts === 1 ? error.address : "";
+      this.onTrouble(this, error, delay);
+      await sleep(this.#told ? 0 : delay, this.signal).catch(() => {});
+    }
+  }
+
+  async #send(bytes) {
+    const { topic, partition } = this;
+    const cluster = this.#cluster;
+    let address = this.#told;
+    if (!address) {
+      const info = await cluster.topic(topic, { create: true, otherThan: this.#wrong });
+      this.#wrong = info;
+      address = leaderAddress(info, partition);
+    }
+    const connection = await cluster.connection(address);
+    try {
+      const produced = await connection.request({ type: "produce", topic, partition, records: bytes }, "produced");
+      this.#wrong = null;
+      this.onTrouble(this, null);
+      return produced;
+    } catch (error) {
+      throw Object.assign(new OctopiError(error.code, error.message, { address: error.address }), {
+        isAboutRecords: true,
+        isFromBroker: error.status !== undefined,
+      });
+    }
+  }
+
+  #verdict(isMaybeStored, cause) {
+    const name = `${this.topic}/${this.partition}`;
+    if (isMaybeStored) return new OctopiError("outcome_unknown", `${name}: it may be stored, its answer never came; last: ${cause.message}`, { cause });
+    if (cause.retryable) return new OctopiError("not_delivered", `${name}: it is not stored; last: ${cause.message}`, { cause });
+    return new OctopiError(cause.code, `${name}: ${cause.message}`, { cause });
+  }
+}

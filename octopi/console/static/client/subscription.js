@@ -1,0 +1,230 @@
+// A subscription: hands out the messages of a topic, and knows its place.
+
+import { OctopiError } from "./errors.js";
+import { LogFollower } from "./follower.js";
+import { formatPosition, parsePosition } from "./position.js";
+import { readRecords } from "./record.js";
+import { Bell } from "./waiting.js";
+
+// Made by `Octopi.subscribe`; iterate over it once.
+export class Subscription {
+  #cluster;
+  #topic;
+  #options;
+  #hooks;
+  #ending = new AbortController();
+  #arrived = new Bell();
+  #ready = []; // { follower, records: iterator over messages, left: bytes } in their order
+  #followers = [];
+  #offsets = new Map(); // partition -> offset of the next message to hand out
+  #topicId = "";
+  #failure = null;
+  #turn = Promise.resolve(); // calls of `next` take turns
+
+  constructor(cluster, topic, options, hooks) {
+    this.#cluster = cluster;
+    this.#topic = topic;
+    this.#options = options;
+    this.#hooks = hooks;
+    const { signal } = options;
+    const aborted = () => this.#end(signal.reason);
+    if (signal?.aborted) aborted();
+    signal?.addEventListener("abort", aborted, { once: true, signal: this.#ending.signal });
+    // Resolves when it is known where reading begins; then `position` is right.
+    this.ready = this.#start();
+    this.ready.catch((error) => this.#end(error));
+  }
+
+  // Where to go on: behind the last message that was handed out.  A string, to be stored and
+  // given as `from`, here or to a client in another language.
+  get position() {
+    return this.#topicId ? formatPosition(this.#topic, this.#topicId, this.#offsets) : "";
+  }
+
+  // How far the position is behind the newest highwater marks heard of (bytes, all partitions).
+  get lagBytes() {
+    return this.#followers.reduce((sum, one) => sum + Math.max(0, one.highwater - this.#offsets.get(one.partition)), 0);
+  }
+
+  // Received and not handed out yet.
+  get bufferedBytes() {
+    return this.#followers.reduce((sum, one) => sum + one.waitingBytes, 0);
+  }
+
+  unsubscribe() {
+    this.#end(new OctopiError("closed", "the subscription was ended"));
+  }
+
+  // --- iterating --------------------------------------------------------------------------
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  next() {
+    return this.#inTurn(async () => {
+      while (await this.#hasReady()) {
+        const message = this.#takeMessage();
+        if (message) return { done: false, value: message };
+      }
+      return { done: true, value: undefined };
+    });
+  }
+
+  return() {
+    this.unsubscribe();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  // The messages in lists, as they arrived: for pages that show thousands a second.
+  async *batches() {
+    try {
+      for (;;) {
+        const batch = await this.#inTurn(() => this.#nextBatch());
+        if (!batch) return;
+        if (batch.length) yield batch;
+      }
+    } finally {
+      this.unsubscribe();
+    }
+  }
+
+  #inTurn(work) {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  // Null at the end.
+  async #nextBatch() {
+    if (!(await this.#hasReady())) return null;
+    const batch = [];
+    const chunk = this.#ready[0];
+    while (this.#ready[0] === chunk) {
+      let message;
+      try {
+        message = this.#takeMessage();
+      } catch (error) {
+        if (!batch.length) throw error;
+        break; // and again the next time
+      }
+      if (message) batch.push(message);
+    }
+    return batch;
+  }
+
+  // False: the page has ended it.
+  async #hasReady() {
+    while (!this.#ready.length) {
+      if (this.#failure?.code === "closed") return false;
+      if (this.#failure) throw this.#failure;
+      await this.#arrived.next();
+    }
+    return true;
+  }
+
+  // The next message of the first chunk; null if that was empty, and is gone now.
+  #takeMessage() {
+    const chunk = this.#ready[0];
+    if (chunk.damage) throw chunk.damage;
+    const { follower, records } = chunk;
+    try {
+      const { done, value: message } = records.next();
+      if (done) {
+        this.#ready.shift();
+        return null;
+      }
+      this.#offsets.set(message.partition, message.nextOffset);
+      follower.took(message.nextOffset - message.offset);
+      return message;
+    } catch (error) {
+      chunk.damage = error; // nothing behind it is handed out
+      throw error;
+    }
+  }
+
+  // --- reading ----------------------------------------------------------------------------
+
+  async #start() {
+    const { signal } = this.#ending;
+    const { from, partition, window, onGap } = this.#options;
+    const cluster = this.#cluster;
+    const info = await cluster.retry(() => cluster.topic(this.#topic), signal);
+    const starts = await this.#starts(info, from, chosen(info, partition), signal);
+    this.#topicId = info.topic_id;
+    for (const [one, start] of starts) this.#offsets.set(one, start);
+    for (const [one, start] of starts) {
+      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip" };
+      const follower = new LogFollower(cluster, log, {
+        onRecords: (follower, offset, records) => {
+          this.#ready.push({ follower, records: readRecords(records, offset, this.#topic, one), damage: null });
+          this.#arrived.ring();
+        },
+        onGap: this.#hooks.onGap,
+        onTrouble: this.#hooks.onTrouble,
+      });
+      this.#followers.push(follower);
+      follower
+        .run(signal)
+        .catch((error) => this.#end(error))
+        .finally(() => this.#hooks.onTrouble(follower, null));
+    }
+  }
+
+  // An offset for each partition.
+  async #starts(info, from, partitions, signal) {
+    if (typeof from === "string" && from.startsWith("v1:")) {
+      const position = parsePosition(from);
+      if (position.topic !== info.topic) {
+        throw new OctopiError("invalid_option", `the position is one in ${position.topic}, not in ${info.topic}`);
+      }
+      if (position.topicId !== info.topic_id) {
+        throw new OctopiError("topic_replaced", `${info.topic}: the topic was deleted and created again since the position was taken; start from earliest or latest`);
+      }
+      const missing = partitions.filter((one) => !position.offsets.has(one));
+      const found = await this.#find(info, missing, { at: "earliest", value: 0 }, signal);
+      return partitions.map((one) => [one, position.offsets.get(one) ?? found.get(one)]);
+    }
+    const asked = question(from);
+    if (asked === null) {
+      if (partitions.length > 1) {
+        throw new OctopiError("invalid_option", `an offset is a place in one partition, and ${info.topic} has ${partitions.length}: choose one, or use a position`);
+      }
+      return [[partitions[0], from]];
+    }
+    return [...(await this.#find(info, partitions, asked, signal))];
+  }
+
+  async #find(info, partitions, asked, signal) {
+    const finding = partitions.map(async (one) => {
+      const found = await this.#cluster.askLeader(info.topic, one, { type: "find_offset", ...asked }, "found_offset", signal);
+      return [one, found.offset];
+    });
+    return new Map(await Promise.all(finding));
+  }
+
+  #end(error) {
+    if (this.#failure) return;
+    this.#failure = error;
+    this.#ending.abort(error);
+    // What has arrived before the fault is good; whoever ends it on purpose wants no more.
+    if (error?.code === "closed" || !(error instanceof OctopiError)) this.#ready.length = 0;
+    this.#hooks.onEnd(this);
+    this.#arrived.ring();
+  }
+}
+
+// `at` and `value` that ask a log for a place; null if it is an offset already.
+function question(from) {
+  if (from === "earliest" || from === "latest") return { at: from, value: 0 };
+  if (from instanceof Date && !Number.isNaN(from.getTime())) return { at: "timestamp", value: Math.max(0, from.getTime()) };
+  if (Number.isSafeInteger(from)) return from < 0 ? { at: "last", value: -from } : null;
+  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, a negative number of messages, a Date or a position`);
+}
+
+function chosen(info, partition) {
+  const all = info.partitions.map((one) => one.partition);
+  if (partition === "all") return all;
+  if (all.includes(partition)) return [partition];
+  throw new OctopiError("unknown_partition", `topic ${info.topic} has no partition ${partition}; it has ${all.join(", ")}`);
+}

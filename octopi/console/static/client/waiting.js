@@ -1,0 +1,79 @@
+// Waits that end: by their time, by a signal, or by what they wait for.
+
+// Random waits below a bound that doubles, so that pages that lost the same node at the same
+// time come back spread out.  (M. Brooker, "Exponential Backoff And Jitter", 2015.)
+export class Backoff {
+  constructor(firstMs, maxMs) {
+    this.firstMs = firstMs;
+    this.maxMs = maxMs;
+    this.attempts = 0;
+  }
+
+  nextMs() {
+    const bound = Math.min(this.maxMs, this.firstMs * 2 ** Math.min(this.attempts, 16));
+    this.attempts++;
+    return bound * Math.random();
+  }
+
+  reset() {
+    this.attempts = 0;
+  }
+}
+
+// Resolves after *ms*; rejects with the signal's reason as soon as it is aborted.
+export function sleep(ms, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", aborted);
+      resolve();
+    }, ms);
+    function aborted() {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }
+    signal?.addEventListener("abort", aborted, { once: true });
+  });
+}
+
+// What *promise* gives, unless *signal* is aborted first; the promise itself goes on.
+export function unlessAborted(promise, signal) {
+  if (!signal) return promise;
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason);
+    if (signal.aborted) aborted();
+    signal.addEventListener("abort", aborted, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
+  });
+}
+
+// A condition that many wait for and anybody announces.
+export class Bell {
+  #waiters = new Set();
+
+  // Resolves at the next ring, or after *ms* if that is given.
+  next(signal, ms) {
+    return new Promise((resolve, reject) => {
+      signal?.throwIfAborted();
+      let timer;
+      const done = () => {
+        this.#waiters.delete(done);
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", aborted);
+        resolve();
+      };
+      const aborted = () => {
+        this.#waiters.delete(done);
+        clearTimeout(timer);
+        reject(signal.reason);
+      };
+      if (ms !== undefined) timer = setTimeout(done, ms);
+      signal?.addEventListener("abort", aborted, { once: true });
+      this.#waiters.add(done);
+    });
+  }
+
+  ring() {
+    for (const waiter of [...this.#waiters]) waiter();
+  }
+}

@@ -1,0 +1,203 @@
+// Octopi's client for browsers (and Node): reads and writes a replicated log over WebSocket.
+//
+//   import { Octopi } from "/console/octopi.js";
+//
+//   const octopi = await Octopi.connect();
+//   await octopi.publish("orders", "three umbrellas", { key: "customer-7" });
+//   for await (const message of octopi.subscribe("orders", { from: "earliest" })) console.log(message.text());
+//
+// docs/browser.md explains it, octopi.d.ts has the types.
+
+import { Cluster } from "./client/cluster.js";
+import { OctopiError } from "./client/errors.js";
+import { LogPublisher } from "./client/publisher.js";
+import { crc32, Message, prepare } from "./client/record.js";
+import { Subscription } from "./client/subscription.js";
+import { unlessAborted } from "./client/waiting.js";
+
+export { Message, OctopiError, Subscription };
+
+const MIN_DELAY_MS = 100;
+const MAX_DELAY_MS = 10_000;
+const WINDOW_BYTES = 1024 * 1024;
+const TOPICS_PER_PAGE = 1_000;
+
+export class Octopi extends EventTarget {
+  #cluster;
+  #window;
+  #ending = new AbortController();
+  #state = "connecting";
+  #troubled = new Set(); // who looks for a broker right now
+  #publishers = new Map(); // topic -> { info, byPartition, sticky }
+  #producerId = crypto.getRandomValues(new Uint8Array(16));
+  #subscriptions = new Set();
+
+  // Connects to a cluster through its register; several urls are tried in turn.  Without any,
+  // through the node that this page came from.
+  static async connect(urls = globalThis.location?.origin, options = {}) {
+    const octopi = new Octopi(urls, options);
+    try {
+      await octopi.#cluster.retry(() => octopi.#cluster.connection(octopi.#cluster.servers[0]), options.signal);
+    } catch (error) {
+      await octopi.close();
+      throw error;
+    }
+    octopi.#become("open");
+    return octopi;
+  }
+
+  constructor(urls, { token, signal, minDelay = MIN_DELAY_MS, maxDelay = MAX_DELAY_MS, window = WINDOW_BYTES } = {}) {
+    super();
+    const servers = (Array.isArray(urls) ? urls : [urls]).map(serverUrl);
+    this.#cluster = new Cluster(servers, { token, minDelay, maxDelay });
+    this.#window = window;
+    signal?.addEventListener("abort", () => this.close(), { once: true, signal: this.#ending.signal });
+  }
+
+  // connecting, open, reconnecting or closed; a "state" event tells of each change.
+  get state() {
+    return this.#state;
+  }
+
+  // --- asking -----------------------------------------------------------------------------
+
+  async topics() {
+    const topics = [];
+    for (let more = true; more; ) {
+      const after = topics.at(-1)?.topic ?? "";
+      const page = await this.#ask({ type: "list_topics", after, count_max: TOPICS_PER_PAGE }, "topic_list");
+      topics.push(...page.topics);
+      more = page.more && page.topics.length > 0;
+    }
+    return topics;
+  }
+
+  async describeCluster() {
+    return this.#ask({ type: "describe_cluster" }, "cluster_description");
+  }
+
+  // The logs of the broker at *address*, of one topic or of all.
+  async describeLogs(address, topic = "") {
+    const logs = [];
+    for (let more = true; more; ) {
+      const last = logs.at(-1);
+      const connection = await this.#cluster.connection(address);
+      const question = { type: "describe_logs", topic, after_topic: last?.topic ?? "", after_partition: last?.partition ?? -1 };
+      const page = await connection.request(question, "log_list");
+      logs.push(...page.logs);
+      more = page.more && page.logs.length > 0;
+    }
+    return logs;
+  }
+
+  #ask(message, expected) {
+    this.#checkOpen();
+    return this.#cluster.askRegister(message, expected, this.#ending.signal);
+  }
+
+  // --- reading and writing ----------------------------------------------------------------
+
+  // The messages of a topic, each once and in the order of its partition, for `for await`.
+  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw" } = {}) {
+    this.#checkOpen();
+    if (!Number.isSafeInteger(window) || window < 1) throw new OctopiError("invalid_option", `window is ${window}; it must be a number of bytes`);
+    if (onGap !== "throw" && onGap !== "skip") throw new OctopiError("invalid_option", `onGap is ${onGap}; it must be throw or skip`);
+    const subscription = new Subscription(this.#cluster, topic, { partition, from, signal, window, onGap }, {
+      onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
+      onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
+      onEnd: (ended) => this.#subscriptions.delete(ended),
+    });
+    this.#subscriptions.add(subscription);
+    return subscription;
+  }
+
+  // Stores a message, once, and resolves with its receipt when it is committed.
+  async publish(topic, value, { key, headers, partition, signal, timestamp = Date.now() } = {}) {
+    this.#checkOpen();
+    signal?.throwIfAborted();
+    const record = prepare(value, key, headers, timestamp);
+    const places = await this.#places(topic, signal);
+    const publisher = this.#publisher(topic, places, partition ?? this.#partitionFor(places, record));
+    return publisher.publish(record, signal);
+  }
+
+  async #places(topic, signal) {
+    let places = this.#publishers.get(topic);
+    if (!places) {
+      const info = this.#cluster.retry(() => this.#cluster.topic(topic, { create: true }), this.#ending.signal);
+      places = { info, partitions: null, byPartition: new Map(), sticky: Math.floor(Math.random() * 2 ** 16) };
+      info.catch(() => this.#publishers.delete(topic));
+      this.#publishers.set(topic, places);
+    }
+    places.partitions ??= (await unlessAborted(places.info, signal)).partitions.map((one) => one.partition);
+    return places;
+  }
+
+  // With a key the one that every client in every language computes; without, the same until a
+  // batch is full.
+  #partitionFor({ partitions, sticky }, { key }) {
+    return partitions[(key ? crc32(key) : sticky) % partitions.length];
+  }
+
+  #publisher(topic, places, partition) {
+    if (!places.partitions.includes(partition)) {
+      throw new OctopiError("unknown_partition", `topic ${topic} has no partition ${partition}; it has ${places.partitions.join(", ")}`);
+    }
+    let publisher = places.byPartition.get(partition);
+    if (!publisher) {
+      publisher = new LogPublisher(this.#cluster, topic, partition, this.#producerId, {
+        onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
+        onBatchFull: () => places.sticky++,
+        signal: this.#ending.signal,
+      });
+      places.byPartition.set(partition, publisher);
+    }
+    return publisher;
+  }
+
+  // --- its own state ----------------------------------------------------------------------
+
+  #trouble(who, error, delay) {
+    if (error) this.#troubled.add(who);
+    else this.#troubled.delete(who);
+    if (this.#state === "closed") return;
+    if (error) this.#become("reconnecting", { error, delay });
+    else if (!this.#troubled.size && this.#state === "reconnecting") this.#become("open");
+  }
+
+  #become(state, more = {}) {
+    this.#state = state;
+    this.dispatchEvent(new CustomEvent("state", { detail: { state, ...more } }));
+  }
+
+  #checkOpen() {
+    if (this.#ending.signal.aborted) throw new OctopiError("closed", "the client was closed");
+  }
+
+  // Ends subscriptions and connections; what was published and has no receipt may be stored.
+  async close() {
+    if (this.#ending.signal.aborted) return;
+    const closed = new OctopiError("closed", "the client was closed");
+    this.#ending.abort(closed);
+    for (const subscription of [...this.#subscriptions]) subscription.unsubscribe();
+    this.#cluster.close(closed);
+    this.#become("closed");
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close();
+  }
+}
+
+// A node's url as the protocol has it: scheme, host, port.  An http url means the same node.
+function serverUrl(text) {
+  let url;
+  try {
+    url = new URL(text);
+  } catch {
+    throw new OctopiError("invalid_option", `${text} is no address of a node: write ws://host:port`);
+  }
+  const scheme = { "ws:": "ws:", "wss:": "wss:", "http:": "ws:", "https:": "wss:" }[url.protocol];
+  if (!scheme) throw new OctopiError("invalid_option", `${text} is no address of a node: write ws://host:port`);
+  return `${scheme}//${url.host}`;
+}

@@ -1,0 +1,84 @@
+// Does what the tests ask, one line of JSON after the other, with the modules of octopi.js.
+// Values go to and fro as [type, content], because JSON has neither bytes nor large integers.
+
+import { createInterface } from "node:readline";
+
+const [modules] = process.argv.slice(2);
+const { decode, encode } = await import(`${modules}/client/cbor.js`);
+const { CODES, statusTable } = await import(`${modules}/client/errors.js`);
+const { formatPosition, parsePosition } = await import(`${modules}/client/position.js`);
+const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
+
+const toHex = (bytes) => Buffer.from(bytes).toString("hex");
+const fromHex = (text) => new Uint8Array(Buffer.from(text, "hex"));
+
+function describe(value) {
+  if (value === null) return ["null", null];
+  if (typeof value === "boolean") return ["boolean", value];
+  if (typeof value === "number" || typeof value === "bigint") return ["integer", String(value)];
+  if (typeof value === "string") return ["text", value];
+  if (value instanceof Uint8Array) return ["bytes", toHex(value)];
+  if (Array.isArray(value)) return ["array", value.map(describe)];
+  return ["map", Object.entries(value).map(([key, one]) => [key, describe(one)])];
+}
+
+function build([type, content]) {
+  if (type === "integer") return Number.isSafeInteger(Number(content)) ? Number(content) : BigInt(content);
+  if (type === "bytes") return fromHex(content);
+  if (type === "array") return content.map(build);
+  if (type === "map") {
+    const map = Object.create(null);
+    for (const [key, one] of content) map[key] = build(one);
+    return map;
+  }
+  return content;
+}
+
+const DEEDS = {
+  decode: (hex) => describe(decode(fromHex(hex))),
+  encode: (value) => toHex(encode(build(value))),
+  crc32: (hex) => crc32(fromHex(hex)),
+  readRecords: ({ hex, offset }) => {
+    const messages = [];
+    let error = "";
+    try {
+      for (const one of readRecords(fromHex(hex), offset, "t", 0)) {
+        messages.push({
+          offset: one.offset,
+          nextOffset: one.nextOffset,
+          timestamp: one.timestamp,
+          key: one.key && toHex(one.key),
+          value: toHex(one.value),
+          headers: Object.entries(one.headers).map(([name, value]) => [name, toHex(value)]),
+        });
+      }
+    } catch (caught) {
+      error = caught.code ?? String(caught);
+    }
+    return { messages, error };
+  },
+  encodeRecords: ({ messages, producer, epoch, sequence }) => {
+    const prepared = messages.map(({ value, key, headers, timestamp }) =>
+      prepare(fromHex(value), key === null ? null : fromHex(key), Object.fromEntries(headers.map(([name, one]) => [name, fromHex(one)])), timestamp),
+    );
+    return toHex(encodeRecords(prepared, fromHex(producer), epoch, sequence));
+  },
+  parsePosition: (text) => {
+    const { topic, topicId, offsets } = parsePosition(text);
+    return { topic, topicId, offsets: [...offsets] };
+  },
+  formatPosition: ({ topic, topicId, offsets }) => formatPosition(topic, topicId, new Map(offsets)),
+  statuses: () => statusTable(),
+  codes: () => Object.fromEntries(CODES),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const [deed, argument] = JSON.parse(line);
+  let answer;
+  try {
+    answer = { result: DEEDS[deed](argument) };
+  } catch (error) {
+    answer = { error: error.code ?? error.constructor.name, text: error.message };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}

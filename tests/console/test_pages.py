@@ -1,0 +1,29 @@
+"""What the console's files may be: all there, and fit for a strict Content-Security-Policy."""
+
+import re
+from pathlib import Path
+
+STATIC = Path(__file__).parents[2] / "octopi/console/static"
+
+
+def test_the_client_is_there_with_all_that_it_imports() -> None:
+    todo, seen = [STATIC / "octopi.js"], set[Path]()
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        todo += {path.parent / name for name in imports(path)} - seen
+    assert len(seen) > 5
+    assert {path.name for path in seen} >= {"cbor.js", "record.js", "follower.js", "publisher.js"}
+
+
+def imports(path: Path) -> list[str]:
+    return re.findall(r'^(?:import|export) .*?from "\./(.+?)";$', path.read_text(), re.MULTILINE)
+
+
+def test_no_file_needs_eval_or_a_script_or_style_within_a_page() -> None:
+    scripts = [*STATIC.rglob("*.js")]
+    assert scripts
+    for path in scripts:
+        assert not re.search(r"\bnew Function\b|\beval\(", path.read_text()), path
+    for path in STATIC.rglob("*.html"):
+        assert not re.search(r"<style|\sstyle=|<script>|\son[a-z]+=", path.read_text()), path
