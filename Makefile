@@ -1,13 +1,15 @@
 # Everything runs in .venv, which is made from the hashed lock files in requirements/.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests in a browser run where there is one, and in CI, which installs it.
+BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev ## run all tests
+test: .venv/.dev $(BROWSER) ## run all tests
 	$(BIN)/pytest
 check: format-check lint types layers cover ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
@@ -17,11 +19,11 @@ format-check: .venv/.dev
 	$(BIN)/ruff format --check
 lint: .venv/.dev ## ruff's rules
 	$(BIN)/ruff check
-types: .venv/.dev ## mypy --strict
+types: .venv/.browser ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev ## all tests, with branch coverage; record, wire and storage fully covered
+cover: .venv/.dev $(BROWSER) ## all tests, with branch coverage; record, wire and storage fully covered
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
@@ -32,6 +34,7 @@ venv: .venv/.dev ## the virtual environment with the development tools
 lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 clean: ## remove what was made here
 	rm -rf .venv .tools .coverage .hypothesis .*_cache dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -46,8 +49,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("octopi: Python 3.11 or newer is needed and $(PYTHON) is %d.%d: name a newer one: make PYTHON=..." % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-# Both stamps stand for one environment: the tools are added to what a node needs to run.
-.venv/.runtime .venv/.dev: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+# All stamps stand for one environment: the tools are added to what a node needs to run.
+.venv/.runtime .venv/.dev .venv/.browser: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -43,8 +43,8 @@ def lock_files() -> list[Path]:
     return sorted((REPOSITORY / "requirements").glob("*.txt"))
 
 
-def test_the_two_lock_files_are_there() -> None:
-    assert [path.name for path in lock_files()] == ["dev.txt", "runtime.txt"]
+def test_the_lock_files_are_there() -> None:
+    assert [path.name for path in lock_files()] == ["browser.txt", "dev.txt", "runtime.txt"]
 
 
 @pytest.mark.parametrize("lock_file", lock_files(), ids=lambda path: path.name)
@@ -58,12 +58,13 @@ def test_a_lock_file_has_hashes_and_names_no_host(lock_file: Path) -> None:
     assert "--find-links" not in text
 
 
-def test_both_lock_files_choose_the_same_versions() -> None:
+def test_all_lock_files_choose_the_same_versions() -> None:
     versions = {
         path.name: dict(re.findall(r"^([a-z][\w.-]*)==([^\s;]+)", path.read_text(), re.MULTILINE))
         for path in lock_files()
     }
     assert versions["runtime.txt"].items() <= versions["dev.txt"].items()
+    assert versions["dev.txt"].items() <= versions["browser.txt"].items()
 
 
 def test_no_file_names_a_package_registry() -> None:
