@@ -26,7 +26,13 @@ from octopi.clients.leader_lookup import LeaderLookup, reader_addresses
 from octopi.clients.retrying import reworded
 from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_reader
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, HistoryLostError, OctopiError, ProtocolError
+from octopi.errors import (
+    ConnectionLostError,
+    HistoryLostError,
+    OctopiError,
+    ProtocolError,
+    UnknownTopicError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
@@ -90,6 +96,8 @@ class LogSubscriber:
         """Since when there is no subscription."""
         self._has_lost_history = False
         """A broker said that it doesn't have the next record: to be looked into."""
+        self._is_deleted = False
+        """The register said so: a broker that doesn't know a topic may only be late."""
         self._wrong: TopicInfo | None = None
         self._addresses: deque[str] = deque()
         """Readers not tried yet since the topic was looked up."""
@@ -132,9 +140,7 @@ class LogSubscriber:
     async def _connect(self) -> Connection:
         session = self.session
         if not self._addresses:
-            info = await self._lookup.topic(session.topic, other_than=self._wrong)
-            self._wrong = info
-            session.check_topic(info.topic_id)
+            info = await self._look_up()
             readers = reader_addresses(info, session.partition)
             self._readers = set(readers)
             # Those that failed come last: who reads on at another may find them mended.
@@ -142,6 +148,17 @@ class LogSubscriber:
         self._address = self._addresses.popleft()
         async with self._unless_replaced(AwaitingAnswer(self._clock)):
             return await self._connections.get(self._address)
+
+    async def _look_up(self) -> TopicInfo:
+        """Where the topic is now, if that is still the one that is followed."""
+        try:
+            info = await self._lookup.topic(self.session.topic, other_than=self._wrong)
+        except UnknownTopicError:
+            self._is_deleted = True
+            raise
+        self._wrong = info
+        self.session.check_topic(info.topic_id)
+        return info
 
     async def _subscribe(self, connection: Connection) -> None:
         """Receive until the session is finished; else raise why it ended."""
@@ -240,7 +257,7 @@ class LogSubscriber:
           OctopiError: if it can't.
         """
         what = remedy(error)
-        if what is Remedy.STOP:
+        if what is Remedy.STOP or self._is_deleted:
             raise error
         if what is Remedy.TRY_ANOTHER:
             self._unable.add(self._address)
@@ -262,9 +279,7 @@ class LogSubscriber:
 
     async def _check_history(self) -> None:
         session = self.session
-        info = await self._lookup.topic(session.topic, other_than=self._wrong)
-        self._wrong = info
-        session.check_topic(info.topic_id)
+        await self._look_up()
         bounds = await self._find_bounds(session.topic, session.partition)
         gap = session.check_history(bounds.log_start, bounds.highwater)
         if gap is not None:
