@@ -6,7 +6,7 @@ BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
 test: .venv/.dev $(BROWSER) ## run all tests
@@ -28,15 +28,18 @@ cover: .venv/.dev $(BROWSER) ## all tests, with branch coverage; record, wire an
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/wire/*,octopi/storage/*'
-bench: .venv/.runtime ## produce and consume rates, as JSON
-	$(BIN)/python benchmarks/produce_consume.py
+bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
+bench-quick: .bench/.ready ## the most telling of them: three minutes
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
 venv: .venv/.dev ## the virtual environment with the development tools
 lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
+	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
-	rm -rf .venv .tools .coverage .hypothesis .*_cache dist
+	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # One file for every platform and Python, with hashes and without the name of any index.
@@ -54,8 +57,17 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+# Peers are measured if they are there: Debian's redis-server, rabbitmq-server and nats-server, or,
+# newer than Debian's, nats-server from the source of its module where there is a Go compiler.
+.bench/.ready: requirements/bench.txt pyproject.toml
+	$(PYTHON) -m venv .bench
+	.bench/bin/pip install --quiet --require-hashes -r $<
+	.bench/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	@! command -v go >/dev/null || GOBIN="$$PWD/.bench/bin" go install github.com/nats-io/nats-server/v2@latest \
+	  || echo 'octopi: no newer nats-server could be built; that of the system is measured, if any' >&2
+	@touch $@
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test check format format-check lint types layers cover bench venv lock clean
+.PHONY: help demo test check format format-check lint types layers cover bench bench-quick venv lock clean
 .DELETE_ON_ERROR:

@@ -26,7 +26,9 @@ REGISTRY_HOSTS = [
 
 
 # Made by tools, in a checkout as in an unpacked archive, which has no git to ask.
-MADE_HERE = re.compile(r"\.git|\.venv|\.tools|dist|__pycache__|\.hypothesis|\..*_cache|\.coverage")
+MADE_HERE = re.compile(
+    r"\.git|\.venv|\.bench|\.tools|dist|__pycache__|\.hypothesis|\..*_cache|\.coverage"
+)
 
 
 def project_files(folder: Path = REPOSITORY) -> Iterator[Path]:
@@ -44,7 +46,8 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    assert [path.name for path in lock_files()] == ["browser.txt", "dev.txt", "runtime.txt"]
+    names = ["bench.txt", "browser.txt", "dev.txt", "runtime.txt"]
+    assert [path.name for path in lock_files()] == names
 
 
 @pytest.mark.parametrize("lock_file", lock_files(), ids=lambda path: path.name)
@@ -63,7 +66,8 @@ def test_all_lock_files_choose_the_same_versions() -> None:
         path.name: dict(re.findall(r"^([a-z][\w.-]*)==([^\s;]+)", path.read_text(), re.MULTILINE))
         for path in lock_files()
     }
-    assert versions["runtime.txt"].items() <= versions["dev.txt"].items()
+    for name in ("bench.txt", "dev.txt"):
+        assert versions["runtime.txt"].items() <= versions[name].items()
     assert versions["dev.txt"].items() <= versions["browser.txt"].items()
 
 

@@ -1,0 +1,67 @@
+"""One client process of a measurement: ``python -m benchmarks.client SYSTEM ROLE PARAMETERS``.
+
+See `benchmarks.processes` for what it prints and when it begins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+
+@attrs.define
+class Gate:
+    """Where a client waits until all others are connected, too; its times count from there."""
+
+    opened_at: float = 0.0
+    _cpu_s: float = 0.0
+
+    def wait(self) -> None:
+        """Say that this client is ready, and wait to be let go."""
+        print("ready", flush=True)
+        sys.stdin.readline()
+        self._cpu_s = time.process_time()
+        self.opened_at = time.perf_counter()
+
+    def figures(self, **more: float) -> dict[str, float]:
+        """What every client reports, and *more*."""
+        wall_s = time.perf_counter() - self.opened_at
+        return {"wall_s": wall_s, "cpu_s": time.process_time() - self._cpu_s, **more}
+
+
+def spread(latencies_s: Iterable[float]) -> dict[str, float]:
+    """Median and 99th percentile, in microseconds."""
+    ordered = sorted(latencies_s)
+    return {
+        "p50_us": ordered[len(ordered) // 2] * 1e6,
+        "p99_us": ordered[len(ordered) * 99 // 100] * 1e6,
+    }
+
+
+def stamped(size_bytes: int) -> bytes:
+    """A message that says when it was made, by the machine's monotonic clock."""
+    return time.perf_counter_ns().to_bytes(8, "big") + bytes(size_bytes - 8)
+
+
+def age_s(message: bytes) -> float:
+    """How long ago *message* was `stamped`."""
+    return (time.perf_counter_ns() - int.from_bytes(message[:8], "big")) / 1e9
+
+
+def main() -> None:
+    system, role, parameters = sys.argv[1:]
+    module = importlib.import_module(f"benchmarks.systems.{system}")
+    arguments: dict[str, Any] = json.loads(parameters)
+    gate = Gate()
+    figures = module.run(role, gate, arguments)
+    print(json.dumps(gate.figures(**(figures or {}))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""NATS without JetStream: it hands on and keeps nothing, so only fan-out can be compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.client import Gate
+from benchmarks.subscribers import Greeting, drain
+from benchmarks.systems import Serving, nats
+
+TITLE: Final = "NATS, no log"
+KINDS: Final = frozenset({"fan-out"})
+missing = nats.missing
+
+
+@contextmanager
+def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
+    """The server, within the block."""
+    with nats.serving(directory, replicas, flush_before_ack) as server:
+        yield server
+
+
+def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+    """Play a role of a client process."""
+    if role == "flush":
+        return asyncio.run(_flush(gate, **parameters))
+    greeting = Greeting("/", "", nats.greet_at(lambda number: parameters["topic"]))
+    mark = parameters["end"].encode()
+    return drain(gate, parameters["websocket"], greeting, parameters["subscribers"], mark)
+
+
+async def _flush(
+    gate: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
+) -> None:
+    """Nobody acknowledges: each flush waits for the server's answer to a ping."""
+    from nats import connect
+
+    value, last = bytes(size), end.encode().rjust(size, b"\0")
+    connection = await connect(address)
+    gate.wait()
+    for number in range(count):
+        await connection.publish(topic, value if number + 1 < count else last)
+        if (number + 1) % flush_count == 0:
+            await connection.flush()
+    await connection.close()
