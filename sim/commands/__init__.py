@@ -12,7 +12,8 @@ import click
 from octopi.cli.invocation import LazyGroup
 
 _PLACES: Final = {
-    name: f"sim.commands.{name}" for name in ("run", "replay", "show", "shrink", "exhaust", "seeds")
+    name: f"sim.commands.{name}"
+    for name in ("run", "replay", "show", "shrink", "exhaust", "seeds", "meta", "bench")
 }
 
 

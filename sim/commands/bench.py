@@ -1,0 +1,46 @@
+"""``sim bench``: how fast it is."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from octopi.cli.invocation import common_options
+from octopi.cli.rendering import print_table
+from sim.commands.options import json_file_option, write_numbers
+
+
+@click.command()
+@click.option("--runs", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@json_file_option
+@common_options
+def bench(runs: int, json_file: Path | None) -> None:
+    """Measure the simulator, and what its hooks cost in production.
+
+    \b
+    For instance:
+      octopi-node sim bench
+      octopi-node sim bench --runs 100 --json bench.json
+
+    Everything is processor time of this process, a median of N runs, or of 5 where one takes
+    long: a machine that is busy with something else makes it slower all the same, so look at
+    the load that is printed, too.
+    """
+    import attrs
+
+    from sim import bench_hooks
+    from sim.bench import figures, machine
+    from sim.complaints import listening
+
+    found = [*figures(runs)]
+    # Nodes that are stopped all at once miss each other, and warn of it.
+    with listening(lambda host: True, partial(click.echo, err=True)):
+        found += bench_hooks.figures(runs)
+    rows = [(one.name, f"{one.value:,.4g}", one.unit, one.goal) for one in found]
+    print_table(["WHAT", "VALUE", "UNIT", "GOAL"], rows)
+    here = machine()
+    click.echo(f"Python {here['python']}, {here['cpus']} CPUs, load {here['load'][0]}", err=True)
+    numbers = [attrs.asdict(one) for one in found]
+    write_numbers(json_file, {"machine": here, "runs": runs, "figures": numbers})
