@@ -13,7 +13,10 @@ from octopi.cli.invocation import LazyGroup
 
 _PLACES: Final = {
     name: f"sim.commands.{name}"
-    for name in ("run", "replay", "show", "shrink", "exhaust", "seeds", "meta", "bench")
+    for name in (
+        *("run", "replay", "show", "shrink", "exhaust", "seeds", "mutants"),
+        *("meta", "bench"),
+    )
 }
 
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 from cattrs import structure
 
+from octopi.errors import OctopiError
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.hunt import Budget, Hunt
 
@@ -25,40 +27,64 @@ FAULTS_MEDIAN_MAX: Final = 2
 
 
 def run(
-    names: Sequence[str] = (),
+    names: Sequence[str],
     *,
     jobs: int = 1,
     budget: Budget = Budget(),  # noqa: B008  # frozen
     first: int = 1,
+    plan: str = "",
 ) -> Iterator[Hunt]:
-    """Hunt the mutants of those *names* (none: all), *jobs* at a time, beginning with the plans
-    of seed *first*; yield what came of each as soon as it is known.
+    """Hunt the mutants of those *names*, *jobs* at a time, beginning with the plans of seed
+    *first*, or with *plan*, a token, alone; yield what came of each as soon as it is known.
 
     Raises:
       HuntError: if a hunt ended without a result: the mutant doesn't fit the code any more.
       KeyError: if there is no mutant of that name.
     """
-    chosen = [MUTANTS[name].name for name in names or MUTANTS]
+    options = [f"--first={first}", *([f"--plan={plan}"] if plan else [])]
+    options += [f"--{key}={value:g}" for key, value in attrs.asdict(budget).items()]
+    chosen = [MUTANTS[name].name for name in names]
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            hunts = [pool.submit(_hunt, name, budget, first) for name in chosen]
+            hunts = [pool.submit(_hunt, name, options) for name in chosen]
             for one in as_completed(hunts):
                 yield one.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-class HuntError(Exception):
+class HuntError(OctopiError):
     """A hunt ended without a result."""
 
 
-def _hunt(name: str, budget: Budget, first: int) -> Hunt:
-    command = [sys.executable, "-m", "sim.mutants.hunt", name, f"--first={first}"]
-    command += [f"--{key}={value:g}" for key, value in attrs.asdict(budget).items()]
+def _hunt(name: str, options: list[str]) -> Hunt:
+    command = [sys.executable, "-m", "sim.mutants.hunt", name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise HuntError(f"mutant {name}: {done.stderr.strip()[-2000:]}")
     return structure(json.loads(done.stdout), Hunt)
+
+
+def load(path: Path) -> list[Hunt]:
+    """The hunts that `numbers` were written of to *path*; none if there is no such file.
+
+    Raises:
+      HuntError: if there is something else in the file.
+    """
+    if not path.exists():
+        return []
+    try:
+        return structure(json.loads(path.read_text(encoding="utf-8"))["mutants"], list[Hunt])
+    except Exception as error:  # cattrs raises groups of whatever its hooks raise
+        raise HuntError(f"{path} is no result of a hunt for mutants: {error}") from error
+
+
+def numbers(hunts: Sequence[Hunt]) -> dict[str, Any]:
+    """What came of *hunts*, for programs."""
+    result: dict[str, Any] = {"mutants": [attrs.asdict(one) for one in hunts]}
+    if hunts:
+        result["score"] = attrs.asdict(score(hunts))
+    return result
 
 
 # --- results for people ----------------------------------------------------------------
@@ -114,16 +140,31 @@ def score(hunts: Iterable[Hunt]) -> Score:
     )
 
 
-HEADINGS: Final = ("mutant", "noticed by", "runs", "CPU s", "by clients alone", "runs", "faults")
+HEADINGS: Final = (
+    *("mutant", "noticed by", "runs", "CPU s", "by clients alone", "runs", "CPU s"),
+    *("faults", "token"),
+)
+_WIDTHS: Final = (40, 20, 5, 6, 28, 5, 6, 6, 0)
 
 
 def row(hunt: Hunt) -> tuple[str, ...]:
     """The cells of a table's line, under `HEADINGS`."""
     white, black = hunt.white, hunt.black
     cells = [hunt.name]
-    cells += (
-        [white.rule, str(white.runs), f"{white.seconds:.1f}"] if white else ["SURVIVED", "", ""]
-    )
-    cells += [black.rule, str(black.runs)] if black else ["-", ""]
-    cells.append(str(white.faults_count) if white else "")
-    return tuple(cells)
+    for kill, otherwise in ((white, "SURVIVED"), (black, "-")):
+        cells += [kill.rule, str(kill.runs), f"{kill.seconds:.1f}"] if kill else [otherwise, "", ""]
+    return (*cells, str(white.faults_count), white.least) if white else (*cells, "", "")
+
+
+def line(cells: Sequence[str]) -> str:
+    """*cells* side by side."""
+    return "  ".join(map(str.ljust, cells, _WIDTHS)).rstrip()
+
+
+def table(hunts: Iterable[Hunt]) -> str:
+    """All of it in Markdown, but for the tokens, with what is wrong with each mutant."""
+    titles = [*HEADINGS[:-1], "what is wrong"]
+    found = sorted(hunts, key=lambda one: list(MUTANTS).index(one.name))
+    rows = [[f"`{one.name}`", *row(one)[1:-1], MUTANTS[one.name].bug] for one in found]
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -4,7 +4,7 @@ Two searches share the runs.  The white-box one has everything: the oracle, node
 assertions and complaints, the checker of what clients saw.  The black-box one has only what
 clients saw, and that everything comes to rest in the end.  A run counts only if its plan finds
 nothing in the code as it is (`sim.mutants.control`), and what is found first is reduced to the
-faults that it takes.
+faults and the little else that it takes (`sim.shrink`).
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ class Hunt:
 
 @attrs.frozen
 class Budget:
-    """Seconds of processor time."""
+    """How long to look, in seconds of processor time."""
 
     white_s: float = 60.0
     black_s: float = 60.0
     """For the black-box search, the white-box one's included."""
-    shrink_s: float = 30.0
+    shrink_s: float = 20.0
+    """By the clock on the wall."""
 
 
 def hunt(
@@ -102,7 +103,7 @@ def hunt(
             black = Kill(outside.rule, str(outside)[:500], token, runs, spent_s)
         if wants_white and inside:
             white = Kill(inside.rule, str(inside)[:500], token, runs, spent_s)
-            least = shrunk(plan, inside.rule, is_sound, budget.shrink_s)
+            least = shrunk(plan, is_sound, budget.shrink_s)
             white = attrs.evolve(white, least=to_token(least), faults_count=len(least.faults))
             began += time.process_time() - began - spent_s
     return Hunt(name, white, black, runs, time.process_time() - began, tuple(unsound))
@@ -120,19 +121,14 @@ def look(plan: Plan, *, watch: bool = True) -> tuple[Violation | None, Violation
     return found[0] if found else verdict.violation, verdict.outside
 
 
-def shrunk(plan: Plan, rule: str, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
-    """*plan* without the faults that breaking *rule* doesn't take."""
-    began = time.process_time()
+def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
+    """The smallest plan that is found within *seconds_max* and fails here as *plan* does."""
+    from sim.shrink import NothingFailsError, shrink
 
-    def still_fails(smaller: Plan) -> bool:
-        violation, _ = look(smaller)
-        return violation is not None and violation.rule == rule
-
-    least = plan
-    for fault in plan.faults:
-        smaller = attrs.evolve(least, faults=tuple(one for one in least.faults if one is not fault))
-        if time.process_time() - began < seconds_max and still_fails(smaller):
-            least = smaller
+    try:
+        least = shrink(plan, seconds_max).plan
+    except NothingFailsError:  # only the run as a whole shows it, beyond the oracle's first word
+        return plan
     return least if is_sound(least) else plan
 
 
@@ -146,12 +142,19 @@ def plans(first: int = 1) -> Iterator[Plan]:
             yield swarm.draw(seed, "message")
 
 
+def _plan_of(token: str) -> Plan:
+    from sim.plan import from_token
+
+    return from_token(token)
+
+
 def main() -> int:
     """Hunt one mutant; the result is one line of JSON on standard output."""
     parser = argparse.ArgumentParser(prog="python -m sim.mutants.hunt", description=__doc__)
     parser.add_argument("name", choices=sorted(MUTANTS), metavar="NAME")
     parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--runs", type=int, default=100_000, help="plans at most")
+    parser.add_argument("--plan", metavar="TOKEN", help="only this plan")
     for option in attrs.fields(Budget):
         parser.add_argument(f"--{option.name}", type=float, default=option.default)
     arguments = parser.parse_args()
@@ -159,7 +162,9 @@ def main() -> int:
     budget = Budget(arguments.white_s, arguments.black_s, arguments.shrink_s)
     with Control() as control:
         plant(MUTANTS[arguments.name])
-        searched = itertools.islice(plans(arguments.first), arguments.runs)
+        searched: Iterator[Plan] = itertools.islice(plans(arguments.first), arguments.runs)
+        if arguments.plan:
+            searched = iter([_plan_of(arguments.plan)])
         found = hunt(arguments.name, searched, control.is_sound, budget)
     print(json.dumps(attrs.asdict(found)))
     return 0 if found.white else 1

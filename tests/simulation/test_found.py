@@ -167,6 +167,31 @@ def test_a_register_whose_disk_is_full_forgets_who_removed_a_topic_and_asks_agai
     play(scenario)
 
 
+def test_a_topic_whose_files_could_not_be_removed_at_once_does_not_come_back() -> None:
+    """The broker was asked again, knew nothing of the log by then, and said that it was gone."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        def fail(read_only: bool) -> None:
+            cluster.nodes["broker-2"].host.disk.read_only = read_only
+
+        await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
+        when(
+            cluster,
+            lambda event: event.what == steps.T7_REMOVING and event.host == "broker-2",
+            partial(fail, True),
+        )
+        cluster.world.after(1.0, partial(fail, False))
+        await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
+        await until(partial(gone, cluster, "broker-2", "doomed"))
+        cluster.nodes["broker-2"].host.kill()
+        cluster.boot("broker-2")
+        await until(lambda: not cluster.register_view.state.removals)
+        assert topics(cluster) == []
+        assert gone(cluster, "broker-2", "doomed")
+
+    play(scenario)
+
+
 def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_from_it() -> None:
     """The wish of the second took the place of the first one's, which was then removed twice."""
 

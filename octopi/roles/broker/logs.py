@@ -7,7 +7,7 @@ disk what existed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,8 @@ class Logs(Peers):
         self._agent = agent
         self._lost_power = lost_power
         self._logs: dict[tuple[str, int], BrokerLog] = {}
+        self._doomed: list[BrokerLog] = []
+        """Nobody uses them any more, and their files have to go."""
         self._replicas: dict[int, PartitionReplica] = {}
         self._following: dict[int, FollowerStream] = {}
         self._addresses: dict[int, str] = {}
@@ -351,6 +353,7 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             made = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition_id}
             trace(steps.T3_MAKING, **made)
+        await self._delete_doomed(lambda log: log.directory == directory)
         await make_durable_directory(self._environment.disk, directory)
         log = self._make(directory, topic, partition_id)
         await log.store_checkpoint()
@@ -372,11 +375,22 @@ class Logs(Peers):
         ]
         for key in found:
             log = self._logs.pop(key)
+            self._doomed.append(log)
             replica = self._replicas.get(log.partition)
             if replica is not None:
                 replica.remove_log(TopicId(topic_id))
                 await replica.settled()
+        await self._delete_doomed(lambda log: log.topic.topic_id == topic_id)
+
+    async def _delete_doomed(self, is_meant: Callable[[BrokerLog], bool]) -> None:
+        """Delete those of the doomed logs; what fails is to be asked for again.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        for log in [log for log in self._doomed if is_meant(log)]:
             await self._delete(log)
+            self._doomed.remove(log)
 
     async def _delete(self, log: BrokerLog) -> None:
         """Delete a log's files; nobody uses it any more.
@@ -387,13 +401,13 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             trace(steps.T7_REMOVING, **facts.of_log(log, 0))
         log.discard()
+        parent, _, name = log.directory.rpartition("/")
+        # The new name is what makes it gone; removing the files may take two lives.
+        doomed = f"{log.directory}!{log.topic_id}{_DELETED_SUFFIX}"
         try:
-            # The new name is what makes it gone; removing the files may take two lives.
-            doomed = f"{log.directory}!{log.topic_id}{_DELETED_SUFFIX}"
-            self._environment.disk.rename(log.directory, doomed)
-            await self._environment.disk.sync_directory(
-                f"{self._data_directory}/logs/{log.partition}"
-            )
+            if name in self._names(parent):  # else it was renamed, and that not stored
+                self._environment.disk.rename(log.directory, doomed)
+            await self._environment.disk.sync_directory(parent)
         except OSError as error:
             raise StorageError(f"{log.directory} can't be removed: {error}") from error
         if trace is not None:
@@ -412,7 +426,8 @@ class Logs(Peers):
         replica = self._replicas.pop(partition_id)
         await replica.settled()
         for key in [key for key in self._logs if key[1] == partition_id]:
-            await self._delete(self._logs.pop(key))
+            self._doomed.append(self._logs.pop(key))
+        await self._delete_doomed(lambda log: log.partition == partition_id)
         try:
             self._environment.disk.remove(replica.path)
         except OSError as error:

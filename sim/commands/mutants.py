@@ -1,0 +1,119 @@
+"""``sim mutants``: planted bugs, and who notices them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import common_options
+from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
+
+
+@click.command()
+@click.option(
+    "--only", "names", multiple=True, metavar="NAME", help="This mutant; may be repeated."
+)
+@click.option("--list", "lists", is_flag=True, help="Print what there is, and run nothing.")
+@click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Look for each so long, of processor time.",
+)
+@click.option(
+    "--shrink",
+    "shrink_s",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Make the plan that shows it smaller for so long.",
+)
+@click.option("--plan", default="", metavar="TOKEN", help="Run this plan and no other.")
+@jobs_option
+@json_file_option
+@click.option("--resume", is_flag=True, help="Leave out the mutants that the --json file has.")
+@click.option(
+    "--table",
+    "table_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the table there, too, as Markdown.",
+)
+@common_options
+def mutants(
+    names: tuple[str, ...],
+    lists: bool,
+    first: int,
+    seconds: float,
+    shrink_s: float,
+    plan: str,
+    jobs: int,
+    json_file: Path | None,
+    resume: bool,
+    table_file: Path | None,
+) -> int:
+    """Plant known bugs, one after the other, and see that runs notice them.
+
+    \b
+    For instance, all of them, one, or one with the plan that showed it:
+      octopi-node sim mutants --json mutants.json --resume
+      octopi-node sim mutants --only commit-on-leader-alone
+      octopi-node sim mutants --only commit-on-leader-alone --plan 'oc1-Yp{...'
+
+    A mutant is a small change of the code that makes it wrong, as real faults do.  Plans are
+    run against it until one breaks a promise that it keeps with the code as it is.  Prints for
+    each which rule noticed it, after how many runs and how much processor time; the same for
+    who sees nothing but clients; and the faults of the smallest plan that shows it, with its
+    token.
+
+    Ends with code 1 if nobody noticed one.
+    """
+    from sim.mutants import campaign
+    from sim.mutants.catalogue import MUTANTS
+    from sim.mutants.hunt import Budget
+    from sim.progress import Progress
+
+    chosen = list(names or MUTANTS)
+    unknown = [name for name in chosen if name not in MUTANTS]
+    if unknown:
+        raise CommandError(f"there is no mutant {unknown[0]}; --list has all", ExitCode.USAGE)
+    if plan and len(chosen) > 1:
+        raise CommandError("--plan is for one mutant: name it with --only", ExitCode.USAGE)
+    if resume and json_file is None:
+        raise CommandError("--resume goes by the file of --json: name it", ExitCode.USAGE)
+    if lists:
+        for name in chosen:
+            click.echo(f"{name}: {MUTANTS[name].bug}")
+        return ExitCode.OK
+    hunts = campaign.load(json_file) if resume and json_file else []
+    hunts = [one for one in hunts if one.name in chosen]
+    left = [name for name in chosen if name not in {one.name for one in hunts}]
+
+    click.echo(campaign.line(campaign.HEADINGS))
+    for one in hunts:
+        click.echo(campaign.line(campaign.row(one)))
+    budget = Budget(white_s=seconds, black_s=seconds, shrink_s=shrink_s)
+    try:
+        with Progress("mutant", len(left)) as progress:
+            for one in campaign.run(left, jobs=jobs, budget=budget, first=first, plan=plan):
+                hunts.append(one)
+                survivors = [one for one in hunts if one.white is None]
+                click.echo(campaign.line(campaign.row(one)))
+                progress.set(progress.count + 1, len(survivors))
+                write_numbers(json_file, campaign.numbers(hunts))
+                if plan and one.white is not None:
+                    click.echo(one.white.text)
+    except KeyboardInterrupt:
+        told = str(campaign.score(hunts)) if hunts else "nothing is known yet"
+        raise interrupted(told) from None
+    if table_file is not None:
+        table_file.parent.mkdir(parents=True, exist_ok=True)
+        table_file.write_text(campaign.table(hunts) + "\n", encoding="utf-8")
+    result = campaign.score(hunts)
+    click.echo(str(result))
+    return ExitCode.OK if result.white == result.count else ExitCode.FAILED

@@ -1,0 +1,151 @@
+"""Planted bugs are noticed, and the command that hunts them says by whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+
+from octopi.cli.commands.sim import sim
+from octopi.cli.failures import CommandError
+from sim.mutants import campaign
+from sim.mutants.catalogue import MUTANTS
+from sim.mutants.hunt import Budget, Hunt, Kill
+from tests.cli.conftest import Program
+
+FAMILIES = (
+    "commit-on-leader-alone",
+    "proposed-members-do-not-count",
+    "acknowledge-before-append",
+    "promise-forgotten",
+    "leader-from-outside-the-in-sync-set",
+    "reads-to-the-end-of-the-log",
+    "retries-get-new-sequences",
+)
+"""Bugs of committing, of in-sync sets, of following, of leadership, of the register,
+of reading and of clients."""
+RUNS_MAX = 60
+
+
+def kill(rule: str = "receipt-wrong", runs: int = 3, faults_count: int = 1) -> Kill:
+    return Kill(rule, "what was seen", "oc1-big", runs, 0.5, "oc1-small", faults_count)
+
+
+FOUND = Hunt("commit-on-leader-alone", kill(), kill("history LOST", 9), 9, 2.0)
+MISSED = Hunt("commit-on-one-follower", None, None, 400, 60.0)
+
+
+@pytest.fixture
+def hunted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the mutants that are hunted, without a hunt: all but one are found."""
+    names: list[str] = []
+
+    def hunt(name: str, options: list[str]) -> Hunt:
+        names.append(name)
+        return MISSED if name == MISSED.name else attrs.evolve(FOUND, name=name)
+
+    monkeypatch.setattr(campaign, "_hunt", hunt)
+    return names
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bugs_of_every_family_are_noticed_within_a_few_runs(name: str) -> None:
+    assert name in MUTANTS
+    options = ["--first=1", f"--runs={RUNS_MAX}", "--black_s=0", "--shrink_s=0"]
+    found = campaign._hunt(name, options)
+    assert found.white is not None
+
+
+def test_a_hunt_tells_who_noticed_and_the_smallest_plan(
+    program: Program, hunted: list[str], tmp_path: Path
+) -> None:
+    numbers, table = tmp_path / "made" / "mutants.json", tmp_path / "mutants.md"
+    result = program(
+        *("sim", "mutants", "--only", FOUND.name, "--jobs", "1"),
+        *("--json", str(numbers), "--table", str(table)),
+    )
+    assert result.exit_code == 0, result.stdout
+    headings, line, score = result.stdout.splitlines()
+    assert headings.split()[:3] == ["mutant", "noticed", "by"]
+    told = [FOUND.name, "receipt-wrong", "3", "0.5", "history", "LOST", "9", "0.5", "1"]
+    assert line.split() == [*told, "oc1-small"]
+    assert score.startswith("1 mutants; 1 noticed (100%), 1 by clients alone (100%)")
+    assert json.loads(numbers.read_text())["score"]["white"] == 1
+    assert MUTANTS[FOUND.name].bug in table.read_text()
+    assert hunted == [FOUND.name]
+
+
+def test_a_mutant_that_nobody_notices_fails_the_hunt(program: Program, hunted: list[str]) -> None:
+    result = program("sim", "mutants", "--only", MISSED.name, "--only", FOUND.name, "--jobs", "1")
+    assert result.exit_code == 1
+    assert "SURVIVED" in result.stdout
+    assert "2 mutants; 1 noticed (50%)" in result.stdout
+
+
+def test_a_hunt_that_is_resumed_leaves_out_what_is_known(
+    program: Program, hunted: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mutants.json"
+    path.write_text(json.dumps(campaign.numbers([FOUND])))
+    assert campaign.load(path) == [FOUND]
+    names = ["--only", FOUND.name, "--only", "answer-before-commit"]
+    result = program("sim", "mutants", *names, "--jobs", "1", "--resume", "--json", str(path))
+    assert result.stdout.splitlines()[-1].startswith("2 mutants; 2 noticed")
+    assert hunted == ["answer-before-commit"]
+    assert [one.name for one in campaign.load(path)] == [FOUND.name, "answer-before-commit"]
+
+
+def test_ctrl_c_ends_a_hunt_with_what_is_known(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hunt(name: str, options: list[str]) -> Hunt:
+        if name == FOUND.name:
+            return FOUND
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(campaign, "_hunt", hunt)
+    names = ["--only", FOUND.name, "--only", MISSED.name]
+    result = program("sim", "mutants", *names, "--jobs", "1")
+    assert result.exit_code == 130
+    assert "interrupted: 1 mutants; 1 noticed" in result.stderr
+
+
+def test_all_mutants_are_listed_with_what_is_wrong(program: Program) -> None:
+    lines = program("sim", "mutants", "--list").stdout.splitlines()
+    assert lines == [f"{one.name}: {one.bug}" for one in MUTANTS.values()]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--only", "no-such-bug"], "there is no mutant no-such-bug"),
+        (["--plan", "oc1-x"], "--plan is for one mutant"),
+        (["--resume"], "--resume goes by the file of --json"),
+    ],
+)
+def test_a_hunt_for_nothing_is_refused(options: list[str], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        sim.main(["mutants", *options], standalone_mode=False)
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    with pytest.raises(campaign.HuntError, match="no result of a hunt"):
+        campaign.load(path)
+    assert campaign.load(tmp_path / "none.json") == []
+
+
+def test_a_score_is_met_only_if_nothing_survives_and_little_is_needed() -> None:
+    assert campaign.score([FOUND]).is_met
+    assert not campaign.score([FOUND, MISSED]).is_met
+    assert not campaign.score([attrs.evolve(FOUND, black=None)]).is_met
+    assert not campaign.score([attrs.evolve(FOUND, white=kill(faults_count=3))]).is_met
+    assert not campaign.score([attrs.evolve(FOUND, white=kill(runs=51))]).is_met
+
+
+def test_a_budget_of_nothing_looks_at_nothing() -> None:
+    (found,) = campaign.run([FOUND.name], budget=Budget(0.0, 0.0, 0.0))
+    assert (found.white, found.black, found.runs) == (None, None, 0)
