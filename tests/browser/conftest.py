@@ -1,10 +1,17 @@
-"""What the browser tests share: one Node for the client's modules."""
+"""What the browser tests share: one Node for the client's modules, one Chromium for pages."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.browser.pages import browser
 from tests.browser.tools import NodePeer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="module")
@@ -13,3 +20,28 @@ def node() -> Iterator[NodePeer]:
     peer = NodePeer()
     yield peer
     peer.close()
+
+
+@pytest.fixture(scope="session")
+def chromium_browser() -> Iterator[Browser]:
+    """Chromium."""
+    with browser() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(chromium_browser: Browser) -> Iterator[Page]:
+    """A page; what it throws, and what its policy refuses, fails the test."""
+    context = chromium_browser.new_context(viewport={"width": 1280, "height": 900})
+    made = context.new_page()
+    problems: list[str] = []
+    made.on("pageerror", lambda error: problems.append(str(error)))
+    made.on(
+        "console",
+        lambda message: (
+            problems.append(message.text) if "Content Security Policy" in message.text else None
+        ),
+    )
+    yield made
+    context.close()
+    assert problems == []

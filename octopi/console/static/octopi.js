@@ -32,12 +32,12 @@ export class Octopi extends EventTarget {
   #producerId = crypto.getRandomValues(new Uint8Array(16));
   #subscriptions = new Set();
 
-  // Connects to a cluster through its register; several urls are tried in turn.  Without any,
-  // through the node that this page came from.
+  // Connects to a cluster through its register, or a broker that tells where that is; several
+  // urls are tried in turn.  Without any: the node that this page came from.
   static async connect(urls = globalThis.location?.origin, options = {}) {
     const octopi = new Octopi(urls, options);
     try {
-      await octopi.#cluster.retry(() => octopi.#cluster.connection(octopi.#cluster.servers[0]), options.signal);
+      await octopi.#cluster.retry(() => octopi.#cluster.reachOnce(), options.signal);
     } catch (error) {
       await octopi.close();
       throw error;

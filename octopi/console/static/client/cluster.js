@@ -6,6 +6,8 @@ import { Backoff, sleep, unlessAborted } from "./waiting.js";
 
 const QUESTION_TIMEOUT_MS = 30_000;
 const KNOWN_FOR_MS = 500;
+const REFRESH_AT = 0.7; // of a token's remaining life
+const REFRESH_MS_MIN = 1_000;
 
 export class Cluster {
   #connections = new Map(); // address -> promise of a connection
@@ -38,9 +40,29 @@ export class Cluster {
   }
 
   async #open(address) {
-    const connection = await openConnection(address, await this.#currentToken());
+    const token = await this.#currentToken();
+    const canRenew = typeof this.token === "function";
+    const connection = await openConnection(address, token, canRenew);
     if (this.#closed) connection.close();
+    if (canRenew) this.#keepFresh(connection, expiryMs(token));
     return connection;
+  }
+
+  // Gives the node a new token well before the old one expires, as long as the connection lives.
+  async #keepFresh(connection, expiresMs) {
+    const over = new AbortController();
+    connection.whenEnded.then(() => over.abort());
+    try {
+      while (expiresMs !== null) {
+        await sleep(Math.max(REFRESH_MS_MIN, (expiresMs - Date.now()) * REFRESH_AT), over.signal);
+        const token = await this.#currentToken();
+        const { expires_ms: told } = await connection.request({ type: "authenticate", token }, "authenticated");
+        expiresMs = told;
+      }
+    } catch (error) {
+      if (error instanceof OctopiError && !error.retryable) connection.lose(error);
+      // Else it ended, or ends when the token has expired; the next connection has a new one.
+    }
   }
 
   async #currentToken() {
@@ -53,6 +75,18 @@ export class Cluster {
   }
 
   // --- asking -----------------------------------------------------------------------------
+
+  // One attempt to reach a register; a broker tells where its registers are.
+  async reachOnce() {
+    const server = this.servers[0];
+    try {
+      const { greeting } = await this.connection(server);
+      if (greeting.role !== "register") this.servers = await registersOf(server);
+    } catch (error) {
+      if (this.servers[0] === server && error.retryable) this.servers.push(this.servers.shift());
+      throw error;
+    }
+  }
 
   // One attempt to ask a register; after a failure the next attempt asks another one.
   async askRegisterOnce(message, expected) {
@@ -137,6 +171,28 @@ export class Cluster {
   close(error) {
     this.#closed = error;
     for (const opening of this.#connections.values()) opening.then((connection) => connection.close(), () => {});
+  }
+}
+
+// When a JSON Web Token expires (ms since 1970), or null.  Only the nodes check the signature.
+function expiryMs(token) {
+  try {
+    const payload = token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    const { exp } = JSON.parse(atob(payload));
+    return typeof exp === "number" ? exp * 1000 : null;
+  } catch {
+    return null;
+  }
+}
+
+async function registersOf(broker) {
+  try {
+    const answer = await fetch(`${broker.replace(/^ws/, "http")}/api/v1/status`);
+    const { registers } = await answer.json();
+    if (!registers.length) throw new Error("it knows none");
+    return registers;
+  } catch (error) {
+    throw new OctopiError("unreachable", `${broker} is a broker and did not tell where its register is: ${error.message}`);
   }
 }
 

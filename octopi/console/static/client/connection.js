@@ -14,10 +14,11 @@ const REQUEST_TIMEOUT_MS = 10_000;
 const NORMAL_CLOSURE = 1000;
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
+// *canRenew*: whether an expired token ends only this connection, for the next has a new one.
 // Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
-export async function openConnection(url, token) {
+export async function openConnection(url, token, canRenew) {
   const socket = openSocket(url);
-  const connection = new Connection(url, socket);
+  const connection = new Connection(url, socket, canRenew);
   const timer = setTimeout(
     () => connection.lose(new OctopiError("unreachable", `${url} did not welcome us within ${CONNECT_TIMEOUT_MS} ms`)),
     CONNECT_TIMEOUT_MS,
@@ -49,8 +50,9 @@ class Connection {
   #heardAt = 0;
   #settleWelcome;
 
-  constructor(url, socket) {
+  constructor(url, socket, canRenew) {
     this.url = url;
+    this.canRenew = canRenew;
     this.greeting = null; // the node's welcome
     this.endReason = null; // the error by which it ended
     this.whenEnded = new Promise((resolve) => (this.announceEnd = resolve));
@@ -158,11 +160,16 @@ class Connection {
     }
     if (!this.greeting) this.#takeGreeting(message);
     else if (message.type === "heartbeat") this.#beat();
-    else if (message.type === "failure" && message.request === null) this.lose(refusal(message));
+    else if (message.type === "failure" && message.request === null) this.#dismissed(refusal(message));
     else {
       this.#callbacks.get(message.request)?.(message);
       if (!this.endReason) this.#beat();
     }
+  }
+
+  #dismissed(error) {
+    const passes = error.code === "expired" && this.canRenew;
+    this.lose(passes ? new OctopiError("connection_lost", `${this.url}: ${error.message}`) : error);
   }
 
   #takeGreeting(message) {

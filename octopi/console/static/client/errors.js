@@ -37,6 +37,10 @@ const STATUSES = new Map([
   [62, ["broker_fenced", false]],
   [63, ["register_superseded", true]],
   [64, ["broker_in_use", false]],
+  [70, ["unauthenticated", false]],
+  [71, ["forbidden", false]],
+  [72, ["expired", false]],
+  [73, ["over_limit", true]],
 ]);
 
 // Codes that no node sends:

@@ -12,6 +12,7 @@ import { sleep, unlessAborted } from "./waiting.js";
 const SUBSCRIBE_TIMEOUT_MS = 10_000;
 const SILENCE_MS_FIRST = 1_000; // of a broker; then the register is asked whether it is still the right one
 const SILENCE_MS_MAX = 60_000;
+const BEHIND_THE_END_MS_MAX = 60_000;
 
 const NODE_FAULTS = new Set(["log_read_only", "log_corrupt", "internal"]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // from a broker; the register has the last word
@@ -38,6 +39,7 @@ export class LogFollower {
     this.readers = new Set();
     this.unable = new Set(); // readers whose disk or program fails
     this.heardAt = 0;
+    this.behindSince = null; // when a log first ended before what is wanted
   }
 
   // Returns never; throws the signal's reason, or why trying again can't help.
@@ -139,6 +141,7 @@ export class LogFollower {
         this.#checkTopic(message.topic_id);
         this.highwater = Math.max(this.highwater, message.highwater);
         this.untried = [];
+        this.behindSince = null;
         this.onTrouble(this, null);
         return;
       case "failure":
@@ -198,6 +201,9 @@ export class LogFollower {
       }
       this.wanted = bounds.log_start;
     } else if (wanted > bounds.highwater) {
+      // A new leader may not know yet how far all is committed; it does in a moment.
+      this.behindSince ??= Date.now();
+      if (Date.now() - this.behindSince < BEHIND_THE_END_MS_MAX) return;
       throw new OctopiError("offset_out_of_range", `${this.#name}: there is no offset ${wanted}; the log ends at ${bounds.highwater}`);
     }
   }

@@ -1,0 +1,150 @@
+// Types of octopi.js, the client of an Octopi cluster for browsers and Node.
+
+export type State = "connecting" | "open" | "reconnecting" | "closed";
+
+/**
+ * A place to begin at: the start or the end of a log, an offset in one partition, so many
+ * messages before the end (a negative number), the first message not older than a time, or a
+ * position (`Subscription.position`) of any client in any language.
+ */
+export type From = "earliest" | "latest" | number | Date | string;
+
+export interface ConnectOptions {
+  /** Asked for before each connection, and again before it expires. */
+  token?: string | (() => string | Promise<string>);
+  /** Aborted: the client is closed. */
+  signal?: AbortSignal;
+  /** Bounds of the random waits between attempts, in ms (100 and 10,000). */
+  minDelay?: number;
+  maxDelay?: number;
+  /** Bytes of records on their way or waiting, per partition (1 MiB). */
+  window?: number;
+}
+
+export interface SubscribeOptions {
+  /** One partition, or (the default) all of them; order is per partition. */
+  partition?: number | "all";
+  /** Default: "latest". */
+  from?: From;
+  /** Aborted: iterating throws its reason. */
+  signal?: AbortSignal;
+  window?: number;
+  /** What to do when retention removed what comes next; a "gap" event tells of it either way. */
+  onGap?: "throw" | "skip";
+}
+
+export interface PublishOptions {
+  /** Messages of a key keep their order: they share a partition. */
+  key?: string | BufferSource | null;
+  headers?: Record<string, string | BufferSource>;
+  partition?: number;
+  /** ms since 1970; default: now. */
+  timestamp?: number;
+  signal?: AbortSignal;
+}
+
+export interface Receipt {
+  partition: number;
+  offset: number;
+  /** Whether it had been stored by an earlier attempt. */
+  duplicate: boolean;
+}
+
+export interface Gap {
+  topic: string;
+  partition: number;
+  wanted: number;
+  availableFrom: number;
+}
+
+export interface PartitionInfo {
+  partition: number;
+  epoch: number;
+  leader: number | null;
+  leader_address: string;
+  replicas: number[];
+  in_sync: number[];
+  readers: string[];
+}
+
+export interface TopicInfo {
+  topic: string;
+  topic_id: string;
+  partitions: PartitionInfo[];
+  options: Record<string, number | boolean | null>;
+}
+
+export interface ClusterInfo {
+  cluster: string;
+  topic_count: number;
+  partition_count: number;
+  brokers: { broker: number; address: string; incarnation: number; live: boolean; partitions_led: number }[];
+  partitions: PartitionInfo[];
+}
+
+export interface LogInfo {
+  topic: string;
+  topic_id: string;
+  partition: number;
+  epoch: number;
+  log_start: number;
+  highwater: number;
+  log_end: number;
+  size_bytes: number;
+  fault: string;
+}
+
+export declare class Message {
+  readonly topic: string;
+  readonly partition: number;
+  /** The message's id in its log. */
+  readonly offset: number;
+  readonly nextOffset: number;
+  /** ms since 1970, by its producer's clock; null if it has none. */
+  readonly timestamp: number | null;
+  readonly key: Uint8Array | null;
+  readonly value: Uint8Array;
+  readonly headers: Record<string, Uint8Array>;
+  text(): string;
+  json<T = unknown>(): T;
+}
+
+export declare class Subscription implements AsyncIterableIterator<Message> {
+  /** Resolves when it is known where reading begins. */
+  readonly ready: Promise<void>;
+  /** Where to go on; store it, and give it as `from`.  Empty before `ready`. */
+  readonly position: string;
+  readonly lagBytes: number;
+  readonly bufferedBytes: number;
+  [Symbol.asyncIterator](): this;
+  next(): Promise<IteratorResult<Message>>;
+  return(): Promise<IteratorResult<Message>>;
+  /** The messages in lists, as they arrived. */
+  batches(): AsyncGenerator<Message[], void, void>;
+  unsubscribe(): void;
+}
+
+export declare class OctopiError extends Error {
+  /** A stable name; docs/browser.md has the table. */
+  readonly code: string;
+  /** Whether trying again can help. */
+  readonly retryable: boolean;
+}
+
+export interface OctopiEvents {
+  state: CustomEvent<{ state: State; error?: OctopiError; delay?: number }>;
+  gap: CustomEvent<Gap>;
+}
+
+export declare class Octopi extends EventTarget {
+  static connect(urls?: string | string[], options?: ConnectOptions): Promise<Octopi>;
+  readonly state: State;
+  subscribe(topic: string, options?: SubscribeOptions): Subscription;
+  publish(topic: string, value: string | BufferSource, options?: PublishOptions): Promise<Receipt>;
+  topics(): Promise<TopicInfo[]>;
+  describeCluster(): Promise<ClusterInfo>;
+  describeLogs(address: string, topic?: string): Promise<LogInfo[]>;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+  addEventListener<K extends keyof OctopiEvents>(type: K, listener: (event: OctopiEvents[K]) => void, options?: AddEventListenerOptions | boolean): void;
+}

@@ -1,0 +1,47 @@
+"""A browser for tests: one Chromium for all, a fresh profile for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.browser.tools import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+HERE = Path(__file__).parent
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium, without a window."""
+    path = chromium()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--disable-gpu"])
+        try:
+            yield launched
+        finally:
+            launched.close()
+
+
+def http_url(url: str) -> str:
+    """Where the node at *url* serves pages."""
+    return url.replace("ws", "http", 1)
+
+
+def open_client_page(page: Page, node: str) -> None:
+    """A page of the node at *node* in which ``Octopi`` is there; scripts of this folder are
+    served to it below ``/test/``."""
+
+    def serve(route: Route) -> None:
+        script = HERE / route.request.url.rpartition("/")[2]
+        route.fulfill(path=script, content_type="text/javascript")
+
+    page.route("**/test/*.mjs", serve)
+    page.goto(f"{http_url(node)}/console/octopi.d.ts")
+    page.evaluate("async () => { Object.assign(window, await import('/console/octopi.js')); }")
