@@ -85,6 +85,11 @@ class Status(IntEnum):
     REGISTER_SUPERSEDED = 63
     BROKER_IN_USE = 64
 
+    UNAUTHENTICATED = 70
+    FORBIDDEN = 71
+    EXPIRED = 72
+    OVER_LIMIT = 73
+
 
 class Fault(Enum):
     """Whose doing a refusal is."""
@@ -179,6 +184,14 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         False,
         Fault.CALLER,
         "stop it for good, and move its replicas to other brokers (`partitions move`)",
+    ),
+    Status.UNAUTHENTICATED: StatusMeaning(
+        False, Fault.CALLER, "use a token that was made with a key of this cluster"
+    ),
+    Status.FORBIDDEN: StatusMeaning(False, Fault.CALLER, "use a token that grants this"),
+    Status.EXPIRED: StatusMeaning(False, Fault.CALLER, "use a fresh token"),
+    Status.OVER_LIMIT: StatusMeaning(
+        True, Fault.CALLER, "use fewer connections for this token, or raise its limit"
     ),
 }
 """Every status has its row; a test holds this."""

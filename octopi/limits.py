@@ -186,8 +186,22 @@ LIVES_IN_DOUBT_MAX: Final = 64
 """Starts in a row of a broker that never heard whether the register let it in.  Beyond that the
 oldest are forgotten; at worst the broker is then taken for one that lost its data."""
 
+EVENTS_KEPT_COUNT: Final = 1_000
+"""Decisions and observations that the register remembers for people to look at."""
+
 JOURNAL_SNAPSHOT_ENTRIES: Final = 100_000
 """The register's journal is folded into a snapshot after so many entries."""
+
+# --- pages ---------------------------------------------------------------------------
+
+LOOK_INTERVAL_S: Final = 0.5
+"""A node asks its cluster for what pages show at most so often."""
+
+LOOK_SHARE_MAX: Final = 0.2
+"""And spends at most this share of the time on it."""
+
+LOOK_TIMEOUT_S: Final = 2.0
+"""A broker that doesn't answer a look within this is shown as silent."""
 
 # --- clients -------------------------------------------------------------------------
 

@@ -1,21 +1,48 @@
-"""The pages of a node: which path is answered by what."""
+"""The pages of a node: which path is answered by what, and who may ask."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import attrs
+
+from octopi.admin.cluster_pages import (
+    Json,
+    cluster_page,
+    consumers_page,
+    events_page,
+    topics_page,
+)
+from octopi.admin.cluster_watch import ClusterWatch
+from octopi.admin.node_views import NodeView
+from octopi.environment import Clock
+from octopi.errors import OctopiError, RefusedError
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 
+if TYPE_CHECKING:
+    from octopi.admin.metrics import Metrics
+
 CONSOLE: Final = "/console/"
+API: Final = "/api/v1/"
 
 
 class Site:
     """`octopi.transport.http_front.HttpSite` of one node."""
 
-    def __init__(self, console: Callable[[HttpRequest], HttpAnswer]) -> None:
+    def __init__(self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer]) -> None:
         """*console* answers what lies below ``/console/``."""
+        self._clock = clock
         self._console = console
+        self._began_at = clock.now()
+        self.url = ""
+        """Where the node listens, once it does."""
+        self.node: NodeView | None = None
+        """None while the node starts."""
+        self.watch: ClusterWatch | None = None
+        """Likewise."""
+        self._metrics: Metrics | None = None
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
         return None
@@ -24,8 +51,79 @@ class Site:
         match request.path:
             case "/healthz":
                 return plain(200, "ok")
+            case "/readyz":
+                why = self._why_not_ready()
+                return _json(503 if why else 200, {"ready": not why, "why": why})
             case "/" | "/console":
                 return plain(302, "the console is at /console/", ("location", CONSOLE))
+            case "/metrics":
+                return self._metrics_page()
         if request.path.startswith(CONSOLE):
             return self._console(request)
-        return plain(404, "there is nothing here; see /console/")
+        if request.path.startswith(API):
+            return await self._api(request)
+        return plain(404, "there is nothing here; see /console/, /api/v1/status, /metrics")
+
+    def _why_not_ready(self) -> str:
+        return "the node starts" if self.node is None else self.node.why_not_ready()
+
+    def _metrics_page(self) -> HttpAnswer:
+        if self.node is None:
+            return plain(503, "the node starts")
+        from octopi.admin import metrics  # dear to import, and not every node is scraped
+
+        if self._metrics is None:
+            self._metrics = metrics.Metrics(self.node)
+        return HttpAnswer(200, self._metrics.text(), metrics.CONTENT_TYPE)
+
+    # --- JSON ------------------------------------------------------------------------
+
+    async def _api(self, request: HttpRequest) -> HttpAnswer:
+        name = request.path.removeprefix(API)
+        if name == "status":
+            return _json(200, self._status())
+        if name not in {"cluster", "topics", "consumers", "events"}:
+            return _error(404, "not_found", f"there is no {API}{name[:100]}")
+        try:
+            if self.watch is None:
+                return _error(503, "not_ready", "the node starts")
+            seen = await self.watch.snapshot()
+        except OctopiError as error:
+            status = error.status.name.lower() if isinstance(error, RefusedError) else "unreachable"
+            return _error(503, status, str(error))
+        match name:
+            case "cluster":
+                return _json(200, cluster_page(seen))
+            case "topics":
+                return _json(200, topics_page(seen, request.query, _everything))
+            case "consumers":
+                return _json(200, consumers_page(seen, request.query, _everything))
+            case _:
+                return _json(200, events_page(seen, request.query, _everything))
+
+    def _status(self) -> Json:
+        facts = {} if self.node is None else attrs.asdict(self.node.facts())
+        why = self._why_not_ready()
+        return {
+            **facts,
+            "url": self.url,
+            "ready": not why,
+            "why": why,
+            "authentication": False,
+            "now_ms": self._clock.wall_ms(),
+            "uptime_s": round(self._clock.now() - self._began_at, 3),
+            "connections": 0 if self.node is None else len(self.node.traffic.connections),
+        }
+
+
+def _everything(topic: str) -> bool:
+    return True
+
+
+def _json(status: int, value: Json) -> HttpAnswer:
+    body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return HttpAnswer(status, body, "application/json", (("cache-control", "no-store"),))
+
+
+def _error(status: int, name: str, reason: str) -> HttpAnswer:
+    return _json(status, {"error": {"status": name, "reason": reason}})

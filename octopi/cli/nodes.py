@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import version
-from typing import Final
 
-import attrs
 import trio
 
-from octopi.admin.site import Site
-from octopi.cli.compose import environment
+from octopi.admin.node_views import BrokerView, RegisterView
+from octopi.cli.compose import AGENT, serving_pages
 from octopi.cli.config import BrokerSettings, RegisterSettings
-from octopi.cli.failures import PROGRAM
 from octopi.cli.node_log import bind_node
-from octopi.console.static_files import console_file
 from octopi.operating_system import allow_many_files
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
-
-AGENT: Final = f"{PROGRAM}/{version(PROGRAM)}"
-
-
-@attrs.define
-class _Ready:
-    """Takes a node's word that it can be used, from wherever the node gives it."""
-
-    _tell: Callable[[str], None]
-
-    def started(self, value: str | None = None) -> None:
-        assert value is not None
-        self._tell(value)
 
 
 async def run_register_node(
@@ -52,8 +34,14 @@ async def run_register_node(
         gather_s=settings.gather_s,
         agent=AGENT,
     )
-    async with environment(Site(console_file)) as here:
-        await run_register(here, options, stop=stop, task_status=_Ready(ready))
+    async with serving_pages(ready) as (here, pages):
+        await run_register(
+            here,
+            options,
+            stop=stop,
+            show=lambda node: pages.show(RegisterView(node)),
+            task_status=pages,
+        )
 
 
 async def run_broker_node(
@@ -80,5 +68,11 @@ async def run_broker_node(
         catch_up_slowdown_max=settings.catch_up_slowdown,
         agent=AGENT,
     )
-    async with environment(Site(console_file)) as here:
-        await run_broker(here, options, stop=stop, task_status=_Ready(ready))
+    async with serving_pages(ready) as (here, pages):
+        await run_broker(
+            here,
+            options,
+            stop=stop,
+            show=lambda node: pages.show(BrokerView(node)),
+            task_status=pages,
+        )

@@ -552,7 +552,7 @@ async def _connected(
     async with background_tasks() as nursery:
         if environment is None:
             environment = _system_environment(nursery)
-        connections = Connections(environment, nursery, AGENT, token)
+        connections = Connections(environment, nursery, AGENT, lambda: token)
         try:
             yield Client(environment, connections, servers, request_timeout_s)
             await connections.close()

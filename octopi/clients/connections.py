@@ -6,6 +6,8 @@ caller that is cancelled while a connection opens leaves it to those that still 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import trio
 
@@ -15,6 +17,9 @@ from octopi.errors import ClosedError, OctopiError, ProtocolError
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
+
+TokenSource = Callable[[], str | None]
+"""Gives the token to connect with; asked each time, so that it may be another one by then."""
 
 
 @attrs.define(eq=False)
@@ -34,7 +39,7 @@ class Connections:
     """Opens, shares and closes connections; *nursery* owns their tasks."""
 
     def __init__(
-        self, environment: Environment, nursery: trio.Nursery, agent: str, token: str | None
+        self, environment: Environment, nursery: trio.Nursery, agent: str, token: TokenSource
     ) -> None:
         self._environment = environment
         self._nursery = nursery
@@ -87,7 +92,7 @@ class Connections:
         try:
             try:
                 opening.connection = await open_connection(
-                    self._environment, address, CLIENT, self._agent, token=self._token
+                    self._environment, address, CLIENT, self._agent, token=self._token()
                 )
             except OctopiError as error:
                 opening.error = error

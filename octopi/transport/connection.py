@@ -35,6 +35,7 @@ from octopi.limits import (
     SEND_TIMEOUT_S,
 )
 from octopi.logger import get_logger
+from octopi.metrics.latencies import Latencies
 from octopi.transport.failures import failure, failure_of, refusal
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
@@ -97,7 +98,9 @@ class Connection:
         receives: frozenset[type],
         heartbeat_interval_s: float,
         heartbeat_timeout_s: float,
+        latencies: Latencies | None = None,
     ) -> None:
+        """*latencies*: where to count how long the peer's requests take."""
         self.greeting: Final = greeting
         """What the other side said about itself."""
         self._link = link
@@ -113,7 +116,9 @@ class Connection:
         self._room = trio.lowlevel.ParkingLot()
         """Where reader and callers wait for the outbox or for answers to go out."""
 
-        self._unanswered: set[int] = set()
+        self._latencies = latencies
+        self._unanswered: dict[int, tuple[type, float]] = {}
+        """Requests of the peer: what they are, and when they came."""
         self._refuses_requests = False
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
@@ -185,7 +190,9 @@ class Connection:
         data = encode(message)
         if self._unanswered and type(message) not in REQUESTS:
             answered: Any = getattr(message, "request", None)
-            self._unanswered.discard(answered)
+            asked = self._unanswered.pop(answered, None)
+            if asked is not None and self._latencies is not None:
+                self._latencies.observe(asked[0], self._clock.now() - asked[1])
             if self._room:
                 self._room.unpark_all()
         self._outbox.append(data)
@@ -473,7 +480,7 @@ class Connection:
             raise ProtocolError(
                 f"{TYPE_NAMES[type(message)]}.request: {number} has had no answer yet"
             )
-        self._unanswered.add(number)
+        self._unanswered[number] = (type(message), self._heard_at)
         if self._refuses_requests:
             self.post(failure(number, Status.SHUTTING_DOWN, "the node is shutting down"))
         else:

@@ -23,6 +23,7 @@ from octopi.limits import (
     HELLO_BYTES_MAX,
     MESSAGE_BYTES_MAX,
 )
+from octopi.metrics.latencies import Latencies
 from octopi.transport.connection import MESSAGE_TOO_BIG, PROTOCOL_ERROR, Connection
 from octopi.transport.failures import failure, refusal
 from octopi.wire.codec import decode, encode
@@ -88,7 +89,13 @@ async def _ask_in(link: Link, hello: Hello) -> Welcome:
 
 
 async def accept_connection(
-    environment: Environment, link: Link, endpoint: Endpoint, *, role: str, agent: str
+    environment: Environment,
+    link: Link,
+    endpoint: Endpoint,
+    *,
+    role: str,
+    agent: str,
+    latencies: Latencies | None = None,
 ) -> Connection:
     """Hear the hello of whoever connected to *endpoint* and welcome it.
 
@@ -124,6 +131,7 @@ async def accept_connection(
         receives=(endpoint.to_register if role == "register" else endpoint.to_broker) | _ANY_TIME,
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
+        latencies=latencies,
     )
 
 

@@ -18,6 +18,7 @@ from octopi.limits import SHUTDOWN_GRACE_S
 from octopi.logger import get_logger
 from octopi.transport.connection import GOING_AWAY, Connection
 from octopi.transport.handshake import accept_connection
+from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import Endpoint
 
 _log = get_logger(__name__)
@@ -50,9 +51,11 @@ async def serve(
     sessions: Sessions,
     *,
     stop: trio.Event,
+    traffic: Traffic | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.
+    """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  What goes
+    on is noted in *traffic*.
 
     Stopping is graceful: nobody new is accepted, new requests are refused, unanswered ones
     may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
@@ -63,21 +66,30 @@ async def serve(
       InvalidOptionError: if *address* is none.
     """
     endpoints = {endpoint.path: endpoint for endpoint in sessions}
-    connections: dict[Connection, None] = {}
+    traffic = traffic or Traffic()
+    connections = traffic.connections
 
     async def handle(link: Link) -> None:
         endpoint = endpoints[link.path]
         try:
             connection = await accept_connection(
-                environment, link, endpoint, role=role, agent=agent
+                environment,
+                link,
+                endpoint,
+                role=role,
+                agent=agent,
+                latencies=traffic.latencies,
             )
         except (ConnectionLostError, ProtocolError) as error:
+            if isinstance(error, ProtocolError):
+                traffic.refused[error.status.name.lower()] += 1
             _log.info("handshake_failed", peer=link.peer, error=str(error))
             return
         if stop.is_set():
             await connection.close(GOING_AWAY, _STOPPING)
             return
-        connections[connection] = None
+        connections[connection] = endpoint
+        traffic.accepted[endpoint.path] += 1
         try:
             await _run_session(connection, sessions[endpoint])
         finally:

@@ -41,11 +41,13 @@ EVERYWHERE: Final = frozenset({m.Hello, m.Welcome, m.Heartbeat, m.Failure})
 
 REQUESTS: Final = frozenset(
     {
+        m.Authenticate,
         m.DescribeTopic,
         m.CreateTopic,
         m.DeleteTopic,
         m.ListTopics,
         m.DescribeCluster,
+        m.DescribeEvents,
         m.DrainBroker,
         m.AddPartitions,
         m.MoveReplica,
@@ -55,6 +57,7 @@ REQUESTS: Final = frozenset(
         m.Fetch,
         m.Subscribe,
         m.DescribeLogs,
+        m.DescribeSubscriptions,
         m.Join,
         m.InstallPartitions,
         m.InstallTopics,
@@ -87,11 +90,13 @@ CLIENT: Final = Endpoint(
     path="/v1/client",
     to_register=frozenset(
         {
+            m.Authenticate,
             m.DescribeTopic,
             m.CreateTopic,
             m.DeleteTopic,
             m.ListTopics,
             m.DescribeCluster,
+            m.DescribeEvents,
             m.DrainBroker,
             m.AddPartitions,
             m.MoveReplica,
@@ -100,6 +105,7 @@ CLIENT: Final = Endpoint(
     ),
     to_broker=frozenset(
         {
+            m.Authenticate,
             m.Produce,
             m.FindOffset,
             m.Fetch,
@@ -107,19 +113,23 @@ CLIENT: Final = Endpoint(
             m.Credit,
             m.Unsubscribe,
             m.DescribeLogs,
+            m.DescribeSubscriptions,
         }
     ),
     back=frozenset(
         {
+            m.Authenticated,
             m.TopicDescription,
             m.TopicList,
             m.ClusterDescription,
+            m.EventList,
             m.Produced,
             m.FoundOffset,
             m.Fetched,
             m.Subscribed,
             m.Delivery,
             m.LogList,
+            m.SubscriptionList,
             m.Done,
         }
     ),

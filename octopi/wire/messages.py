@@ -22,6 +22,7 @@ import attrs
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
     BATCH_BYTES_MAX,
+    EVENTS_KEPT_COUNT,
     HELLO_BYTES_MAX,
     LIST_COUNT_MAX,
     LIVES_IN_DOUBT_MAX,
@@ -182,6 +183,42 @@ class LogInfo:
     """Why the log takes or gives nothing; empty if it is well."""
 
 
+@attrs.frozen
+class SubscriptionInfo:
+    """An open subscription, as the broker that serves it sees it."""
+
+    peer: Text
+    """Address of the consumer."""
+    agent: Text
+    """Its program, as it says itself."""
+    request: int
+    """What it calls the subscription."""
+    topic: Text
+    partition: int
+    position: int
+    """What is delivered next."""
+    credit: int
+    highwater: int
+
+
+@attrs.frozen
+class ClusterEvent:
+    """Something that the register decided or saw; what doesn't apply is None or empty."""
+
+    number: int
+    """Counts the events of a life of the register, from 1."""
+    at_ms: int
+    kind: Text
+    """One of `octopi.roles.register.event_log.KINDS`."""
+    partition: int | None
+    broker: int | None
+    topic: Text
+    epoch: int | None
+    in_sync: Brokers
+    text: Text
+    """The same for people."""
+
+
 # --- any connection ------------------------------------------------------------------
 
 
@@ -213,6 +250,8 @@ class Welcome:
     """Each side gives the connection up after silence for so long."""
     message_bytes_max: int
     """Longer messages end the connection."""
+    expires_ms: int | None = None
+    """When the connection ends unless a fresh token comes before, in ms since 1970."""
 
 
 @message("heartbeat")
@@ -241,6 +280,25 @@ class Done:
     """A request without a result of its own was carried out."""
 
     request: int
+
+
+@message("authenticate")
+@attrs.frozen
+class Authenticate:
+    """A fresh token for this connection.  Answer: `Authenticated`."""
+
+    request: int
+    token: Annotated[str, AtMost(HELLO_BYTES_MAX)]
+
+
+@message("authenticated")
+@attrs.frozen
+class Authenticated:
+    """Answer to `Authenticate`: what the token allows is allowed from here on, and no more."""
+
+    request: int
+    expires_ms: int | None
+    """See `Welcome`."""
 
 
 # --- clients and the register --------------------------------------------------------
@@ -332,6 +390,27 @@ class ClusterDescription:
     """All of them; `partitions` has those that lie on brokers already."""
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
+
+
+@message("describe_events")
+@attrs.frozen
+class DescribeEvents:
+    """Ask what the register decided and saw lately.  Answer: `EventList`."""
+
+    request: int
+    after: int
+    """Events with greater numbers."""
+
+
+@message("event_list")
+@attrs.frozen
+class EventList:
+    """Answer to `DescribeEvents`: the oldest first."""
+
+    request: int
+    life: Text
+    """Of the register; numbers begin anew with each."""
+    events: Annotated[list[ClusterEvent], AtMost(EVENTS_KEPT_COUNT)]
 
 
 @message("drain_broker")
@@ -536,6 +615,27 @@ class LogList:
     request: int
     logs: Annotated[list[LogInfo], AtMost(1_000)]
     more: bool
+
+
+@message("describe_subscriptions")
+@attrs.frozen
+class DescribeSubscriptions:
+    """Ask for a broker's open subscriptions.  Answer: `SubscriptionList`."""
+
+    request: int
+    topic: Text
+    """Only of this topic; empty: all."""
+
+
+@message("subscription_list")
+@attrs.frozen
+class SubscriptionList:
+    """Answer to `DescribeSubscriptions`."""
+
+    request: int
+    subscriptions: Annotated[list[SubscriptionInfo], AtMost(LIST_COUNT_MAX)]
+    more: bool
+    """Whether there are more than fit."""
 
 
 # --- brokers and the register --------------------------------------------------------

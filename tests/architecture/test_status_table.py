@@ -42,6 +42,10 @@ NUMBERS = {
     "BROKER_IN_USE": 64,
     "WRONG_CLUSTER": 61,
     "BROKER_FENCED": 62,
+    "UNAUTHENTICATED": 70,
+    "FORBIDDEN": 71,
+    "EXPIRED": 72,
+    "OVER_LIMIT": 73,
 }
 """What clients in the field know.  A line may be added; none may change or go."""
 

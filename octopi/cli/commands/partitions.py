@@ -47,8 +47,8 @@ def list_partitions(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi.admin.replicas import PARTITION_HEADINGS, partition_rows
     from octopi.cli.asking import ask
-    from octopi.cli.replicas import PARTITION_HEADINGS, partition_rows
 
     cluster = ask(settings, lambda client: client.describe_cluster())
     if as_json:

@@ -14,7 +14,7 @@ from octopi.cli.rendering import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from octopi import ClusterInfo
-    from octopi.cli.replicas import Look, ReplicaStatus
+    from octopi.admin.replicas import ReplicaStatus
 
 
 @click.command()
@@ -40,17 +40,17 @@ def status(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi.admin.replicas import look, problems, replicas
     from octopi.cli.asking import ask
-    from octopi.cli.replicas import look, replicas
 
     seen = ask(settings, look)
-    problems = _problems(seen)
+    wrong = problems(seen)
     found = replicas(seen, seen.cluster.partitions)
     if as_json:
         print_json(
             {
-                "healthy": not problems,
-                "problems": problems,
+                "healthy": not wrong,
+                "problems": wrong,
                 **attrs.asdict(seen.cluster),
                 "replicas": [attrs.asdict(one) for one in found],
                 "logs": [attrs.asdict(one) for one in seen.logs],
@@ -58,31 +58,14 @@ def status(
         )
     else:
         _print(seen.cluster, found)
-        click.echo("not healthy:" if problems else "healthy")
-        for problem in problems:
+        click.echo("not healthy:" if wrong else "healthy")
+        for problem in wrong:
             click.echo(f"  {problem}")
-    return ExitCode.FAILED if problems else ExitCode.OK
-
-
-def _problems(seen: Look) -> list[str]:
-    from octopi.cli.replicas import broker_state, faults, live_brokers, partition_state
-
-    cluster = seen.cluster
-    places = cluster.partitions
-    away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
-    problems = [f"broker {one} is away" for one in away]
-    problems += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
-    states = {one.partition: partition_state(one, live_brokers(cluster)) for one in places}
-    for what in ("no leader", "under-replicated"):
-        numbers = [str(partition) for partition, state in states.items() if state == what]
-        if numbers:
-            problems.append(f"{what}: partition{'s' * (len(numbers) > 1)} {' '.join(numbers)}")
-    problems += faults(seen.logs)
-    return problems or ([] if cluster.brokers else ["no broker has joined"])
+    return ExitCode.FAILED if wrong else ExitCode.OK
 
 
 def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
-    from octopi.cli.replicas import PARTITION_HEADINGS, partition_rows
+    from octopi.admin.replicas import PARTITION_HEADINGS, partition_rows
 
     live = sum(one.live for one in cluster.brokers)
     click.echo(
@@ -118,7 +101,7 @@ def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
 
 def print_brokers(cluster: ClusterInfo) -> None:
     """Print a table of the brokers."""
-    from octopi.cli.replicas import broker_state
+    from octopi.admin.replicas import broker_state
 
     print_table(
         ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS"],

@@ -16,7 +16,7 @@ from octopi.cli.rendering import counted, print_json, print_table, size
 
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
-    from octopi.cli.replicas import Look, ReplicaStatus
+    from octopi.admin.replicas import Look, ReplicaStatus
 
 
 @click.group()
@@ -182,8 +182,8 @@ def describe(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
+    from octopi.admin.replicas import look, replicas
     from octopi.cli.asking import ask
-    from octopi.cli.replicas import look, replicas
 
     async def question(client: Client) -> tuple[TopicInfo, Look]:
         return await client.describe_topic(topic), await look(client, topic)
@@ -204,7 +204,7 @@ def describe(
 
 def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
     from octopi import TopicOptions
-    from octopi.cli.replicas import PARTITION_HEADINGS, faults, partition_rows
+    from octopi.admin.replicas import PARTITION_HEADINGS, faults, partition_rows
 
     usual = attrs.asdict(TopicOptions())
     options = [

@@ -81,6 +81,11 @@ class BrokerLog:
         """Called when the log has become durable below an offset."""
         self.on_failed: Callable[[StorageError], None] = _nobody
         """Called when the disk failed in a flush."""
+        self.appended_count = 0
+        """Records appended since the log was opened."""
+        self.appended_bytes = 0
+        self.delivered_bytes = 0
+        """What consumers were sent of it since then."""
         self._environment = environment
         self._flusher = flusher
         self._policy = FlushPolicy(
@@ -145,6 +150,8 @@ class BrokerLog:
         clock = self._environment.clock
         base = self._files.append(records, scan, clock.wall_ms())
         self._policy.appended(scan.count, len(records), clock.now())
+        self.appended_count += scan.count
+        self.appended_bytes += len(records)
         due_at = self._policy.due_at
         if due_at is not None:
             self._flusher.want(self._flush, due_at)

@@ -7,7 +7,7 @@ disk what existed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
 if TYPE_CHECKING:
     from octopi.roles.broker.follow_session import FollowSession
     from octopi.roles.broker.membership import Membership
+    from octopi.roles.broker.sessions import Subscription
 
 _log = get_logger(__name__)
 
@@ -74,6 +75,8 @@ class Logs(Peers):
         self._identity: tuple[int, int] | None = None
         self.streams: dict[tuple[int, int], FollowSession] = {}
         """The newest stream of each follower, by partition and broker."""
+        self.subscriptions: dict[Subscription, None] = {}
+        """All that are open."""
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
         self.membership: Membership | None = None
@@ -213,6 +216,16 @@ class Logs(Peers):
         )
         if follows and record is not None and replica.partition not in self._following:
             self.follow(replica.partition, record.leader)
+
+    @property
+    def replicas(self) -> Iterable[PartitionReplica]:
+        """This broker's replicas."""
+        return self._replicas.values()
+
+    @property
+    def addresses(self) -> Iterable[str]:
+        """Where brokers are, as the register said last."""
+        return self._addresses.values()
 
     # --- Peers -----------------------------------------------------------------------------
 

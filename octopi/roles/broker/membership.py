@@ -86,6 +86,16 @@ class Membership:
         self._remember = remember
         self._connection: Connection | None = None
 
+    @property
+    def identity(self) -> Identity:
+        """Who this broker is."""
+        return self._identity
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the register counts it in at the moment."""
+        return self._connection is not None
+
     def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         """Send it to the register, if that is there; whoever sends it repeats it."""
         connection = self._connection

@@ -6,6 +6,8 @@ flusher, retention, and the membership.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import trio
 
@@ -21,6 +23,7 @@ from octopi.roles.broker.membership import Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
+from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
@@ -46,14 +49,26 @@ class BrokerOptions:
     agent: str = "octopi-node"
 
 
+@attrs.define
+class BrokerNode:
+    """A running broker, for people to look at."""
+
+    environment: Environment
+    options: BrokerOptions
+    logs: Logs
+    traffic: Traffic = attrs.field(factory=Traffic)
+
+
 async def run_broker(
     environment: Environment,
     options: BrokerOptions,
     *,
     stop: trio.Event,
+    show: Callable[[BrokerNode], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a broker until *stop* is set; ``started`` gives its url once it has joined.
+    """Run a broker until *stop* is set; ``started`` gives its url once it has joined.  *show*
+    gets it before, for people to look at.
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
@@ -83,7 +98,9 @@ async def run_broker(
             nursery.start_soon(flusher.run)
             nursery.start_soon(logs.keep_time)
             nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)
-            await _serve(environment, options, logs, identity, stop, task_status)
+            node = BrokerNode(environment, options, logs)
+            show(node)
+            await _serve(node, identity, stop, task_status)
             await logs.close()
             nursery.cancel_scope.cancel()
     finally:
@@ -91,14 +108,10 @@ async def run_broker(
 
 
 async def _serve(
-    environment: Environment,
-    options: BrokerOptions,
-    logs: Logs,
-    identity: Identity,
-    stop: trio.Event,
-    task_status: trio.TaskStatus[str],
+    node: BrokerNode, identity: Identity, stop: trio.Event, task_status: trio.TaskStatus[str]
 ) -> None:
     """Serve and stay joined until *stop*."""
+    environment, options, logs = node.environment, node.options, node.logs
 
     async def remember(changed: Identity) -> None:
         await store_identity(environment, options.data_directory, changed)
@@ -121,6 +134,7 @@ async def _serve(
                     ),
                 },
                 stop=stop,
+                traffic=node.traffic,
                 task_status=task_status,
             )
             served.set()

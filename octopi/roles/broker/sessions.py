@@ -26,6 +26,7 @@ from octopi.limits import (
     BATCH_BYTES_MAX,
     FETCH_BYTES_DEFAULT,
     FETCH_WAIT_S_MAX,
+    LIST_COUNT_MAX,
     SUBSCRIPTIONS_MAX,
 )
 from octopi.replication.effects import Receipt, Refusal
@@ -42,8 +43,11 @@ _LOGS_PER_PAGE: Final = 1_000
 class Subscription:
     """Delivers a log's committed records to one subscriber, as far as its credit goes."""
 
-    def __init__(self, connection: Connection, log: BrokerLog, message: m.Subscribe) -> None:
+    def __init__(
+        self, connection: Connection, logs: Logs, log: BrokerLog, message: m.Subscribe
+    ) -> None:
         self._connection = connection
+        self._logs = logs
         self._log = log
         self._request = message.request
         self._position = Offset(message.offset)
@@ -64,6 +68,7 @@ class Subscription:
     async def run(self) -> None:
         """Deliver until cancelled, or until the log can't be read on."""
         self._log.add_waker(self.wake)
+        self._logs.subscriptions[self] = None
         try:
             with self.scope:
                 await self._deliver()
@@ -72,7 +77,22 @@ class Subscription:
         except OctopiError as error:
             refuse(self._connection, self._request, error)
         finally:
+            del self._logs.subscriptions[self]
             self._log.remove_waker(self.wake)
+
+    def describe(self) -> m.SubscriptionInfo:
+        """Who reads what, and how far."""
+        greeting = self._connection.greeting
+        return m.SubscriptionInfo(
+            self._connection.peer,
+            greeting.agent,
+            self._request,
+            self._log.topic.topic,
+            self._log.partition,
+            self._position,
+            self._credit,
+            self._log.highwater,
+        )
 
     async def _deliver(self) -> None:
         while True:
@@ -87,6 +107,7 @@ class Subscription:
             self._connection.post(
                 m.Delivery(self._request, self._position, records, self._log.highwater)
             )
+            self._log.delivered_bytes += len(records)
             self._position = Offset(self._position + len(records))
             await trio.lowlevel.checkpoint()
             await self._connection.drained()
@@ -140,6 +161,14 @@ class ClientSession:
                 )
                 page = found[:_LOGS_PER_PAGE]
                 self._connection.post(m.LogList(message.request, page, len(found) > len(page)))
+            case m.DescribeSubscriptions():
+                all_of_them = [
+                    one
+                    for one in (each.describe() for each in self._logs.subscriptions)
+                    if message.topic in ("", one.topic)
+                ]
+                some, more = all_of_them[:LIST_COUNT_MAX], len(all_of_them) > LIST_COUNT_MAX
+                self._connection.post(m.SubscriptionList(message.request, some, more))
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
 
@@ -191,6 +220,7 @@ class ClientSession:
         self._connection.post(
             m.Fetched(message.request, log.topic.topic_id, records, log.start, log.highwater)
         )
+        log.delivered_bytes += len(records)
         return True
 
     async def _fetch_later(self, log: BrokerLog, message: m.Fetch) -> None:
@@ -223,7 +253,7 @@ class ClientSession:
         self._connection.post(
             m.Subscribed(message.request, log.topic.topic_id, log.epoch, log.start, log.highwater)
         )
-        subscription = Subscription(self._connection, log, message)
+        subscription = Subscription(self._connection, self._logs, log, message)
         self._subscriptions[message.request] = subscription
         self._tasks.start_soon(self._run_subscription, message.request, subscription)
 

@@ -98,6 +98,11 @@ class Journal:
         await checkpoint.store(self._environment.disk, f"{self._directory}/current", state)
 
     @property
+    def size_bytes(self) -> int:
+        """How long it is."""
+        return self._log.end - self._log.start
+
+    @property
     def is_flushed(self) -> bool:
         """Whether everything appended is durable."""
         return self._log.flushed_end >= self._log.end

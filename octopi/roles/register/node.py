@@ -12,6 +12,7 @@ connections.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -42,12 +43,14 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
+from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
+from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
     Inventory,
@@ -98,6 +101,9 @@ class RegisterNode:
         self.registrar = Registrar(options.partition_count, options.replica_count)
         self.members: dict[int, MembershipSession] = {}
         """Sessions of joined brokers, by broker id."""
+        self.events = EventLog(environment.clock)
+        self.traffic = Traffic()
+        self.options = options
         self._journal = journal
         self._gathered = trio.Event()
         self._installing: dict[str, trio.Event] = {}
@@ -127,6 +133,7 @@ class RegisterNode:
             self._fail(error)  # it could decide nothing any more: a restart may help
             raise
         for entry in entries:
+            self.events.decided(entry, self.registrar.state)
             self.registrar.apply(entry)
 
     async def durable(self) -> None:
@@ -166,9 +173,19 @@ class RegisterNode:
             trace(steps.R5_GATHERED, cluster=self.registrar.state.cluster)
         self._gathered.set()
 
+    @property
+    def is_gathering(self) -> bool:
+        """Whether it still listens to brokers before it decides anything."""
+        return not self._gathered.is_set()
+
+    @property
+    def journal_bytes(self) -> int:
+        """How long the journal is."""
+        return self._journal.size_bytes
+
     def require_gathered(self) -> None:
         """Refuse what can't be known or decided yet."""
-        if not self._gathered.is_set():
+        if self.is_gathering:
             raise NotReadyError("the register has just started and listens to brokers first")
 
     # --- membership ------------------------------------------------------------------
@@ -268,6 +285,7 @@ class RegisterNode:
                 trace(steps.R6_LOST, broker=broker, incarnation=incarnation)
             del self.members[broker]
             self.registrar.left(broker, incarnation)
+            self.events.left(broker)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
             self.leadership.look()
             self._tasks.start_soon(self._tell_left, broker)
@@ -456,9 +474,11 @@ async def run_register(
     options: RegisterOptions,
     *,
     stop: trio.Event,
+    show: Callable[[RegisterNode], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a register until *stop* is set; ``started`` gives its url.
+    """Run a register until *stop* is set; ``started`` gives its url.  *show* gets it before,
+    for people to look at.
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
@@ -490,6 +510,7 @@ async def run_register(
                 if (trace := environment.trace) is not None:
                     trace(steps.R1_READ, entries=entries)
                 node.start()
+                show(node)
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(_end, stop, ending)
                 nursery.start_soon(node.leadership.run, RECONNECT_GRACE_S if entries else 0.0)
@@ -506,6 +527,7 @@ async def run_register(
                         ),
                     },
                     stop=ending,
+                    traffic=node.traffic,
                     task_status=task_status,
                 )
                 nursery.cancel_scope.cancel()

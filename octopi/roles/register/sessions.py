@@ -56,6 +56,11 @@ class ClientSession:
                 self._list(message)
             case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
                 self._start(message.request, partial(self._operate, message))
+            case m.DescribeEvents():
+                state = self._node.registrar.state
+                life = state.life.nonce if state.cluster else ""
+                events = self._node.events.after(message.after)
+                self._connection.post(m.EventList(message.request, life, events))
             case m.DescribeCluster():
                 state, registrar = self._node.registrar.state, self._node.registrar
                 partitions = sorted(state.partitions.values(), key=lambda one: one.partition)

@@ -1,4 +1,4 @@
-"""How the replicas of a cluster are doing: what `status` and `topics describe` show.
+"""How the replicas of a cluster are doing: what the console, `status` and `topics describe` show.
 
 The register knows who should hold what; how far each replica is, only its broker knows.
 So both are asked, and what is made of their answers stands here.  The answers are not of
@@ -130,6 +130,22 @@ def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
         return "up"
     missed = not partitions or any(broker.broker in one.replicas for one in partitions)
     return "away" if missed else "retired"
+
+
+def problems(seen: Look) -> list[str]:
+    """What is not well, for people to read; nothing: the cluster is healthy."""
+    cluster = seen.cluster
+    places = cluster.partitions
+    away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
+    found = [f"broker {one} is away" for one in away]
+    found += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
+    states = {one.partition: partition_state(one, live_brokers(cluster)) for one in places}
+    for what in ("no leader", "under-replicated"):
+        numbers = [str(partition) for partition, state in states.items() if state == what]
+        if numbers:
+            found.append(f"{what}: partition{'s' * (len(numbers) > 1)} {' '.join(numbers)}")
+    found += faults(seen.logs)
+    return found or ([] if cluster.brokers else ["no broker has joined"])
 
 
 def faults(logs: Iterable[BrokerLog]) -> list[str]:

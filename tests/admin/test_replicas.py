@@ -3,7 +3,7 @@
 import attrs
 
 from octopi import BrokerInfo, BrokerLog, ClusterInfo, LogInfo, PartitionInfo
-from octopi.cli.replicas import Look, broker_state, faults, partition_state, replicas
+from octopi.admin.replicas import Look, broker_state, faults, partition_state, replicas
 
 
 def broker(number: int, *, live: bool = True) -> BrokerInfo:

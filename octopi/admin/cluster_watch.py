@@ -1,0 +1,127 @@
+"""What the whole cluster looks like, asked for when somebody wants to know.
+
+Any node can be asked, so that a page has to know only one; it asks the register and the
+brokers as a client does.  However many ask, the cluster is asked seldom: a look is shared by
+all who come within a moment, and the dearer looks are, the longer that moment is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import trio
+
+from octopi.admin.replicas import Look, look
+from octopi.clients.client import Client
+from octopi.clients.connections import Connections, TokenSource
+from octopi.clients.questions import Questions
+from octopi.environment import Environment
+from octopi.errors import NotReadyError, OctopiError
+from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX, LOOK_TIMEOUT_S
+from octopi.wire.messages import (
+    BrokerInfo,
+    DescribeEvents,
+    DescribeSubscriptions,
+    EventList,
+    SubscriptionInfo,
+    SubscriptionList,
+    TopicInfo,
+)
+
+
+@attrs.frozen
+class Snapshot:
+    """A cluster, more or less at one moment."""
+
+    seen_at_ms: int
+    look: Look
+    topics: list[TopicInfo]
+    subscriptions: list[tuple[int, SubscriptionInfo]]
+    """With the broker that serves it."""
+    truncated: bool
+    """Whether there are more subscriptions."""
+    events: EventList
+
+
+class ClusterWatch:
+    """Looks at the cluster that a node belongs to; works while `run` does."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        servers: Callable[[], list[str]],
+        agent: str,
+        token: TokenSource,
+    ) -> None:
+        """*servers* says where the register is."""
+        self._environment = environment
+        self._servers = servers
+        self._agent = agent
+        self._token = token
+        self._client: Client | None = None
+        self._questions: Questions | None = None
+        self._looking = trio.Lock()
+        self._last: Snapshot | None = None
+        self._fresh_until = -math.inf
+
+    async def run(self) -> None:
+        """Own the connections, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            connections = Connections(self._environment, nursery, self._agent, self._token)
+            servers = self._servers()
+            self._client = Client(self._environment, connections, servers, LOOK_TIMEOUT_S)
+            self._questions = Questions(self._environment, connections, servers, LOOK_TIMEOUT_S)
+            await trio.sleep_forever()
+
+    async def snapshot(self) -> Snapshot:
+        """The cluster as it is now, or was a moment ago.
+
+        Raises:
+          OctopiError: if the register can't be asked.
+        """
+        clock = self._environment.clock
+        async with self._looking:
+            if self._last is None or clock.now() >= self._fresh_until:
+                began = clock.now()
+                self._last = await self._look()
+                took_s = clock.now() - began
+                self._fresh_until = clock.now() + max(LOOK_INTERVAL_S, took_s / LOOK_SHARE_MAX)
+            return self._last
+
+    async def _look(self) -> Snapshot:
+        client, questions = self._client, self._questions
+        if client is None or questions is None:
+            raise NotReadyError("the node starts")
+        seen = await look(client)
+        topics = await client.topics()
+        events = await questions.register(
+            "describe events", partial(DescribeEvents, after=0), EventList
+        )
+        lists: dict[int, SubscriptionList] = {}
+
+        async def ask(broker: BrokerInfo) -> None:
+            try:
+                lists[broker.broker] = await questions.broker(
+                    "describe subscriptions",
+                    broker.address,
+                    partial(DescribeSubscriptions, topic=""),
+                    SubscriptionList,
+                )
+            except OctopiError as error:
+                seen.silent[broker.broker] = str(error)
+
+        async with trio.open_nursery() as nursery:
+            for broker in seen.cluster.brokers:
+                if broker.live and broker.broker not in seen.silent:
+                    nursery.start_soon(ask, broker)
+        return Snapshot(
+            self._environment.clock.wall_ms(),
+            seen,
+            topics,
+            [(broker, one) for broker in sorted(lists) for one in lists[broker].subscriptions],
+            any(one.more for one in lists.values()),
+            events,
+        )

@@ -1,0 +1,240 @@
+"""Metrics, in the Prometheus text format: collected from a node's state when it is scraped.
+
+Nothing is counted here, so that a node works as fast whether or not somebody looks.  Each
+node has a registry of its own.  docs/metrics.md says what each metric means.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nlargest
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from octopi.admin.node_views import BrokerView, NodeView, RegisterView
+from octopi.metrics.latencies import BOUNDS_S
+from octopi.replication.replica import Role
+from octopi.transport.traffic import Traffic
+from octopi.wire.messages import TYPE_NAMES
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+CONSUMERS_COUNT_MAX: Final = 1_000
+"""Consumers with series of their own: those that lag most."""
+
+_LOG: Final = ["topic", "partition"]
+
+
+class Metrics:
+    """The registry of one node."""
+
+    def __init__(self, node: NodeView) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Traffic(node))
+        if isinstance(node, BrokerView):
+            self._registry.register(_Broker(node))
+        elif isinstance(node, RegisterView):
+            self._registry.register(_Register(node))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """All metrics, as they are now."""
+        return generate_latest(self._registry)
+
+
+class _Traffic(Collector):
+    """What every node has: connections and answers."""
+
+    def __init__(self, node: NodeView) -> None:
+        self._node = node
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # not asked for at registration: the node may not be ready for it
+
+    def collect(self) -> Iterator[Metric]:
+        facts, traffic = self._node.facts(), self._node.traffic
+        info = {"role": facts.role, "agent": facts.agent, "cluster": facts.cluster}
+        info["broker"] = "" if facts.broker is None else str(facts.broker)
+        yield InfoMetricFamily("octopi_node", "Who this node is.", info)
+        ready = GaugeMetricFamily("octopi_ready", "1 if clients can use the node.")
+        ready.add_metric([], not self._node.why_not_ready())
+        yield ready
+        yield from _connections(traffic)
+        yield _latencies(traffic)
+
+
+def _connections(traffic: Traffic) -> Iterator[Metric]:
+    now = GaugeMetricFamily("octopi_connections", "Open connections.", labels=["endpoint"])
+    for path, count in Counter(one.path for one in traffic.connections.values()).items():
+        now.add_metric([path], count)
+    yield now
+    yield _counted(
+        "octopi_connections_accepted", "Connections welcomed.", "endpoint", traffic.accepted
+    )
+    yield _counted(
+        "octopi_connections_refused", "Connections refused, by status.", "status", traffic.refused
+    )
+
+
+def _counted(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=[label])
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family
+
+
+def _latencies(traffic: Traffic) -> Metric:
+    family = HistogramMetricFamily(
+        "octopi_request_seconds",
+        "From receiving a request to posting its answer.",
+        labels=["request"],
+    )
+    for request, histogram in list(traffic.latencies.by_request.items()):
+        total, buckets = 0, []
+        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.counts, strict=True):
+            total += count
+            buckets.append((bound, float(total)))
+        family.add_metric([TYPE_NAMES[request]], buckets, histogram.sum_s)
+    return family
+
+
+class _Broker(Collector):
+    """Logs, replicas and consumers of a broker."""
+
+    def __init__(self, view: BrokerView) -> None:
+        self._logs = view.node.logs
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._of_logs()
+        yield from self._of_replicas()
+        yield from self._of_consumers()
+
+    def _of_logs(self) -> Iterator[Metric]:
+        start = GaugeMetricFamily(
+            "octopi_log_start_bytes", "Offset of the oldest record.", labels=_LOG
+        )
+        end = GaugeMetricFamily("octopi_log_end_bytes", "Offset behind the newest.", labels=_LOG)
+        mark = GaugeMetricFamily("octopi_highwater_bytes", "Committed below this.", labels=_LOG)
+        failed = GaugeMetricFamily("octopi_log_failed", "1 if the log has a fault.", labels=_LOG)
+        messages = CounterMetricFamily("octopi_appended_messages", "Records appended.", labels=_LOG)
+        taken = CounterMetricFamily("octopi_appended_bytes", "Bytes appended.", labels=_LOG)
+        given = CounterMetricFamily("octopi_delivered_bytes", "Bytes to consumers.", labels=_LOG)
+        for log in self._logs:
+            labels = [log.topic.topic, str(log.partition)]
+            start.add_metric(labels, log.start)
+            end.add_metric(labels, log.end)
+            mark.add_metric(labels, log.highwater)
+            failed.add_metric(labels, log.fault is not None)
+            messages.add_metric(labels, log.appended_count)
+            taken.add_metric(labels, log.appended_bytes)
+            given.add_metric(labels, log.delivered_bytes)
+        yield from (start, end, mark, failed, messages, taken, given)
+
+    def _of_replicas(self) -> Iterator[Metric]:
+        one = ["partition"]
+        leads = GaugeMetricFamily(
+            "octopi_partition_leads", "1 if this broker leads it.", labels=one
+        )
+        epoch = GaugeMetricFamily("octopi_partition_epoch", "The epoch promised.", labels=one)
+        in_sync = GaugeMetricFamily(
+            "octopi_partition_in_sync_replicas", "In sync, the leader included.", labels=one
+        )
+        wanted = GaugeMetricFamily("octopi_partition_replicas", "Replicas it has.", labels=one)
+        lag = GaugeMetricFamily(
+            "octopi_replica_lag_bytes",
+            "What this leader has and a follower has not acknowledged.",
+            labels=[*_LOG, "follower"],
+        )
+        for replica in self._logs.replicas:
+            machine, labels = replica.machine, [str(replica.partition)]
+            leads.add_metric(labels, machine.role == Role.LEADER)
+            epoch.add_metric(labels, machine.state.promised)
+            leader = machine.leader
+            if leader is None:
+                continue
+            in_sync.add_metric(labels, len(leader.in_sync))
+            wanted.add_metric(labels, len(leader.replicas))
+            for topic_id, led in leader.logs.items():
+                log = replica.logs.get(topic_id)
+                for follower in sorted(leader.replicas - {leader.broker}) if log else ():
+                    held = led.acknowledged_end(follower)
+                    missing = led.log.end - (led.log.start if held is None else held)
+                    if log is not None:
+                        lag.add_metric([log.topic.topic, *labels, str(follower)], max(0, missing))
+        yield from (leads, epoch, in_sync, wanted, lag)
+
+    def _of_consumers(self) -> Iterator[Metric]:
+        subscriptions = [one.describe() for one in self._logs.subscriptions]
+        count = GaugeMetricFamily("octopi_subscriptions", "Open subscriptions.", labels=_LOG)
+        most = GaugeMetricFamily(
+            "octopi_consumer_lag_bytes_max", "Lag of the slowest consumer.", labels=_LOG
+        )
+        each = GaugeMetricFamily(
+            "octopi_consumer_lag_bytes",
+            "Committed and not yet sent to the consumer.",
+            labels=[*_LOG, "consumer", "subscription", "agent"],
+        )
+        lags = [(max(0, one.highwater - one.position), one) for one in subscriptions]
+        by_log: dict[tuple[str, int], list[int]] = {}
+        for lag, one in lags:
+            by_log.setdefault((one.topic, one.partition), []).append(lag)
+        for (topic, partition), found in by_log.items():
+            count.add_metric([topic, str(partition)], len(found))
+            most.add_metric([topic, str(partition)], max(found))
+        for lag, one in nlargest(CONSUMERS_COUNT_MAX, lags, key=lambda pair: pair[0]):
+            labels = [one.topic, str(one.partition), one.peer, str(one.request), one.agent]
+            each.add_metric(labels, lag)
+        yield from (count, most, each)
+
+
+class _Register(Collector):
+    """Members, topics and decisions of a register."""
+
+    def __init__(self, view: RegisterView) -> None:
+        self._node = view.node
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        registrar = self._node.registrar
+        state = registrar.state
+        brokers = GaugeMetricFamily(
+            "octopi_brokers", "Brokers, by what the register sees.", labels=["state"]
+        )
+        live = sum(registrar.is_live(one) for one in state.brokers)
+        brokers.add_metric(["live"], live)
+        brokers.add_metric(["away"], len(state.brokers) - live)
+        yield brokers
+        records = list(state.partitions.values())
+        led = [registrar.describe_partition(one).leader is not None for one in records]
+        behind = [set(one.in_sync) != set(one.replicas) for one in records]
+        for name, meaning, value in (
+            ("octopi_topics", "Topics.", state.topic_count),
+            ("octopi_partitions", "Partitions that lie on brokers.", len(records)),
+            ("octopi_partitions_without_leader", "Nobody leads them now.", led.count(False)),
+            ("octopi_partitions_under_replicated", "Not all replicas in sync.", sum(behind)),
+            ("octopi_journal_bytes", "Length of the journal.", self._node.journal_bytes),
+        ):
+            yield GaugeMetricFamily(name, meaning, value=value)
+        counts = self._node.events.counts
+        for name, meaning, kind in (
+            ("octopi_elections", "Leaders appointed.", "leader"),
+            ("octopi_in_sync_changes", "In-sync sets or replicas changed.", "in_sync"),
+            ("octopi_brokers_joined", "Brokers let in.", "broker_joined"),
+            ("octopi_brokers_lost", "Brokers whose connection ended.", "broker_left"),
+        ):
+            yield CounterMetricFamily(name, meaning, value=counts[kind])

@@ -1,0 +1,98 @@
+"""What the pages of a node know of it, whichever role it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import attrs
+
+from octopi.roles.broker.node import BrokerNode
+from octopi.roles.register.node import RegisterNode
+from octopi.transport.traffic import Traffic
+
+
+@attrs.frozen
+class NodeFacts:
+    """Who a node is."""
+
+    role: str
+    agent: str
+    cluster: str
+    """Empty: it belongs to none yet."""
+    broker: int | None
+    incarnation: int | None
+    registers: list[str]
+    """Where the register is; empty: it is this node."""
+
+
+class NodeView(Protocol):
+    """A running node."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """Its connections."""
+
+    def facts(self) -> NodeFacts:
+        """Who it is."""
+
+    def why_not_ready(self) -> str:
+        """What it still waits for; empty: clients can use it."""
+
+    def members(self) -> Iterable[str]:
+        """Addresses of nodes of its cluster."""
+
+
+class RegisterView:
+    """A register."""
+
+    def __init__(self, node: RegisterNode) -> None:
+        self.node = node
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.node.traffic
+
+    def facts(self) -> NodeFacts:
+        registrar, options = self.node.registrar, self.node.options
+        cluster = registrar.state.cluster
+        return NodeFacts("register", options.agent, cluster, None, None, [])
+
+    def why_not_ready(self) -> str:
+        if self.node.failure is not None:
+            return f"the register decides nothing any more: {self.node.failure}"
+        return "the register listens to brokers first" if self.node.is_gathering else ""
+
+    def members(self) -> Iterable[str]:
+        return [one.address for one in self.node.registrar.state.brokers.values()]
+
+
+class BrokerView:
+    """A broker."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self.node = node
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.node.traffic
+
+    def facts(self) -> NodeFacts:
+        options, membership = self.node.options, self.node.logs.membership
+        identity = None if membership is None else membership.identity
+        return NodeFacts(
+            "broker",
+            options.agent,
+            identity.cluster if identity else "",
+            identity.broker if identity else None,
+            identity.incarnation if identity else None,
+            options.registers,
+        )
+
+    def why_not_ready(self) -> str:
+        membership = self.node.logs.membership
+        joined = membership is not None and membership.is_joined
+        return "" if joined else "the broker looks for the register"
+
+    def members(self) -> Iterable[str]:
+        return [*self.node.options.registers, *self.node.logs.addresses]

@@ -1,0 +1,115 @@
+"""What the register decided and saw lately, for people to look at; and how often.
+
+Kept in memory: it is no part of what the register knows, and begins anew with each life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Final
+
+from octopi.environment import Clock
+from octopi.limits import EVENTS_KEPT_COUNT
+from octopi.membership.cluster_state import ClusterState
+from octopi.membership.entries import (
+    BrokerRegistered,
+    BrokerRemoved,
+    Entry,
+    EpochAnnounced,
+    PartitionDecided,
+    RegisterStarted,
+    TopicCreated,
+    TopicDeleted,
+)
+from octopi.wire.messages import ClusterEvent, PartitionRecord
+
+KINDS: Final = (
+    "register_started",
+    "broker_joined",
+    "broker_left",
+    "broker_removed",
+    "epoch_announced",
+    "leader",
+    "in_sync",
+    "topic_created",
+    "topic_deleted",
+)
+
+
+class EventLog:
+    """The newest events, numbered from 1."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._events: deque[ClusterEvent] = deque(maxlen=EVENTS_KEPT_COUNT)
+        self._last = 0
+        self.counts: Counter[str] = Counter()
+        """How many of each kind there ever were."""
+
+    def after(self, number: int) -> list[ClusterEvent]:
+        """The events that are kept with greater numbers, the oldest first."""
+        return [event for event in self._events if event.number > number]
+
+    def decided(self, entry: Entry, before: ClusterState) -> None:
+        """The register decided *entry*, on top of the state *before*."""
+        match entry:
+            case RegisterStarted(life):
+                self._note("register_started", f"the register's life {life.generation} begins")
+            case BrokerRegistered(broker, incarnation, _, address):
+                text = f"broker {broker} joined, life {incarnation}, at {address}"
+                self._note("broker_joined", text, broker=broker)
+            case BrokerRemoved(broker):
+                self._note("broker_removed", f"broker {broker} was removed", broker=broker)
+            case EpochAnnounced(partition, epoch):
+                text = f"partition {partition}: epoch {epoch} was announced"
+                self._note("epoch_announced", text, partition=partition, epoch=epoch)
+            case PartitionDecided(record):
+                self._partition_decided(record, before.partitions.get(record.partition))
+            case TopicCreated(record):
+                self._note("topic_created", f"topic {record.topic} was created", topic=record.topic)
+            case TopicDeleted(topic):
+                self._note("topic_deleted", f"topic {topic} was deleted", topic=topic)
+
+    def left(self, broker: int) -> None:
+        """A broker's connection ended."""
+        self._note("broker_left", f"broker {broker} left", broker=broker)
+
+    def _partition_decided(self, record: PartitionRecord, before: PartitionRecord | None) -> None:
+        in_sync = ", ".join(map(str, record.in_sync))
+        if before is None or before.epoch < record.epoch:
+            text = f"partition {record.partition}: broker {record.leader} leads in epoch "
+            text += f"{record.epoch}, in sync: {in_sync}"
+            self._note("leader", text, record=record)
+        else:
+            self._note(
+                "in_sync", f"partition {record.partition}: in sync: {in_sync}", record=record
+            )
+
+    def _note(
+        self,
+        kind: str,
+        text: str,
+        *,
+        record: PartitionRecord | None = None,
+        partition: int | None = None,
+        epoch: int | None = None,
+        broker: int | None = None,
+        topic: str = "",
+    ) -> None:
+        if record is not None:
+            partition, epoch, broker = record.partition, record.epoch, record.leader
+        self._last += 1
+        self.counts[kind] += 1
+        self._events.append(
+            ClusterEvent(
+                number=self._last,
+                at_ms=self._clock.wall_ms(),
+                kind=kind,
+                partition=partition,
+                broker=broker,
+                topic=topic,
+                epoch=epoch,
+                in_sync=[] if record is None else list(record.in_sync),
+                text=text,
+            )
+        )

@@ -1,0 +1,25 @@
+"""Who is connected to a node, and how long its answers take: for people to look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from octopi.metrics.latencies import Latencies
+
+if TYPE_CHECKING:
+    from octopi.transport.connection import Connection
+    from octopi.wire.endpoints import Endpoint
+
+
+class Traffic:
+    """What `octopi.transport.server.serve` knows of its connections."""
+
+    def __init__(self) -> None:
+        self.connections: dict[Connection, Endpoint] = {}
+        """Those that were welcomed."""
+        self.accepted: Counter[str] = Counter()
+        """How many ever were, by path."""
+        self.refused: Counter[str] = Counter()
+        """How many were not, by status."""
+        self.latencies = Latencies()
