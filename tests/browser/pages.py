@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.browser.tools import chromium
+from tests.browser.tools import STATIC, chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -32,6 +32,19 @@ def browser() -> Iterator[Browser]:
 def http_url(url: str) -> str:
     """Where the node at *url* serves pages."""
     return url.replace("ws", "http", 1)
+
+
+def serve_console(page: Page) -> None:
+    """Give *page* the console's files where the node has no pages itself."""
+
+    def serve(route: Route) -> None:
+        file = STATIC / route.request.url.partition("/console/")[2]
+        script = file.suffix == ".js"
+        route.fulfill(path=file, content_type="text/javascript" if script else "text/plain")
+
+    # What a route serves comes from nowhere for Chromium, which then asks before it connects here.
+    page.context.grant_permissions(["local-network-access"])
+    page.route("**/console/**", serve)
 
 
 def open_client_page(page: Page, node: str) -> None:

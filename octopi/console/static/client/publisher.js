@@ -46,6 +46,7 @@ export class LogPublisher {
 
   // The receipt of a message, once it is committed.
   publish(record, signal) {
+    if (signal?.aborted) return Promise.reject(signal.reason);
     if (this.#queuedBytes + record.size > BUFFER_BYTES) {
       return Promise.reject(new OctopiError("too_many", `${this.topic}/${this.partition}: ${this.#queuedBytes} bytes wait to be sent: await some receipts first`));
     }
