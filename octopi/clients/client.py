@@ -22,6 +22,7 @@ from octopi.clients.options import not_negative, within
 from octopi.clients.producer import Producer, ProducerOptions
 from octopi.clients.questions import Questions
 from octopi.clients.starts import Place, Start, find_starts, places, question
+from octopi.clients.stored_records import StoredRecords
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -387,6 +388,13 @@ class Client:
             decode(found.records, Offset(offset), name, PartitionId(partition)),
             Offset(found.log_start),
             Offset(found.highwater),
+        )
+
+    @property
+    def stored_records(self) -> StoredRecords:
+        """Logs in the form in which they are stored, for programs that know it."""
+        return StoredRecords(
+            self._environment, self._connections, self._questions, self._request_timeout_s
         )
 
     # --- producers and consumers -------------------------------------------------------

@@ -241,6 +241,25 @@ class Segment(RecordFile):
             raise self.damaged(start, "no record starts where its index says")
         return False
 
+    def boundary_at_most(self, position: int) -> int:
+        """The last place at or before *position* where a record starts, or the end of them all.
+
+        Raises:
+          CorruptLogError: if damage makes that unknowable.
+          StorageError: if the file can't be read.
+        """
+        return self._trusting_index(lambda: self._boundary_at_most(position))
+
+    def _boundary_at_most(self, position: int) -> int:
+        if position >= self.size_bytes:
+            return self.size_bytes
+        start = self._entry_before(position).position
+        for end in self.record_ends(start, position):
+            if end > position:
+                break
+            start = end
+        return start
+
     def find_timestamp(self, timestamp_ms: int) -> int | None:
         """Where the first record with that time stamp, or a later one, starts.
 

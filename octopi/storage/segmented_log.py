@@ -387,6 +387,21 @@ class SegmentedLog:
                 return min(until, Offset(segment.base + position))
         return until
 
+    def find_boundary(self, offset: Offset, until: Offset) -> Offset:
+        """The last place at or before *offset*, and at most *until*, where a record starts; the
+        log's start if *offset* is before that.
+
+        Raises:
+          CorruptLogError: damage makes that unknowable.
+          StorageError: the disk can't be read.
+        """
+        self._check_open()
+        until = min(until, self.end)
+        if offset >= until or offset <= self.start:
+            return max(self.start, min(offset, until))
+        segment = self._segments.at(offset)
+        return Offset(segment.base + segment.boundary_at_most(offset - segment.base))
+
     def find_last(self, count: int, until: Offset) -> Offset:
         """Where the *count*-th record before *until* starts, which is where one ends; the
         log's start if there are fewer.

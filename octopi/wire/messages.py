@@ -496,7 +496,9 @@ class FindOffset:
     partition: int
     at: Text
     """``earliest``, ``latest``, ``timestamp`` (the first record with a time stamp not below
-    `value`, in ms; latest if there is none) or ``last`` (`value` records before latest)."""
+    `value`, in ms; latest if there is none), ``last`` (`value` records before latest) or
+    ``boundary`` (the last record that starts at or before offset `value`, from earliest to
+    latest)."""
     value: int
 
 

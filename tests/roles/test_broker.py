@@ -262,6 +262,8 @@ async def test_offsets_are_found_by_time_and_from_the_end(tmp_path: Path) -> Non
             assert await find("timestamp", 99_000) == 10 * one
             assert await find("last", 3) == 7 * one
             assert await find("last", 99) == 0
+            assert await find("boundary", 4 * one + 1) == 4 * one
+            assert await find("boundary", 99 * one) == 10 * one
             assert (await refusal_of(find("noon"))).status == Status.INVALID_OPTION
 
 

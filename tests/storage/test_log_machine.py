@@ -126,6 +126,13 @@ class LogMachine(RuleBasedStateMachine):
         number = self.boundaries.index(stop)
         assert self.log.find_last(count, Offset(stop)) == self.boundaries[max(0, number - count)]
 
+    @rule(fraction=FRACTIONS, until=FRACTIONS)
+    def find_boundary(self, fraction: float, until: float) -> None:
+        stop = self.boundary(until)
+        offset = int(fraction * (len(self.data) + 2))
+        before = [start for start in self.boundaries if start <= min(offset, stop)]
+        assert self.log.find_boundary(Offset(offset), Offset(stop)) == before[-1]
+
     @rule()
     def flush(self) -> None:
         assert trio.run(self.log.flush) == self.log.flushed_end == len(self.data)

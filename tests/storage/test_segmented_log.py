@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import trio
@@ -275,6 +276,21 @@ def test_the_first_record_at_or_after_a_time_is_found(disk: MemoryDisk) -> None:
         assert opened.find_timestamp(592, log.end) == log.end - size
         assert opened.find_timestamp(593, log.end) == log.end
         assert opened.find_timestamp(300, bases[20]) == bases[20]
+
+
+def test_the_record_is_found_that_a_byte_belongs_to(disk: MemoryDisk) -> None:
+    log = open_log(disk, LogOptions(segment_bytes_max=300_000))
+    batches = long_batches(60)
+    append(log, *batches)
+    boundaries = starts(b"".join(batches))
+    for opened in (log, open_log(disk, recovery_point=log.end)):
+        for start, stop in pairwise(boundaries):
+            for offset in (start, start + 1, stop - 1):
+                assert opened.find_boundary(Offset(offset), log.end) == start
+        until = Offset(boundaries[7])
+        assert opened.find_boundary(Offset(until - 1), until) == boundaries[6]
+        assert opened.find_boundary(Offset(until + 1), until) == until
+        assert opened.find_boundary(Offset(log.end + 1), Offset(log.end + 2)) == log.end
 
 
 def test_clocks_that_disagree_do_not_confuse_the_search(disk: MemoryDisk) -> None:

@@ -371,8 +371,11 @@ class BrokerLog:
                 return self._files.find_timestamp(value, self._published)
             case "last" if value >= 0:
                 return self._files.find_last(value, self._published)
+            case "boundary" if value >= 0:
+                return self._files.find_boundary(Offset(value), self._published)
         raise RefusedError(
-            f"find an offset at earliest, latest, timestamp or last, not {at[:20]!r} {value}",
+            f"find an offset at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
+            f"{value}",
             Status.INVALID_OPTION,
         )
 
