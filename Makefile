@@ -9,9 +9,10 @@ help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, prove that nothing is lost
 	$(BIN)/octopi-node demo
-test: .venv/.dev $(BROWSER) ## run all tests
+test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
+	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest
-check: format-check lint types layers cover ## everything that has to hold before a change goes in
+check: .venv/.spark format-check lint types layers cover ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -19,11 +20,11 @@ format-check: .venv/.dev
 	$(BIN)/ruff format --check
 lint: .venv/.dev ## ruff's rules
 	$(BIN)/ruff check
-types: .venv/.browser ## mypy --strict
+types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev $(BROWSER) ## all tests, with branch coverage; record, wire and storage fully covered
+cover: .venv/.dev .venv/.spark $(BROWSER) ## all tests, with branch coverage; record, wire and storage fully covered
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
@@ -37,6 +38,7 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
+	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
 	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist
@@ -52,8 +54,9 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("octopi: Python 3.11 or newer is needed and $(PYTHON) is %d.%d: name a newer one: make PYTHON=..." % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'octopi: $(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-# All stamps stand for one environment: the tools are added to what a node needs to run.
-.venv/.runtime .venv/.dev .venv/.browser: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+# All stamps stand for one environment: the tools are added to what a node needs to run, and
+# what is large, for a browser or for Spark, to the tools.
+.venv/.runtime .venv/.dev .venv/.browser .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

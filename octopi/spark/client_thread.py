@@ -1,0 +1,184 @@
+"""A client for code that can't wait in Trio: one thread with a Trio loop in each process.
+
+Spark calls us synchronously, in processes that it forks and uses again for the next
+micro-batch.  The thread, and with it the connections, lives as long as the process; a forked
+child finds that the thread isn't its own and makes another one.  Such processes are killed
+without notice, so nothing here relies on an orderly end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeVar, TypeVarTuple
+
+import trio
+
+from octopi.clients.client import Client, connect
+from octopi.clients.stored_records import RecordReader
+from octopi.errors import OctopiError
+from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.spark.logs import Log
+from octopi.spark.options import Connection
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+_threads: Final[dict[tuple[int, Connection], ClientThread]] = {}
+
+
+def client_thread(connection: Connection) -> ClientThread:
+    """This process's client for *connection*.
+
+    Raises:
+      InvalidOptionError: if its token can't be had.
+    """
+    key = (os.getpid(), connection)
+    found = _threads.get(key)
+    if found is None or not found.is_alive:
+        found = _threads[key] = ClientThread(connection)
+    return found
+
+
+class ClientThread:
+    """A client, and calls to it from outside of Trio."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Start the thread; connections are made when they are needed.
+
+        Raises:
+          InvalidOptionError: if the token can't be had.
+        """
+        self._connection = connection
+        self._secret = connection.secret()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=(self._run,), daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return self._thread.is_alive()
+
+    def call(self, function: Callable[[*_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
+        """Run *function* in the thread's loop and wait for its result."""
+        return trio.from_thread.run(function, *args, trio_token=self._token)
+
+    @property
+    def client(self) -> Client:
+        """For functions that are run by `call`."""
+        return self._client
+
+    def open_reader(
+        self, log: Log, start: Offset, end: Offset, *, window_bytes: int, skip_gaps: bool
+    ) -> OpenReader:
+        """Begin to read a log.  The caller closes what it gets."""
+
+        async def begin() -> OpenReader:
+            opened: OpenReader = await self._nursery.start(read)
+            return opened
+
+        async def read(task_status: trio.TaskStatus[OpenReader]) -> None:
+            records = self._client.stored_records
+            async with records.read(
+                log.topic,
+                log.topic_id,
+                log.partition,
+                start,
+                end,
+                window_bytes=window_bytes,
+                skip_gaps=skip_gaps,
+            ) as reader:
+                done = trio.Event()
+                task_status.started(OpenReader(self, reader, done))
+                await done.wait()
+
+        return self.call(begin)
+
+    def close_reader(self, done: trio.Event) -> None:
+        """End a reader's task."""
+        with suppress(trio.RunFinishedError):
+            trio.from_thread.run_sync(done.set, trio_token=self._token)
+
+    def open_appender(self, topic: TopicName, partition: PartitionId) -> AppendQueue:
+        """Begin to append to a log.  The caller finishes what it gets."""
+
+        async def begin() -> AppendQueue:
+            queue = AppendQueue(self, topic, partition)
+            self._nursery.start_soon(queue.run)
+            return queue
+
+        return self.call(begin)
+
+    async def _run(self) -> None:
+        async with (
+            connect(
+                list(self._connection.servers),
+                token=self._secret,
+                request_timeout_s=self._connection.request_timeout_s,
+            ) as client,
+            trio.open_nursery() as nursery,
+        ):
+            self._client = client
+            self._nursery = nursery
+            self._token = trio.lowlevel.current_trio_token()
+            self._started.set()
+            await trio.sleep_forever()
+
+
+class OpenReader:
+    """A `RecordReader` that lives in a `ClientThread`."""
+
+    def __init__(self, thread: ClientThread, reader: RecordReader, done: trio.Event) -> None:
+        self._thread = thread
+        self._done = done
+        self.reader = reader
+
+    def close(self) -> None:
+        """Read no more."""
+        self._thread.close_reader(self._done)
+
+
+class AppendQueue:
+    """Appends records to one log in order, while its caller makes more of them."""
+
+    def __init__(self, thread: ClientThread, topic: TopicName, partition: PartitionId) -> None:
+        self._thread = thread
+        self._topic = topic
+        self._partition = partition
+        self._send, self._receive = trio.open_memory_channel[bytes](1)
+        self._ended = trio.Event()
+        self._error: OctopiError | None = None
+
+    async def run(self) -> None:
+        """Append what comes, until it ends or fails."""
+        records = self._thread.client.stored_records
+        try:
+            async with self._receive:
+                async for batch in self._receive:
+                    await records.append(self._topic, self._partition, batch)
+        except OctopiError as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+    def append(self, records: bytes) -> None:
+        """Have *records* appended; waits while there are others before them.
+
+        Raises:
+          OctopiError: why records before them could not be appended.
+        """
+        try:
+            self._thread.call(self._send.send, records)
+        except trio.BrokenResourceError:
+            assert self._error is not None, "the queue ends only by an error"
+            raise self._error from None
+
+    def finish(self) -> OctopiError | None:
+        """Wait until everything is appended; why it is not."""
+        self._thread.call(self._send.aclose)
+        self._thread.call(self._ended.wait)
+        return self._error

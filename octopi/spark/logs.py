@@ -1,0 +1,61 @@
+"""Where the source gets records from: what it asks of a cluster, or of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import attrs
+
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Records that are checked and turned into rows at a time: so many that what is done once for
+all of them costs nothing, and so few that they stay in the processor's cache."""
+
+
+@attrs.frozen(order=True)
+class Log:
+    """One log, in one creation of its topic."""
+
+    topic: TopicName
+    partition: PartitionId
+    topic_id: TopicId
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@attrs.frozen
+class Bounds:
+    """What there is of a log: committed records, from one boundary to another."""
+
+    start: Offset
+    end: Offset
+
+
+@attrs.frozen
+class Piece:
+    """Whole records, one behind the other."""
+
+    offset: Offset
+    records: bytes
+
+
+class Logs(Protocol):
+    """The logs that a source reads.  Calls wait; each raises `octopi.errors.OctopiError`."""
+
+    def find(self) -> list[Log]:
+        """Those that the options name, sorted; what has come since the last call among them."""
+
+    def bounds(self, log: Log) -> Bounds:
+        """What there is of it now."""
+
+    def boundary(self, log: Log, offset: Offset) -> Offset:
+        """The last place at or before *offset* where a record starts or the last one ends."""
+
+    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+        """Where the first record with that time stamp, or a later one, starts; else the end."""
+
+    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+        """The records between two boundaries, in order."""

@@ -1,0 +1,316 @@
+"""The options of ``format("octopi")``: checked at once, all of them, before anything is read.
+
+Names are those of Spark's Kafka connector where they mean the same.  Options are plain text
+that travels to the executors with the job, so secrets can be given by the name of a file or of
+an environment variable instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from octopi.clients.client import DEFAULT_SERVER
+from octopi.clients.position import Position
+from octopi.errors import InvalidOptionError, InvalidTopicError
+from octopi.identifiers import TopicName, topic_name
+from octopi.limits import KIB, MIB
+from octopi.transport.addresses import server_address
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Places: TypeAlias = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
+"""One word for all logs; or offsets by topic and partition, `EARLIEST` and `LATEST` among them.
+Logs that are not named: from their start, to their end."""
+
+_UNITS: Final = {"": 1, "b": 1, "k": KIB, "kb": KIB, "m": MIB, "mb": MIB, "g": KIB * MIB}
+_SECONDS: Final = {"ms": 0.001, "": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+@attrs.frozen
+class Connection:
+    """How to reach a cluster; hashable, so that who needs the same can share it."""
+
+    servers: tuple[str, ...]
+    token: str | None
+    token_file: str
+    token_env: str
+    request_timeout_s: float
+
+    def secret(self) -> str | None:
+        """The token, looked up where it is used.
+
+        Raises:
+          InvalidOptionError: if it is not where it should be.
+        """
+        if self.token_file:
+            try:
+                return Path(self.token_file).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise InvalidOptionError(
+                    f"tokenFile {self.token_file} can't be read on this machine: {error.strerror}"
+                ) from None
+        if self.token_env:
+            if self.token_env not in os.environ:
+                raise InvalidOptionError(
+                    f"tokenEnv {self.token_env} is not set in this process's environment"
+                )
+            return os.environ[self.token_env]
+        return self.token
+
+
+@attrs.frozen
+class ReadOptions:
+    """What to read, and how much at a time."""
+
+    connection: Connection
+    path: str
+    """Where segment files are; empty: read from a cluster."""
+    subscribe: tuple[TopicName, ...]
+    pattern: str
+    """A regular expression for topics' names instead; empty: none."""
+    starting: Places
+    ending: Places
+    starting_timestamp_ms: int | None
+    min_partitions: int
+    max_bytes: int | None
+    max_records: int | None
+    min_bytes: int
+    max_delay_s: float
+    fail_on_data_loss: bool
+    include_headers: bool
+    pushdown: bool
+
+
+@attrs.frozen
+class WriteOptions:
+    """Where rows go."""
+
+    connection: Connection
+    topic: str
+    """For rows without a column ``topic``; empty: rows have one."""
+    create_topics: bool
+    job_id: str
+    """Names a batch job, so that doing it again adds nothing; empty: a new name each time."""
+
+
+_CONNECTION: Final = {"server", "token", "tokenfile", "tokenenv", "requesttimeout"}
+_READ: Final = _CONNECTION | {
+    "path",
+    "subscribe",
+    "subscribepattern",
+    "startingoffsets",
+    "endingoffsets",
+    "startingtimestamp",
+    "minpartitions",
+    "maxbytespertrigger",
+    "maxrecordspertrigger",
+    "minbytespertrigger",
+    "maxtriggerdelay",
+    "failondataloss",
+    "includeheaders",
+    "pushdown",
+}
+_WRITE: Final = _CONNECTION | {
+    "topic",
+    "createtopics",
+    "jobid",
+    "checkpointlocation",
+    "path",
+    "queryname",
+}
+_KAFKA: Final = {
+    "kafka.bootstrap.servers": "server",
+    "maxoffsetspertrigger": "maxRecordsPerTrigger",
+    "minoffsetspertrigger": "minBytesPerTrigger",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "assign": "subscribe",
+}
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The options of a source.
+
+    Raises:
+      InvalidOptionError: naming the option, and what it should be.
+    """
+    values = _known(given, _READ)
+    subscribe = _topics(values.get("subscribe", ""))
+    pattern = values.get("subscribepattern", "")
+    path = values.get("path", "")
+    if subscribe and pattern:
+        raise InvalidOptionError("give subscribe or subscribePattern, not both")
+    if not (subscribe or pattern or path):
+        raise InvalidOptionError(
+            "say what to read: .option('subscribe', 'orders') names topics, subscribePattern "
+            "matches them, path names a directory of segment files"
+        )
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InvalidOptionError(f"subscribePattern {pattern!r} is no pattern: {error}") from None
+    if streaming and "endingoffsets" in values:
+        raise InvalidOptionError("endingOffsets is for batch reads: a stream has no end")
+    if "startingtimestamp" in values and "startingoffsets" in values:
+        raise InvalidOptionError("give startingOffsets or startingTimestamp, not both")
+    return ReadOptions(
+        connection=_connection(values),
+        path=path,
+        subscribe=subscribe,
+        pattern=pattern,
+        starting=_places(
+            "startingOffsets", values.get("startingoffsets", "latest" if streaming else "earliest")
+        ),
+        ending=_places("endingOffsets", values.get("endingoffsets", "latest")),
+        starting_timestamp_ms=_optional(values, "startingTimestamp", _timestamp_ms),
+        min_partitions=_optional(values, "minPartitions", _count) or 1,
+        max_bytes=_optional(values, "maxBytesPerTrigger", _bytes),
+        max_records=_optional(values, "maxRecordsPerTrigger", _count),
+        min_bytes=_optional(values, "minBytesPerTrigger", _bytes) or 0,
+        max_delay_s=_optional(values, "maxTriggerDelay", _seconds) or 900.0,
+        fail_on_data_loss=_truth("failOnDataLoss", values.get("failondataloss", "true")),
+        include_headers=_truth("includeHeaders", values.get("includeheaders", "false")),
+        pushdown=_truth("pushdown", values.get("pushdown", "false")),
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """The options of a sink.
+
+    Raises:
+      InvalidOptionError: naming the option, and what it should be.
+    """
+    values = _known(given, _WRITE)
+    topic = values.get("topic", "")
+    if topic:
+        _topics(topic)
+    return WriteOptions(
+        connection=_connection(values),
+        topic=topic,
+        create_topics=_truth("createTopics", values.get("createtopics", "true")),
+        job_id=values.get("jobid", ""),
+    )
+
+
+def _known(given: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    values = {name.lower(): value for name, value in given.items()}
+    for name in values:
+        if name in _KAFKA:
+            raise InvalidOptionError(f"there is no option {name}: here it is {_KAFKA[name]}")
+        if name not in names:
+            raise InvalidOptionError(f"there is no option {name}; there are {sorted(names)}")
+    return values
+
+
+def _connection(values: Mapping[str, str]) -> Connection:
+    servers = tuple(one.strip() for one in values.get("server", DEFAULT_SERVER).split(","))
+    for server in servers:
+        server_address(server)
+    if sum(name in values for name in ("token", "tokenfile", "tokenenv")) > 1:
+        raise InvalidOptionError("give one of token, tokenFile and tokenEnv")
+    return Connection(
+        servers,
+        values.get("token"),
+        values.get("tokenfile", ""),
+        values.get("tokenenv", ""),
+        _optional(values, "requestTimeout", _seconds) or 60.0,
+    )
+
+
+def _topics(text: str) -> tuple[TopicName, ...]:
+    try:
+        return tuple(topic_name(one.strip()) for one in text.split(",") if one.strip())
+    except InvalidTopicError as error:
+        raise InvalidOptionError(str(error)) from None
+
+
+def _optional(values: Mapping[str, str], name: str, read: Callable[[str, str], Any]) -> Any:
+    text = values.get(name.lower())
+    return None if text is None else read(name, text.strip())
+
+
+def _places(name: str, text: str) -> Places:
+    """``earliest``, ``latest``, positions (``v1:...``, several with blanks between them), or
+    JSON as for Kafka: ``{"orders": {"0": 1234, "1": -2}}``."""
+    text = text.strip()
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.startswith("v1:"):
+        positions = [Position.parse(one) for one in text.split()]
+        return {one.topic: {p: int(o) for p, o in one.offsets.items()} for one in positions}
+    example = '{"orders": {"0": 1234, "1": -2}}'
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidOptionError(
+            f"{name} is {text[:80]!r}: neither earliest nor latest, no position, and no JSON "
+            f"({error}); an example is {example}"
+        ) from None
+    shape = InvalidOptionError(
+        f"{name} is {text[:80]!r}: it must give for each topic an offset for each partition, "
+        f"-2 for its start, -1 for its end; an example is {example}"
+    )
+    if not isinstance(found, dict):
+        raise shape
+    places: dict[str, dict[int, int]] = {}
+    for topic, offsets in found.items():
+        if not isinstance(offsets, dict):
+            raise shape
+        for partition, offset in offsets.items():
+            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+                raise shape
+        places[topic] = {int(partition): offset for partition, offset in offsets.items()}
+    return places
+
+
+def _timestamp_ms(name: str, text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOptionError(
+            f"{name} is {text!r}; it must be milliseconds since 1970 or a time such as "
+            "2026-11-21T12:00:00Z"
+        ) from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return round(when.timestamp() * 1000)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise InvalidOptionError(f"{name} is {text!r}; it must be a whole number from 1 on")
+    return int(text)
+
+
+def _bytes(name: str, text: str) -> int:
+    match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.lower())
+    if match is None or match[2] not in _UNITS or not int(match[1]):
+        raise InvalidOptionError(f"{name} is {text!r}; it must be bytes, such as 67108864 or 64m")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _seconds(name: str, text: str) -> float:
+    match = re.fullmatch(r"([0-9.]+)\s*([a-z]*)", text.lower())
+    if match is None or match[2] not in _SECONDS:
+        raise InvalidOptionError(
+            f"{name} is {text!r}; it must be a time, such as 500ms, 30s or 15m"
+        )
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise InvalidOptionError(f"{name} is {text!r}; it must be true or false")
+    return text.lower() == "true"

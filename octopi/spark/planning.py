@@ -1,0 +1,139 @@
+"""What a query reads next: from offsets and options to ranges of logs.  It reads nothing.
+
+**Offsets** in a query's checkpoint are resume tokens, one for each topic, which any consumer
+of ours understands, too::
+
+    {"positions": ["v1:orders@5f0c:0=1234,3=99"], "min_partitions": 4}
+
+The number by which ranges are split is part of them: a batch that is done again after a
+restart must fall into the same ranges in the same order, whatever the options say by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+
+from octopi.clients.position import Position
+from octopi.errors import TopicReplacedError
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.spark.logs import Log
+
+Offsets: TypeAlias = dict[Log, Offset]
+Boundary: TypeAlias = Callable[[Log, Offset], Offset]
+
+
+@attrs.frozen
+class Range:
+    """Consecutive records of one log: from one boundary to another."""
+
+    log: Log
+    start: Offset
+    end: Offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its records."""
+        return self.end - self.start
+
+
+def dump(offsets: Mapping[Log, Offset], min_partitions: int) -> dict[str, Any]:
+    """As Spark keeps them, as JSON."""
+    by_topic: dict[tuple[TopicName, TopicId], dict[PartitionId, Offset]] = {}
+    for log, offset in sorted(offsets.items()):
+        by_topic.setdefault((log.topic, log.topic_id), {})[log.partition] = offset
+    positions = [str(Position(*topic, places)) for topic, places in by_topic.items()]
+    return {"positions": positions, "min_partitions": min_partitions}
+
+
+def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
+    """The inverse of `dump`.
+
+    Raises:
+      InvalidOptionError: if a position is none.
+    """
+    positions = [Position.parse(one) for one in stored["positions"]]
+    offsets = {
+        Log(one.topic, partition, one.topic_id): offset
+        for one in positions
+        for partition, offset in one.offsets.items()
+    }
+    return offsets, stored["min_partitions"]
+
+
+def check_topics(start: Mapping[Log, Offset], found: Iterable[Log]) -> None:
+    """Check that the topics are those that the query began with.
+
+    Raises:
+      TopicReplacedError: if one was deleted and created again.
+    """
+    ids = {log.topic: log.topic_id for log in start}
+    for log in found:
+        if ids.get(log.topic, log.topic_id) != log.topic_id:
+            raise TopicReplacedError(
+                f"{log.topic}: the topic was deleted and created again since this query's "
+                f"checkpoint (id {ids[log.topic]}, now {log.topic_id}); begin with a new "
+                "checkpoint"
+            )
+
+
+def share_out(
+    start: Mapping[Log, Offset],
+    end: Mapping[Log, Offset],
+    limit: int,
+    advance: Callable[[Log, Offset, int], tuple[Offset, int]],
+) -> Offsets:
+    """Ends at most *end*, so that what lies between them and *start* is at most *limit*.
+
+    *advance* goes from an offset of a log forward by at most a number of what *limit* counts,
+    and says where it came to and how many they were.  Logs share the limit by how much of
+    them is left.
+    """
+    backlogs = {log: end[log] - start[log] for log in sorted(end) if end[log] > start[log]}
+    total = sum(backlogs.values())
+    chosen = {log: start.get(log, offset) for log, offset in end.items()}
+    left = limit
+    shares = [(log, limit * backlog // total) for log, backlog in backlogs.items()]
+    for log, share in shares:
+        chosen[log], used = advance(log, chosen[log], share)
+        left -= used
+    for log in backlogs:  # what shares have left over
+        if left and chosen[log] < end[log]:
+            chosen[log], used = advance(log, chosen[log], left)
+            left -= used
+    return chosen
+
+
+def split(
+    start: Mapping[Log, Offset],
+    end: Mapping[Log, Offset],
+    min_partitions: int,
+    boundary: Boundary,
+) -> list[Range]:
+    """The ranges to read from *start* to *end*: one for each log that has something, or about
+    *min_partitions* of about the same size.
+
+    A pure function of its arguments, since boundaries never change; the order is that of
+    logs and offsets.
+    """
+    whole = [
+        Range(log, start.get(log, Offset(0)), end[log])
+        for log in sorted(end)
+        if end[log] > start.get(log, Offset(0))
+    ]
+    if len(whole) >= min_partitions:
+        return whole
+    total = sum(one.size_bytes for one in whole)
+    ranges: list[Range] = []
+    for one in whole:
+        count = max(1, round(min_partitions * one.size_bytes / total))
+        at = one.start
+        for number in range(1, count + 1):
+            target = Offset(one.start + one.size_bytes * number // count)
+            stop = one.end if number == count else boundary(one.log, target)
+            if stop > at:
+                ranges.append(Range(one.log, at, stop))
+                at = stop
+    return ranges

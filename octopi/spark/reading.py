@@ -1,0 +1,372 @@
+"""The readers of the source: Spark's questions, answered from logs and plans.
+
+Spark builds a reader once where a query is planned, and again, from its pickled form, in every
+task that reads: a reader holds options and nothing that a task could need.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    ColumnPath,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from octopi.errors import HistoryLostError, InvalidOptionError
+from octopi.identifiers import Offset
+from octopi.logger import get_logger
+from octopi.spark import planning
+from octopi.spark.columns import arrow_schema, record_batch
+from octopi.spark.frames import check_records, find_records
+from octopi.spark.logs import Bounds, Log, Logs
+from octopi.spark.options import EARLIEST, LATEST, Places, ReadOptions
+from octopi.spark.planning import Offsets, Range
+from octopi.spark.served_logs import ServedLogs
+from octopi.spark.stored_logs import StoredLogs
+
+_log = get_logger(__name__)
+
+
+class RangePartition(InputPartition):
+    """One task's share."""
+
+    def __init__(self, part: Range) -> None:
+        super().__init__(str(part.log))
+        self.part = part
+
+
+def open_logs(options: ReadOptions) -> Logs:
+    """The logs that *options* name."""
+    if options.path:
+        return StoredLogs(
+            options.path,
+            options.subscribe,
+            options.pattern,
+            skip_gaps=not options.fail_on_data_loss,
+        )
+    return ServedLogs(options)
+
+
+def read_range(options: ReadOptions, part: Range, columns: Sequence[str]) -> Iterator[Any]:
+    """The rows of *part*, as `pyarrow.RecordBatch` with *columns*; every record checked.
+
+    Raises:
+      OctopiError: whatever reading raises; `RecordError` names the damaged record.
+    """
+    schema = arrow_schema(columns)
+    log = part.log
+    for piece in open_logs(options).read(log, part.start, part.end):
+        frames = find_records(piece.records)
+        check_records(frames, piece.offset)
+        yield record_batch(frames, piece.offset, log.topic, log.partition, schema)
+
+
+class OctopiReader(DataSourceReader):
+    """A batch read: everything between two places, as they are when it is planned."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = list(columns)
+        self._filters: list[Filter] = []
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, logs = self._options, open_logs(self._options)
+        wanted = [log for log in logs.find() if _may_have(log, self._filters)]
+        bounds = {log: logs.bounds(log) for log in wanted}
+        start = starting(options, logs, bounds)
+        end = {
+            log: _resolve("endingOffsets", options.ending, logs, log, here, LATEST)
+            for log, here in bounds.items()
+        }
+        for log in wanted:
+            low, high = _offset_limits(self._filters)
+            start[log] = max(start[log], logs.boundary(log, Offset(low)))
+            if high is not None and high < end[log]:
+                # The last record that may be wanted starts at or before it.
+                reached, _ = _advance_records(
+                    logs, log, logs.boundary(log, Offset(max(0, high))), end[log], 1
+                )
+                end[log] = min(end[log], reached)
+            low_ms = _timestamp_limit(self._filters)
+            if low_ms is not None:
+                start[log] = max(start[log], logs.at_time(log, low_ms))
+        ranges = planning.split(start, end, options.min_partitions, logs.boundary)
+        return [RangePartition(one) for one in ranges]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        if not isinstance(partition, RangePartition):
+            return iter(())  # where there is nothing to read, Spark has a task all the same
+        return read_range(self._options, partition.part, self._columns)
+
+
+class PushdownReader(OctopiReader):
+    """A batch read that is told what the query filters by, to read less.
+
+    A class of its own, because Spark refuses a reader that could be told while its setting
+    ``spark.sql.python.filterPushdown.enabled`` is off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._filters = list(filters)
+        return filters  # Spark applies them all the same: we only leave out whole stretches
+
+
+class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = list(columns)
+        self._logs: Logs | None = None
+        self._target: Offsets | None = None
+        """Where a run with ``Trigger.AvailableNow`` ends."""
+        self._batch_at: float | None = None
+        """When the newest batch was begun."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_logs": None}
+
+    # --- where a query is planned ----------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        logs = self._opened()
+        bounds = {log: logs.bounds(log) for log in logs.find()}
+        return planning.dump(starting(self._options, logs, bounds), self._options.min_partitions)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        options = self._options
+        if options.max_bytes is None and options.max_records is None and not options.min_bytes:
+            return ReadAllAvailable()
+        return ReadMaxBytes(options.max_bytes or 2**62)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        logs = self._opened()
+        self._target = {log: logs.bounds(log).end for log in logs.find()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        options, logs = self._options, self._opened()
+        begun, _ = planning.load(start)
+        found = logs.find()
+        planning.check_topics(begun, found)
+        bounds = {log: logs.bounds(log) for log in found}
+        self._check_loss(begun, bounds)
+        end = {log: here.end for log, here in bounds.items()}
+        if self._target is not None:
+            target = self._target
+            end = {log: min(offset, target[log]) for log, offset in end.items() if log in target}
+        # A log that was found only now is read from its start.
+        known = {log: begun.get(log, bounds[log].start) for log in end}
+        end = {log: max(offset, known[log]) for log, offset in end.items()}
+        if not isinstance(limit, ReadAllAvailable):
+            end = self._within_limits(logs, known, end)
+        # Logs that are gone stay in the offsets: should they come back, they are known.
+        return planning.dump(begun | end, options.min_partitions)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        logs = self._opened()
+        begun, _ = planning.load(start)
+        ended, min_partitions = planning.load(end)
+        found = set(logs.find())
+        moved = {log: offset for log, offset in ended.items() if offset > begun.get(log, 0)}
+        bounds = {log: logs.bounds(log) for log in moved if log in found}
+        for log, here in bounds.items():
+            if log in begun and begun[log] < here.start:
+                self._lost(log, begun[log], here.start)
+            begun[log] = max(begun.get(log, here.start), here.start)
+        for log in moved.keys() - found:
+            self._gone(log)
+        there = {log: offset for log, offset in moved.items() if log in bounds}
+        ranges = planning.split(begun, there, min_partitions, logs.boundary)
+        return [RangePartition(one) for one in ranges]
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        logs = self._opened()
+        ends = {log: logs.bounds(log).end for log in logs.find()}
+        return planning.dump(ends, self._options.min_partitions)
+
+    # --- in tasks ----------------------------------------------------------------------
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        if not isinstance(partition, RangePartition):
+            return iter(())  # where there is nothing to read, Spark has a task all the same
+        return read_range(self._options, partition.part, self._columns)
+
+    # --- decisions ---------------------------------------------------------------------
+
+    def _opened(self) -> Logs:
+        if self._logs is None:
+            self._logs = open_logs(self._options)
+        return self._logs
+
+    def _within_limits(self, logs: Logs, start: Offsets, end: Offsets) -> Offsets:
+        options = self._options
+        waiting_bytes = sum(end[log] - start[log] for log in end)
+        now = time.monotonic()
+        self._batch_at = now if self._batch_at is None else self._batch_at
+        is_late = now - self._batch_at >= options.max_delay_s
+        if self._target is None and waiting_bytes < options.min_bytes and not is_late:
+            return start
+        if waiting_bytes:
+            self._batch_at = now
+        if options.max_bytes is not None and waiting_bytes > options.max_bytes:
+
+            def advance(log: Log, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
+                reached = min(end[log], logs.boundary(log, Offset(offset + size_bytes)))
+                return reached, reached - offset
+
+            chosen = planning.share_out(start, end, options.max_bytes, advance)
+            if chosen == start:  # the next record is larger than the limit: alone, then
+                log = next(log for log in sorted(end) if end[log] > start[log])
+                chosen[log], _ = _advance_records(logs, log, start[log], end[log], 1)
+            end = chosen
+        if options.max_records is not None:
+            ends = end
+
+            def count(log: Log, offset: Offset, records: int) -> tuple[Offset, int]:
+                return _advance_records(logs, log, offset, ends[log], records)
+
+            end = planning.share_out(start, end, options.max_records, count)
+        return end
+
+    def _check_loss(self, begun: Mapping[Log, Offset], bounds: Mapping[Log, Bounds]) -> None:
+        for log, offset in begun.items():
+            if log in bounds and offset < bounds[log].start:
+                self._lost(log, offset, bounds[log].start)
+
+    def _lost(self, log: Log, wanted: Offset, available: Offset) -> None:
+        lost = HistoryLostError(log.topic, log.partition, wanted, available)
+        if self._options.fail_on_data_loss:
+            raise HistoryLostError(log.topic, log.partition, wanted, available)
+        _log.warning("records are lost to this query, which goes on behind them", why=str(lost))
+
+    def _gone(self, log: Log) -> None:
+        if self._options.fail_on_data_loss:
+            raise HistoryLostError(log.topic, log.partition, 0, 0)
+        _log.warning("a topic is gone, and this query goes on without it", topic=log.topic)
+
+
+def starting(options: ReadOptions, logs: Logs, bounds: Mapping[Log, Bounds]) -> Offsets:
+    """Where a query begins.
+
+    Raises:
+      InvalidOptionError: if an offset is no record's start, or is behind the end.
+      HistoryLostError: if retention removed it (unless ``failOnDataLoss=false``).
+    """
+    if options.starting_timestamp_ms is not None:
+        stamp = options.starting_timestamp_ms
+        return {log: logs.at_time(log, stamp) for log in bounds}
+    start: Offsets = {}
+    for log, here in bounds.items():
+        offset = _resolve("startingOffsets", options.starting, logs, log, here, EARLIEST)
+        if offset < here.start:
+            lost = HistoryLostError(log.topic, log.partition, offset, here.start)
+            if options.fail_on_data_loss:
+                raise lost
+            _log.warning("the query begins later than it should", why=str(lost))
+            offset = here.start
+        start[log] = offset
+    return start
+
+
+def _resolve(
+    option: str, places: Places, logs: Logs, log: Log, here: Bounds, otherwise: int
+) -> Offset:
+    """The offset of *log* that *places* means; *otherwise* if it doesn't name the log."""
+    match places:
+        case "earliest":
+            return here.start
+        case "latest":
+            return here.end
+    place = places.get(log.topic, {}).get(log.partition, otherwise)
+    if place == EARLIEST:
+        return here.start
+    if place == LATEST:
+        return here.end
+    if place > here.end:
+        raise InvalidOptionError(
+            f"{option}: there is no offset {place} in {log}, which ends at {here.end}"
+        )
+    found = logs.boundary(log, Offset(place))
+    if here.start < place != found:
+        raise InvalidOptionError(
+            f"{option}: offset {place} of {log} is inside the record that starts at {found}: "
+            "offsets are byte positions; take them from the columns offset and next_offset"
+        )
+    return Offset(place)
+
+
+def _advance_records(
+    logs: Logs, log: Log, start: Offset, end: Offset, count: int
+) -> tuple[Offset, int]:
+    """Where *count* records behind *start* end, *end* at most, and how many they are."""
+    used = 0
+    for piece in logs.read(log, start, end) if count else ():
+        frames = find_records(piece.records)
+        taken = min(count - used, len(frames))
+        used += taken
+        start = Offset(piece.offset + int(frames.bounds[taken]))
+        if used == count:
+            break
+    return start, used
+
+
+# --- filters -----------------------------------------------------------------------------
+
+
+def _may_have(log: Log, filters: Sequence[Filter]) -> bool:
+    """Whether rows of *log* can pass *filters*, by topic and partition alone."""
+    for one in filters:
+        match one:
+            case EqualTo(("topic",), value) if value != log.topic:
+                return False
+            case EqualTo(("partition",), value) if value != log.partition:
+                return False
+            case In(("topic",), values) if log.topic not in values:
+                return False
+            case In(("partition",), values) if log.partition not in values:
+                return False
+    return True
+
+
+def _offset_limits(filters: Sequence[Filter]) -> tuple[int, int | None]:
+    """No row that passes *filters* has an offset below the first or above the second."""
+    low, high = 0, 2**63
+    offset: ColumnPath = ("offset",)
+    for one in filters:
+        match one:
+            case EqualTo(path, value) if path == offset:
+                low, high = max(low, value), min(high, value)
+            case GreaterThan(path, value) | GreaterThanOrEqual(path, value) if path == offset:
+                low = max(low, value)
+            case LessThan(path, value) | LessThanOrEqual(path, value) if path == offset:
+                high = min(high, value)
+    return low, None if high == 2**63 else high
+
+
+def _timestamp_limit(filters: Sequence[Filter]) -> int | None:
+    """No row that passes *filters* is older (ms); None: no limit."""
+    stamps = [
+        one.value.timestamp()
+        for one in filters
+        if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual)
+        and one.attribute == ("timestamp",)
+    ]
+    return max(0, int(max(stamps) * 1000)) if stamps else None

@@ -1,0 +1,105 @@
+"""The logs of a running cluster, read over its protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.limits import MIB
+from octopi.logger import get_logger
+from octopi.spark.client_thread import ClientThread, client_thread
+from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
+from octopi.spark.options import ReadOptions
+from octopi.wire.messages import TopicInfo
+
+_WINDOW_BYTES: Final = 16 * MIB
+
+_log = get_logger(__name__)
+
+
+class ServedLogs(Logs):
+    """Those of them that the options name."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._named: list[Log] | None = None
+        """Those of topics that were given by name: they don't become more."""
+
+    def find(self) -> list[Log]:
+        if self._named is not None:
+            return self._named
+        thread = self._thread()
+        if self._options.pattern:
+            pattern = re.compile(self._options.pattern)
+            topics = thread.call(thread.client.topics)
+            return _logs([one for one in topics if pattern.fullmatch(one.topic)])
+        names = self._options.subscribe
+        self._named = _logs([thread.call(thread.client.describe_topic, name) for name in names])
+        return self._named
+
+    def bounds(self, log: Log) -> Bounds:
+        start, highwater = self._find(log, "latest")[1:]
+        return Bounds(start, highwater)
+
+    def boundary(self, log: Log, offset: Offset) -> Offset:
+        return self._find(log, "boundary", offset)[0]
+
+    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+        return self._find(log, "timestamp", timestamp_ms)[0]
+
+    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+        thread = self._thread()
+        skip_gaps = not self._options.fail_on_data_loss
+        opened = thread.open_reader(
+            log, start, end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
+        )
+        reader = opened.reader
+        waiting: list[bytes] = []
+        base = position = start
+        try:
+            while position < end:
+                chunks = thread.call(reader.chunks)
+                if not chunks:
+                    break  # what retention removed reached to the end
+                for chunk in chunks:
+                    if chunk.offset != position:
+                        if waiting:
+                            yield Piece(base, b"".join(waiting))
+                        waiting.clear()
+                        base = position = chunk.offset
+                    waiting.append(chunk.records)
+                    position = Offset(position + len(chunk.records))
+                    if position - base >= PIECE_BYTES:
+                        yield Piece(base, b"".join(waiting))
+                        waiting.clear()
+                        base = position
+            if waiting:
+                yield Piece(base, b"".join(waiting))
+        finally:
+            opened.close()
+        for gap in reader.gaps:
+            _log.warning("records were removed by retention before they were read", why=str(gap))
+
+    def _find(self, log: Log, at: str, value: int = 0) -> tuple[Offset, Offset, Offset]:
+        """The answer's offset, and where the log begins and ends."""
+        thread = self._thread()
+
+        async def find() -> tuple[Offset, Offset, Offset]:
+            records = thread.client.stored_records
+            found = await records.find(log.topic, log.partition, at, value)
+            return Offset(found.offset), Offset(found.log_start), Offset(found.highwater)
+
+        return thread.call(find)
+
+    def _thread(self) -> ClientThread:
+        return client_thread(self._options.connection)
+
+
+def _logs(topics: list[TopicInfo]) -> list[Log]:
+    return sorted(
+        Log(TopicName(topic.topic), PartitionId(one.partition), TopicId(topic.topic_id))
+        for topic in topics
+        for one in topic.partitions
+    )

@@ -1,0 +1,214 @@
+"""The logs of a data directory, read from its segment files while a broker may go on.
+
+Only what doesn't change any more is read: records below the highwater mark that the log's
+checkpoint file holds, and closed segments, which are all but the last.  Nothing is written.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from octopi.errors import HistoryLostError, InvalidOptionError, StorageError
+from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.limits import RECORD_BYTES_MAX
+from octopi.operating_system import SystemDisk
+from octopi.spark.frames import find_records
+from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
+from octopi.storage import checkpoint
+from octopi.storage.file_names import index_path, segment_bases
+from octopi.storage.offset_index import FIRST, DamagedIndexError, Entry, OffsetIndex
+from octopi.storage.record_file import RecordFile
+
+_CHECKPOINT = "checkpoint"
+
+
+@attrs.frozen
+class LogFolder:
+    """The folder of one log."""
+
+    log: Log
+    directory: str
+    highwater: Offset
+    """As its checkpoint says; 0 if there is none."""
+
+
+def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
+    """The logs in *path*: a broker's data directory, or the folder of one log; sorted.
+
+    Raises:
+      InvalidOptionError: if it is neither.
+      StorageError: if a checkpoint can't be read.
+    """
+    path = path.removeprefix("file://").rstrip("/") or "/"
+    names = disk.list_directory(path)
+    if segment_bases(names):
+        partition = path.split("/")[-2] if path.count("/") > 1 else ""
+        folder = _folder(disk, path, partition if partition.isdecimal() else "0")
+        return [folder]
+    if "logs" not in names:
+        raise InvalidOptionError(
+            f"path {path} is neither a broker's data directory nor the folder of a log, as seen "
+            "from this machine; every executor has to see it, too"
+        )
+    root = f"{path}/logs"
+    found = [
+        _folder(disk, f"{root}/{partition}/{name}", partition)
+        for partition in disk.list_directory(root)
+        if partition.isdecimal()
+        for name in disk.list_directory(f"{root}/{partition}")
+        if "!" not in name  # a topic that is being deleted
+    ]
+    return sorted(found, key=lambda one: one.log)
+
+
+def _folder(disk: SystemDisk, directory: str, partition: str) -> LogFolder:
+    name = directory.rsplit("/", 1)[-1]
+    stored: dict[str, Any] = checkpoint.load(disk, f"{directory}/{_CHECKPOINT}") or {}
+    topic = stored.get("topic", {"topic": name, "topic_id": "0"})
+    log = Log(TopicName(topic["topic"]), PartitionId(int(partition)), TopicId(topic["topic_id"]))
+    return LogFolder(log, directory, Offset(stored.get("highwater", 0)))
+
+
+class StoredLogs(Logs):
+    """Those in one data directory that the options name."""
+
+    def __init__(
+        self, path: str, subscribe: tuple[TopicName, ...], pattern: str, *, skip_gaps: bool
+    ) -> None:
+        """*skip_gaps*: go on behind what retention removed."""
+        self._disk = SystemDisk()
+        self._path = path
+        self._subscribe = subscribe
+        self._pattern = re.compile(pattern) if pattern else None
+        self._skip_gaps = skip_gaps
+        self._folders: dict[Log, LogFolder] = {}
+
+    def find(self) -> list[Log]:
+        found = [one for one in find_folders(self._disk, self._path) if self._is_named(one.log)]
+        for name in self._subscribe:
+            if all(one.log.topic != name for one in found):
+                raise InvalidOptionError(f"there is no log of topic {name} in {self._path}")
+        self._folders = {one.log: one for one in found}
+        return list(self._folders)
+
+    def bounds(self, log: Log) -> Bounds:
+        folder = self._folder(log)
+        segments = self._segments(folder)
+        if not segments:
+            return Bounds(folder.highwater, folder.highwater)
+        start, last = segments[0].base, segments[-1]
+        return Bounds(start, max(last.base, min(folder.highwater, last.end)))
+
+    def boundary(self, log: Log, offset: Offset) -> Offset:
+        bounds = self.bounds(log)
+        if offset <= bounds.start or offset >= bounds.end:
+            return max(bounds.start, min(offset, bounds.end))
+        segment = self._at(self._segments(self._folder(log)), offset)
+        target = offset - segment.base
+        entry = self._entry(log, segment, lambda index: index.find_position(target, segment.end))
+        start = entry.position
+        try:
+            for end in segment.record_ends(start, target):
+                if end > target:
+                    break
+                start = end
+        finally:
+            segment.close()
+        return Offset(segment.base + start)
+
+    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+        bounds = self.bounds(log)
+        for segment in self._segments(self._folder(log)):
+            if segment.base >= bounds.end:
+                break
+            size_bytes = segment.size_bytes
+            entry = self._entry(
+                log,
+                segment,
+                lambda index, size=size_bytes: index.find_timestamp(timestamp_ms, size),
+            )
+            try:
+                for position, stamp in segment.checked_records(entry.position, size_bytes):
+                    if stamp >= timestamp_ms:
+                        return min(bounds.end, Offset(segment.base + position))
+            finally:
+                segment.close()
+        return bounds.end
+
+    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+        segments = self._segments(self._folder(log))
+        if start < end and (not segments or start < segments[0].base):
+            available = segments[0].base if segments else end
+            if not self._skip_gaps:
+                raise HistoryLostError(log.topic, log.partition, start, available)
+            start = available
+        while start < end:
+            segment = self._at(segments, start)
+            try:
+                stop = min(end, segment.end)
+                if start >= stop:
+                    raise StorageError(
+                        f"{segment.path} ends at offset {stop}, before what is committed: "
+                        "run `octopi-node verify` on the data directory"
+                    )
+                for piece in _pieces(segment, start - segment.base, stop - segment.base):
+                    yield piece
+                    start = Offset(piece.offset + len(piece.records))
+            finally:
+                segment.close()
+
+    def _is_named(self, log: Log) -> bool:
+        if self._subscribe:
+            return log.topic in self._subscribe
+        return self._pattern is None or self._pattern.fullmatch(log.topic) is not None
+
+    def _folder(self, log: Log) -> LogFolder:
+        if log not in self._folders:
+            self.find()
+        if log not in self._folders:
+            raise StorageError(f"the log {log} (topic id {log.topic_id}) is not in {self._path}")
+        return self._folders[log]
+
+    def _segments(self, folder: LogFolder) -> list[RecordFile]:
+        found: list[RecordFile] = []
+        for base in segment_bases(self._disk.list_directory(folder.directory)):
+            with suppress(FileNotFoundError):  # retention may have removed it just now
+                found.append(RecordFile.existing(self._disk, folder.directory, base))
+        return found
+
+    def _at(self, segments: list[RecordFile], offset: Offset) -> RecordFile:
+        return segments[bisect_right(segments, offset, key=lambda one: one.base) - 1]
+
+    def _entry(self, log: Log, segment: RecordFile, find: Any) -> Entry:
+        """What the segment's index says; where it is wrong or missing, the segment's start."""
+        directory = self._folder(log).directory
+        index = OffsetIndex(self._disk, index_path(directory, segment.base))
+        try:
+            entry: Entry = find(index)
+        except DamagedIndexError:
+            return FIRST
+        finally:
+            index.close()
+        return entry
+
+
+def _pieces(segment: RecordFile, position: int, stop: int) -> Iterator[Piece]:
+    """The records of a segment between two boundaries."""
+    size_bytes = PIECE_BYTES
+    while position < stop:
+        data = segment.pread(min(size_bytes, stop - position), position)
+        whole = find_records(data).size_bytes
+        if not whole:
+            if size_bytes >= RECORD_BYTES_MAX:
+                raise segment.damaged(position, "a record reaches beyond what is committed")
+            size_bytes = RECORD_BYTES_MAX
+            continue
+        yield Piece(Offset(segment.base + position), data[:whole])
+        position += whole
+        size_bytes = PIECE_BYTES

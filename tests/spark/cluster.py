@@ -1,0 +1,97 @@
+"""A cluster for Spark tests, filled and looked at with the ordinary client."""
+
+from __future__ import annotations
+
+import gzip
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+import octopi
+from octopi import cli
+from tests.processes import NodeProcess
+
+_T = TypeVar("_T")
+
+FLIGHTS = Path(cli.__file__).parent / "samples" / "flights-10k.csv.gz"
+
+
+def flights(count: int) -> list[bytes]:
+    """That many rows of the flights data, each with its number in front, so that all differ."""
+    lines = gzip.decompress(FLIGHTS.read_bytes()).splitlines()[1:]
+    return [b"%d,%s" % (number, lines[number % len(lines)]) for number in range(count)]
+
+
+@attrs.define
+class Cluster:
+    """A register and a broker."""
+
+    register: NodeProcess
+    broker: NodeProcess
+    _topics: int = 0
+
+    @property
+    def url(self) -> str:
+        """What the option ``server`` takes."""
+        return self.register.url
+
+    def ask(self, question: Callable[[octopi.Client], Awaitable[_T]]) -> _T:
+        """The answer to *question*."""
+
+        async def main() -> _T:
+            async with octopi.connect(self.url) as client:
+                return await question(client)
+
+        return trio.run(main)
+
+    def topic(self, partitions: int = 1, *, name: str = "", **options: int) -> str:
+        """A new topic."""
+        self._topics += 1
+        name = name or f"topic-{self._topics}"
+        self.ask(lambda client: client.create_topic(name, partitions, **options))  # type: ignore[arg-type]
+        return name
+
+    def fill(
+        self, topic: str, values: Sequence[bytes], *, key: Callable[[bytes], bytes | None] = bytes
+    ) -> None:
+        """Produce *values*, with *key* of each."""
+
+        async def produce(client: octopi.Client) -> None:
+            async with client.producer() as producer:
+                for value in values:
+                    await producer.submit(topic, value, key=key(value))
+
+        self.ask(produce)
+
+    def retain(self, topic: str, *, segments: int = 2) -> None:
+        """Remove all but the last *segments* of each log, as retention does in time."""
+        self.broker.terminate()
+        for directory in (self.broker.data_dir / "logs").glob(f"*/{topic}"):
+            for old in sorted(directory.glob("*.log"))[:-segments]:
+                old.unlink()
+                old.with_suffix(".index").unlink(missing_ok=True)
+        self.broker.restart()
+
+    def messages(self, topic: str) -> list[octopi.Message]:
+        """All messages of *topic*, those of each partition in their order."""
+
+        async def consume(client: octopi.Client) -> list[octopi.Message]:
+            found: list[octopi.Message] = []
+            async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+                async for batch in consumer.batches():
+                    found += batch
+            return found
+
+        return self.ask(consume)
+
+
+def by_partition(rows: Iterable[Any]) -> dict[int, list[bytes]]:
+    """The values of each partition, in order."""
+    found: defaultdict[int, list[bytes]] = defaultdict(list)
+    for row in rows:
+        found[row.partition].append(row.value)
+    return dict(found)
