@@ -46,7 +46,7 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench.txt", "browser.txt", "dev.txt", "runtime.txt"]
+    names = ["bench.txt", "browser.txt", "dev.txt", "runtime.txt", "spark.txt"]
     assert [path.name for path in lock_files()] == names
 
 
@@ -68,7 +68,8 @@ def test_all_lock_files_choose_the_same_versions() -> None:
     }
     for name in ("bench.txt", "dev.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
-    assert versions["dev.txt"].items() <= versions["browser.txt"].items()
+    for name in ("browser.txt", "spark.txt"):
+        assert versions["dev.txt"].items() <= versions[name].items()
 
 
 def test_no_file_names_a_package_registry() -> None:
