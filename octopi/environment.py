@@ -11,7 +11,8 @@ device (about 1 ms) and is async.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import attrs
@@ -99,6 +100,38 @@ class Net(Protocol):
         Raises:
           UnreachableError: if the address can't be had (in use, not ours, not allowed).
         """
+
+
+class PromptStream(trio.abc.HalfCloseableStream):
+    """A stream that can also be used without a turn of the scheduler, which costs as much as all
+    else that happens to a small message."""
+
+    @abstractmethod
+    def send_nowait(self, parts: Sequence[bytes | memoryview]) -> int:
+        """Send as much of *parts*, one behind the other, as can be sent at once; return how many
+        bytes.  Not while a `send_all` is under way.
+
+        Raises:
+          trio.BrokenResourceError: if the other side is gone.
+          trio.ClosedResourceError: if this side is closed.
+        """
+
+    @abstractmethod
+    def receive_nowait(self, bytes_max: int) -> bytes | None:
+        """What has come, at most *bytes_max*; None if nothing has, empty at the end.
+
+        Raises:
+          trio.BrokenResourceError: if the other side is gone.
+          trio.ClosedResourceError: if this side is closed.
+        """
+
+    @abstractmethod
+    async def wait_readable(self) -> None:
+        """Wait until `receive_nowait` has something to say."""
+
+    @abstractmethod
+    async def wait_writable(self) -> None:
+        """Wait until `send_nowait` can send something."""
 
 
 class StreamNet(Protocol):

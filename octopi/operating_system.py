@@ -13,11 +13,12 @@ import random
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 
 import attrs
 import trio
 
-from octopi.environment import Listening
+from octopi.environment import Listening, PromptStream
 from octopi.errors import DirectoryInUseError
 
 _REPLACEMENT_SUFFIX = ".new"
@@ -57,11 +58,84 @@ class SystemChance:
         return secrets.token_bytes(count)
 
 
+class SystemStream(PromptStream):
+    """A TCP connection.  What need not wait goes to the system directly, past Trio."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._socket = stream.socket
+        try:
+            name = stream.socket.getpeername()
+        except OSError:  # it is gone already
+            self._peer = "unknown"
+        else:
+            self._peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+
+    def __str__(self) -> str:
+        return self._peer
+
+    def send_nowait(self, parts: Sequence[bytes | memoryview]) -> int:
+        try:
+            return os.writev(self._socket.fileno(), parts)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise _stream_error(error) from error
+
+    def receive_nowait(self, bytes_max: int) -> bytes | None:
+        try:
+            return os.read(self._socket.fileno(), bytes_max)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise _stream_error(error) from error
+
+    async def wait_readable(self) -> None:
+        await trio.lowlevel.wait_readable(self._socket)
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return bytes(await self._stream.receive_some(max_bytes))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _stream_error(error: OSError) -> trio.BrokenResourceError | trio.ClosedResourceError:
+    if error.errno == errno.EBADF:
+        return trio.ClosedResourceError("this side of the connection is closed")
+    return trio.BrokenResourceError(f"the connection broke: {error}")
+
+
+class SystemListener(trio.abc.Listener[SystemStream]):
+    """Accepts TCP connections."""
+
+    def __init__(self, listener: trio.SocketListener) -> None:
+        self._listener = listener
+
+    async def accept(self) -> SystemStream:
+        return SystemStream(await self._listener.accept())
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
+
+
 class SystemStreams:
     """`octopi.environment.StreamNet` over TCP."""
 
     async def connect(self, host: str, port: int) -> trio.abc.HalfCloseableStream:
-        return await trio.open_tcp_stream(host, port)
+        return SystemStream(await trio.open_tcp_stream(host, port))
 
     async def listen(self, host: str, port: int) -> Listening:
         listeners = await trio.open_tcp_listeners(port, host=host or None)
@@ -71,7 +145,7 @@ class SystemStreams:
                 # One name, several addresses, each with a random port: keep the first.
                 await other.aclose()
         kept = [one for one in listeners if one.socket.fileno() >= 0]
-        return Listening(list(kept), taken)
+        return Listening([SystemListener(one) for one in kept], taken)
 
 
 class SystemFile:
@@ -204,6 +278,11 @@ def allow_many_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def wants_plain_websocket() -> bool:
+    """Whether this process shall leave all framing to trio-websocket: OCTOPI_PLAIN_WEBSOCKET=1."""
+    return os.environ.get("OCTOPI_PLAIN_WEBSOCKET", "0") not in {"", "0"}
 
 
 def host_name() -> str:

@@ -17,7 +17,13 @@ import trio
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
-from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.operating_system import (
+    SystemChance,
+    SystemClock,
+    SystemDisk,
+    SystemStreams,
+    wants_plain_websocket,
+)
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
 from octopi.transport.connection import Connection
@@ -30,7 +36,7 @@ from octopi.wire.endpoints import CLIENT, Endpoint
 def system_environment(nursery: trio.Nursery) -> Environment:
     """The production environment; *nursery* owns its connections' tasks."""
     clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery)
+    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket())
     return Environment(clock, net, SystemDisk(), SystemChance())
 
 

@@ -15,7 +15,13 @@ from octopi.admin.site import Site
 from octopi.cli.failures import PROGRAM
 from octopi.console.static_files import console_file
 from octopi.environment import Environment
-from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.operating_system import (
+    SystemChance,
+    SystemClock,
+    SystemDisk,
+    SystemStreams,
+    wants_plain_websocket,
+)
 from octopi.transport.http_front import HttpSite
 from octopi.transport.websocket import WebSocketNet
 
@@ -27,7 +33,8 @@ async def environment(site: HttpSite | None = None) -> AsyncIterator[Environment
     """This machine, for the nodes that run within the block, with *site* on their ports."""
     clock = SystemClock()
     async with trio.open_nursery() as nursery:
-        net = WebSocketNet(SystemStreams(), clock, nursery, site=site)
+        plain = wants_plain_websocket()
+        net = WebSocketNet(SystemStreams(), clock, nursery, site=site, plain=plain)
         yield Environment(clock, net, SystemDisk(), SystemChance())
         nursery.cancel_scope.cancel()
 

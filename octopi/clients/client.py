@@ -47,7 +47,13 @@ from octopi.limits import (
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
 )
-from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.operating_system import (
+    SystemChance,
+    SystemClock,
+    SystemDisk,
+    SystemStreams,
+    wants_plain_websocket,
+)
 from octopi.record import decode
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
@@ -570,5 +576,5 @@ async def _connected(
 
 def _system_environment(nursery: trio.Nursery) -> Environment:
     clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery)
+    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket())
     return Environment(clock, net, SystemDisk(), SystemChance())

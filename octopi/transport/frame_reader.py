@@ -1,0 +1,253 @@
+"""WebSocket frames (RFC 6455 section 5), read and written: bytes in, whole messages out.
+
+In charge of what a frame may look like, of fragments, and of the bound of a message, which is
+checked before anything is kept.  Knows no stream, no deadline and no handshake; extensions are
+never agreed on, so reserved bits are never set.
+
+========  ====  ========================================================================
+bits      mask  meaning
+========  ====  ========================================================================
+first     0x80  FIN: the last frame of a message
+byte      0x70  reserved, zero
+\\         0x0F  opcode: 0 goes on, 1 text, 2 binary, 8 close, 9 ping, 10 pong
+second    0x80  the payload is masked, by four bytes that follow the length
+byte      0x7F  length; 126: in the next 2 bytes, 127: in the next 8
+========  ====  ========================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from octopi.transport.masking import apply_mask
+
+CONTINUATION: Final = 0x0
+TEXT: Final = 0x1
+BINARY: Final = 0x2
+CLOSE: Final = 0x8
+PING: Final = 0x9
+PONG: Final = 0xA
+
+NORMAL: Final = 1000
+GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
+UNSUPPORTED_DATA: Final = 1003
+NO_CODE: Final = 1005
+"""Never sent: what a close frame without a code means."""
+INVALID_TEXT: Final = 1007
+MESSAGE_TOO_BIG: Final = 1009
+"""Close codes, section 7.4.1."""
+
+CONTROL_BYTES_MAX: Final = 125
+
+_FIN: Final = 0x80
+_RESERVED: Final = 0x70
+_OPCODE: Final = 0x0F
+_MASKED: Final = 0x80
+_WHOLE: Final = _FIN | BINARY
+"""How nearly every frame begins."""
+_LENGTH_IN_2: Final = 126
+_COPIED_BYTES_MAX: Final = 4096
+"""Below this a copy of the payload costs less than a view of it."""
+_KNOWN: Final = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
+_CODES: Final = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
+"""Those that a close frame may hold."""
+_LENGTH_16: Final = struct.Struct(">BBH")
+_LENGTH_64: Final = struct.Struct(">BBQ")
+_CODE: Final = struct.Struct(">H")
+
+
+class FrameFault(Exception):
+    """The peer sent what no message of ours is, or what is no WebSocket at all."""
+
+    def __init__(self, code: int, text: str) -> None:
+        """*code*: what the connection is to be closed with."""
+        super().__init__(text)
+        self.code = code
+
+
+def frame_head(opcode: int, size_bytes: int, mask: bytes = b"") -> bytes:
+    """What comes before the payload of an unfragmented frame of *size_bytes*."""
+    masked = _MASKED if mask else 0
+    if size_bytes < 126:
+        return bytes((_FIN | opcode, masked | size_bytes)) + mask
+    if size_bytes < 1 << 16:
+        return _LENGTH_16.pack(_FIN | opcode, masked | 126, size_bytes) + mask
+    return _LENGTH_64.pack(_FIN | opcode, masked | 127, size_bytes) + mask
+
+
+def close_payload(code: int, reason: str) -> bytes:
+    """The payload of a close frame; a long *reason* is cut."""
+    cut = reason.encode(errors="replace")[: CONTROL_BYTES_MAX - _CODE.size]
+    return _CODE.pack(code) + cut.decode(errors="ignore").encode()
+
+
+def parse_close(payload: bytes) -> tuple[int, str]:
+    """Code and reason of a close frame.
+
+    Raises:
+      FrameFault: if it is none.
+    """
+    if not payload:
+        return NO_CODE, ""
+    if len(payload) < _CODE.size:
+        raise FrameFault(PROTOCOL_ERROR, "a close frame came with half a code")
+    (code,) = _CODE.unpack_from(payload)
+    if code not in _CODES:
+        raise FrameFault(PROTOCOL_ERROR, f"a close frame came with the code {code}")
+    try:
+        return code, payload[_CODE.size :].decode()
+    except UnicodeDecodeError:
+        raise FrameFault(INVALID_TEXT, "a close frame came with a reason not in UTF-8") from None
+
+
+class FrameReader:
+    """Takes bytes as they come and gives whole messages.
+
+    Invariant: of the frame that is not complete, `_payload` holds what came behind its head if
+    that has been read (then `_is_in_frame`), else `_buffer` holds all of it from `_at` on.
+    """
+
+    __slots__ = (
+        "_at",
+        "_buffer",
+        "_first_byte",
+        "_is_fragmented",
+        "_is_in_frame",
+        "_is_masked",
+        "_mask",
+        "_message",
+        "_missing_bytes",
+        "_on_control",
+        "_payload",
+    )
+
+    def __init__(self, *, is_masked: bool, on_control: Callable[[int, bytes], None]) -> None:
+        """*is_masked*: whether the peer is a client.  *on_control* gets opcode and payload of each
+        control frame, in its place between the messages; what it raises, `next` raises."""
+        self._is_masked = is_masked
+        self._on_control = on_control
+        self._buffer = b""
+        self._at = 0
+        self._is_in_frame = False
+        self._first_byte = 0
+        self._mask = b""
+        self._payload = bytearray()
+        self._missing_bytes = 0
+        self._message = bytearray()
+        """The fragments of the message so far, if it comes in several frames."""
+        self._is_fragmented = False
+
+    def feed(self, data: bytes) -> None:
+        """Take what came.  Not before `next` has said that there is no other message."""
+        taken = 0
+        if self._is_in_frame:
+            taken = min(len(data), self._missing_bytes)
+            self._payload += data if taken == len(data) else memoryview(data)[:taken]
+            self._missing_bytes -= taken
+            self._buffer, self._at = data, taken
+        else:
+            self._buffer, self._at = self._buffer[self._at :] + data, 0
+        self._drop_what_was_read()
+
+    def next(self, bytes_max: int) -> bytes | None:
+        """The next message, of at most *bytes_max* bytes; None if more has to come first.
+
+        Raises:
+          FrameFault: if the peer may not send what came.  Nothing can be read after it.
+        """
+        while (payload := self._next_payload(bytes_max)) is not None:
+            first_byte = self._first_byte
+            if first_byte == _WHOLE and not self._is_fragmented:
+                return payload
+            if first_byte & _OPCODE >= CLOSE:
+                self._on_control(first_byte & _OPCODE, payload)
+                continue
+            self._message += payload
+            self._is_fragmented = not first_byte & _FIN
+            if not self._is_fragmented:
+                message, self._message = self._message, bytearray()
+                return bytes(message)
+        return None
+
+    def _next_payload(self, bytes_max: int) -> bytes | None:
+        """The payload of the next frame, without its mask; `_first_byte` says what it is."""
+        payload: bytes | bytearray | memoryview
+        if self._is_in_frame:
+            if self._missing_bytes:
+                return None
+            self._is_in_frame = False
+            payload, self._payload = self._payload, bytearray()
+        else:
+            begin, size_bytes = self._read_head(bytes_max)
+            end = begin + size_bytes
+            buffer = self._buffer
+            if not begin:
+                return None
+            if end > len(buffer):
+                self._is_in_frame = True
+                self._payload += memoryview(buffer)[begin:]
+                self._missing_bytes = end - len(buffer)
+                self._buffer, self._at = b"", 0
+                return None
+            if size_bytes >= _COPIED_BYTES_MAX:
+                payload = memoryview(buffer)[begin:end]
+            else:
+                payload = buffer[begin:end]
+            self._at = end
+            self._drop_what_was_read()
+        return apply_mask(payload, self._mask) if self._is_masked else bytes(payload)
+
+    def _read_head(self, bytes_max: int) -> tuple[int, int]:
+        """Where in the buffer the payload begins (0: the head is not complete), and its size."""
+        buffer, at = self._buffer, self._at
+        available_bytes = len(buffer) - at
+        if available_bytes < 2:
+            return 0, 0
+        first_byte, second_byte = buffer[at], buffer[at + 1]
+        self._first_byte = first_byte
+        size_bytes = second_byte & ~_MASKED
+        at += 2
+        if size_bytes >= _LENGTH_IN_2:
+            width = 2 if size_bytes == _LENGTH_IN_2 else 8
+            if available_bytes < 2 + width:
+                return 0, 0
+            size_bytes = int.from_bytes(buffer[at : at + width], "big")
+            at += width
+            if size_bytes < (_LENGTH_IN_2 if width == 2 else 1 << 16) or size_bytes >> 63:
+                raise FrameFault(PROTOCOL_ERROR, "a frame came whose length is not the shortest")
+        if bool(second_byte & _MASKED) != self._is_masked:
+            wanted = "without" if self._is_masked else "with"
+            raise FrameFault(PROTOCOL_ERROR, f"a frame came {wanted} a mask")
+        if first_byte != _WHOLE or self._is_fragmented or size_bytes > bytes_max:
+            self._check(first_byte, size_bytes, bytes_max)
+        if self._is_masked:
+            self._mask = buffer[at : at + 4]
+            at += 4
+            if at > len(buffer):
+                return 0, 0
+        return at, size_bytes
+
+    def _check(self, first_byte: int, size_bytes: int, bytes_max: int) -> None:
+        opcode = first_byte & _OPCODE
+        if first_byte & _RESERVED:
+            raise FrameFault(PROTOCOL_ERROR, "a frame came with a reserved bit")
+        if opcode not in _KNOWN:
+            raise FrameFault(PROTOCOL_ERROR, f"a frame came with the opcode {opcode}")
+        if opcode >= CLOSE:
+            if not first_byte & _FIN or size_bytes > CONTROL_BYTES_MAX:
+                raise FrameFault(PROTOCOL_ERROR, "a control frame came in parts, or too long")
+            return
+        if opcode == TEXT:
+            raise FrameFault(UNSUPPORTED_DATA, "a text frame came; every message is a binary frame")
+        if (opcode == CONTINUATION) != self._is_fragmented:
+            raise FrameFault(PROTOCOL_ERROR, "the frames of a message came out of order")
+        if len(self._message) + size_bytes > bytes_max:
+            raise FrameFault(MESSAGE_TOO_BIG, f"a message had more than {bytes_max} bytes")
+
+    def _drop_what_was_read(self) -> None:
+        """An idle connection keeps nothing."""
+        if self._at == len(self._buffer):
+            self._buffer, self._at = b"", 0

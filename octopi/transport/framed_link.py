@@ -1,0 +1,365 @@
+"""A link on a stream whose WebSocket handshake is done: frames and messages without
+trio-websocket, which takes a turn of the scheduler and five copies for each.
+
+In charge of who sends and receives when, of answering pings and closes, and of the closing
+handshake.  What a frame looks like is the business of `octopi.transport.frame_reader`.
+
+A message goes out in the call that hands it over (`offer`) if nothing else is on its way and the
+system takes it at once, and all messages of a piece that came are taken in one turn
+(`receive_all`).  Whatever can't be sent at once waits in `_unsent`, where the order is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from octopi.environment import Chance, Clock, PromptStream
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
+from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX
+from octopi.transport.frame_reader import (
+    BINARY,
+    CLOSE,
+    MESSAGE_TOO_BIG,
+    NO_CODE,
+    NORMAL,
+    PING,
+    PONG,
+    FrameFault,
+    FrameReader,
+    close_payload,
+    frame_head,
+    parse_close,
+)
+from octopi.transport.masking import apply_mask
+
+RECEIVE_BYTES: Final = 256 * KIB
+"""One read from the socket.  Nothing of that size is kept while a connection is idle."""
+
+READS_IN_A_ROW_MAX: Final = 8
+"""So much may be read before others have their turn."""
+
+LAST_WORD_S: Final = 0.05
+"""For sending a close frame when there is nobody left to wait for the answer."""
+
+_FRAMING_BYTES_MAX: Final = KIB
+"""Of a short message: the heads of its fragments, and some pings."""
+
+_MASK_BYTES: Final = 4
+_JOINED_BYTES_MAX: Final = 2 * KIB
+"""Up to this a message is copied behind its head: that costs less than a second part."""
+
+
+class FramedLink:
+    """`octopi.environment.Link` in frames of our own."""
+
+    def __init__(
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        early: bytes,
+        clock: Clock,
+        tasks: trio.Nursery,
+        *,
+        masks: Chance | None,
+        peer: str,
+        path: str,
+    ) -> None:
+        """*early*: what came behind the handshake.  *tasks*: the link's own, ends with it.
+        *masks*: a client needs it, a server sends without."""
+        self._stream = stream
+        self._prompt = stream if isinstance(stream, PromptStream) else None
+        self._clock = clock
+        self._tasks = tasks
+        self._masks = masks
+        self._peer = peer
+        self._path = path
+
+        self._unsent: list[bytes | memoryview] = []
+        """Of frames that are to be sent next, or partly are."""
+        self._offered: bytes | None = None
+        """The message that `offer` began to send and left to `send`."""
+        self._due: list[bytes] = []
+        """Control frames that come behind them."""
+        self._is_sending = False
+        self._sent = trio.lowlevel.ParkingLot()
+        self._is_torn = False
+        self._has_sent_eof = False
+
+        self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
+        self._reader.feed(early)
+        self._reads_in_a_row = 0
+        self._is_receiving = False
+        self._end: OctopiError | None = None
+        """Why nothing more is received."""
+        self._received_all = trio.Event()
+        self._is_draining = False
+        self._drained = trio.Event()
+        self._fault_code: int | None = None
+        """What to close with, because of what the peer sent."""
+
+        self._said_close = False
+        self._is_closing = False
+        self.closed: Final = trio.Event()
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    # --- sending -----------------------------------------------------------------------
+
+    def offer(self, data: bytes) -> bool:
+        if self._prompt is None or self._unsent or self._is_sending or self._is_over:
+            return False
+        self._unsent = self._frame(BINARY, data)
+        try:
+            self._send_now(self._prompt)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._is_torn = True
+        self._offered = data if self._unsent else None
+        return not self._unsent
+
+    async def send(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._is_sending:
+            await self._sent.park()
+        if self._is_over:
+            raise self._lost()
+        if self._offered is data:
+            self._offered = None
+        else:
+            self._unsent += self._frame(BINARY, data)
+        await self._send_unsent()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether no message can be sent any more."""
+        gone = isinstance(self._end, ConnectionLostError)
+        return gone or self._is_torn or self._said_close or self._is_closing
+
+    def _frame(self, opcode: int, data: bytes) -> list[bytes | memoryview]:
+        mask = b""
+        if self._masks is not None:
+            mask = self._masks.token_bytes(_MASK_BYTES)
+            data = apply_mask(data, mask)
+        head = frame_head(opcode, len(data), mask)
+        return [head + data] if len(data) <= _JOINED_BYTES_MAX else [head, data]
+
+    async def _send_unsent(self) -> None:
+        """Send what is unsent, and control frames that come due meanwhile."""
+        self._is_sending = True
+        self._is_torn = True  # and stays so if this is cancelled, or fails
+        try:
+            while self._unsent:
+                if self._prompt is not None:
+                    self._send_now(self._prompt)
+                    if self._unsent:
+                        await self._prompt.wait_writable()
+                else:
+                    unsent, self._unsent = self._unsent, []
+                    await self._stream.send_all(b"".join(unsent))
+                if not self._unsent:
+                    self._unsent, self._due = [*self._due], []
+            self._is_torn = False
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise self._lost() from None
+        finally:
+            self._is_sending = False
+            self._sent.unpark_all()
+
+    def _send_now(self, stream: PromptStream) -> None:
+        """Send of what is unsent what the system takes at once."""
+        sent_bytes = stream.send_nowait(self._unsent)
+        while self._unsent and sent_bytes >= len(self._unsent[0]):
+            sent_bytes -= len(self._unsent.pop(0))
+        if self._unsent and sent_bytes:
+            self._unsent[0] = memoryview(self._unsent[0])[sent_bytes:]
+
+    def _send_control(self, opcode: int, payload: bytes) -> None:
+        """Send a control frame as soon as that can be done; of several pongs the last one."""
+        if not self._said_close and not self._is_torn:
+            self._due = [*map(bytes, self._frame(opcode, payload))]
+            self._said_close = opcode == CLOSE
+            if not self._is_sending and not self._unsent:
+                self._tasks.start_soon(self._send_due)
+
+    async def _send_due(self) -> None:
+        if not self._is_sending and not self._unsent and not self._is_torn:
+            self._unsent, self._due = [*self._due], []
+            try:
+                await self._send_unsent()
+                if self._said_close:
+                    await self._send_eof()
+            except (ConnectionLostError, trio.BrokenResourceError, trio.ClosedResourceError):
+                return  # who receives finds out, too
+
+    async def _send_eof(self) -> None:
+        if not self._has_sent_eof:
+            self._has_sent_eof = True
+            await self._stream.send_eof()
+
+    # --- receiving ---------------------------------------------------------------------
+
+    async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self._is_closing:
+            await self._received_all.wait()
+        self._is_receiving = True
+        allowed_bytes = bytes_max + _FRAMING_BYTES_MAX
+        try:
+            while (message := self._next(bytes_max)) is None:
+                if allowed_bytes < 0:
+                    text = f"a message had more than {bytes_max} bytes"
+                    raise self._refuse(FrameFault(MESSAGE_TOO_BIG, text))
+                allowed_bytes -= await self._receive_some()
+        finally:
+            self._is_receiving = False
+        return message
+
+    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+        if self._is_closing:
+            await self._received_all.wait()
+        self._is_receiving = True
+        try:
+            while True:
+                while (message := self._next(MESSAGE_BYTES_MAX)) is not None:
+                    if not take(message):
+                        return
+                    message = b""  # an idle connection doesn't keep its last one
+                await self._receive_some()
+        finally:
+            self._is_receiving = False
+
+    def _next(self, bytes_max: int) -> bytes | None:
+        """The next message that has come; None if there is none.
+
+        Raises:
+          OctopiError: if no other can come.
+        """
+        if self._end is not None:
+            raise self._end.with_traceback(None)
+        try:
+            message = self._reader.next(bytes_max)
+            while message is not None and self._is_closing:
+                message = self._reader.next(bytes_max)
+        except FrameFault as fault:
+            raise self._refuse(fault) from None
+        return message
+
+    def _refuse(self, fault: FrameFault) -> ProtocolError:
+        """Nothing of what the peer sends is of use any more, but it shall get to hear why."""
+        too_large = fault.code == MESSAGE_TOO_BIG
+        status = Status.MESSAGE_TOO_LARGE if too_large else Status.MALFORMED_MESSAGE
+        error = ProtocolError(str(fault), status)
+        self._fault_code = fault.code
+        self._end_receiving(error)
+        self._tasks.start_soon(self._drain)
+        return error
+
+    async def _receive_some(self) -> int:
+        """Feed the reader with what comes next, and return how many bytes that were; cancelled,
+        nothing of it is lost."""
+        prompt = self._prompt
+        try:
+            if prompt is None:
+                data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+            else:
+                if self._reads_in_a_row >= READS_IN_A_ROW_MAX:
+                    self._reads_in_a_row = 0
+                    await trio.lowlevel.checkpoint()
+                self._reads_in_a_row += 1
+                while (now := prompt.receive_nowait(RECEIVE_BYTES)) is None:
+                    self._reads_in_a_row = 0
+                    await prompt.wait_readable()
+                data = now
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if data:
+            self._reader.feed(data)
+        else:
+            self._end_receiving(self._lost())
+        return len(data)
+
+    async def _drain(self) -> None:
+        """Throw away what comes, until the peer is done.
+
+        To close the stream while the peer still sends would have its system throw away what we
+        said last, and a peer that can't send on doesn't read either.
+        """
+        if not self._is_draining:
+            self._is_draining = True
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                while await self._stream.receive_some(RECEIVE_BYTES):
+                    pass
+            self._drained.set()
+        await self._drained.wait()
+
+    def _take_control(self, opcode: int, payload: bytes) -> None:
+        if opcode == PING:
+            self._send_control(PONG, payload)
+        elif opcode == CLOSE:
+            code, reason = parse_close(payload)
+            self._send_control(CLOSE, payload[:2] if code != NO_CODE else b"")
+            said = f": {reason}" if reason else ""
+            text = f"{self._peer} closed the connection ({code}){said}"
+            self._end_receiving(ConnectionLostError(text))
+            raise ConnectionLostError(text)
+
+    def _end_receiving(self, why: OctopiError) -> None:
+        self._end = self._end or why
+        self._received_all.set()
+
+    def _lost(self) -> ConnectionLostError:
+        if isinstance(self._end, ConnectionLostError):
+            return ConnectionLostError(str(self._end))
+        how = "is closed" if self._is_closing else "is torn" if self._is_torn else "broke"
+        return ConnectionLostError(f"the connection to {self._peer} {how}")
+
+    # --- the end -----------------------------------------------------------------------
+
+    async def aclose(self, code: int = NORMAL, reason: str = "") -> None:
+        if self._is_closing:
+            await self.closed.wait()
+            return
+        self._is_closing = True
+        try:
+            # The peer shall learn why, also when whoever closes was cancelled; but then nobody
+            # has time to wait for its answer.
+            cancelled = trio.current_effective_deadline() == -math.inf
+            with self._clock.timeout(LAST_WORD_S if cancelled else CLOSE_TIMEOUT_S) as scope:
+                scope.shield = True
+                await self._say_goodbye(self._fault_code or code, reason)
+        finally:
+            self._end_receiving(self._lost())
+            self.closed.set()
+            await trio.aclose_forcefully(self._stream)
+
+    async def _say_goodbye(self, code: int, reason: str) -> None:
+        """Send what is unsent and a close frame, then wait until the peer is done, too."""
+        try:
+            while self._is_sending:
+                await self._sent.park()
+            if self._is_torn:
+                return
+            if not self._said_close:
+                self._said_close = True
+                self._due += map(bytes, self._frame(CLOSE, close_payload(code, reason)))
+            self._unsent, self._due = [*self._unsent, *self._due], []
+            await self._send_unsent()
+            while not self._received_all.is_set():
+                if self._is_receiving:
+                    await self._received_all.wait()
+                elif self._next(MESSAGE_BYTES_MAX) is None:
+                    await self._receive_some()
+        except OctopiError:
+            pass  # it is gone, or said what nobody wants to hear now
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self._send_eof()
+            await self._drain()
