@@ -65,7 +65,20 @@ OUTBOX_BYTES_MAX: Final = 4 * MIB
 """What may wait for one connection's writer before subscriptions pause.  A single reply
 may exceed it, so a connection holds at most this plus one message."""
 
-HANDSHAKE_TIMEOUT_S: Final = 10.0
+CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
+"""Connections of one token to one node, unless its operator says otherwise: one that got lost
+can't take all of `CONNECTIONS_MAX`."""
+
+PATTERNS_PER_VERB_MAX: Final = 50
+"""Patterns of topics that a token grants a verb for; all of them are tried for each new topic."""
+
+DECISIONS_KEPT_COUNT: Final = 1_000
+"""What a connection was allowed is remembered for so many topics."""
+
+WALL_CLOCK_CHECK_S: Final = 60.0
+"""The wall clock, by which tokens end, may jump: it is looked at so often at least."""
+
+HANDSHAKE_TIMEOUT_S: Final = 5.0
 """From accepting a connection to its hello: a slow-loris gets this long."""
 
 HTTP_IDLE_S: Final = 60.0

@@ -26,6 +26,7 @@ from octopi.operating_system import (
 )
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.security.doorkeeper import Doorkeeper
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.transport.websocket import WebSocketNet
@@ -73,6 +74,7 @@ class Cluster:
         rebalance_interval_s: float = 3600.0,
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
+        doorkeeper: Doorkeeper | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
         environment = attrs.evolve(self.environment, trace=trace)
@@ -82,6 +84,7 @@ class Cluster:
             gather_s=gather_s,
             rebalance_interval_s=rebalance_interval_s,
             snapshot_entries=snapshot_entries,
+            doorkeeper=doorkeeper,
         )
         self.register = await self._start(partial(run_register, environment, options))
         return self.register
@@ -136,9 +139,11 @@ class Cluster:
             await node.ended.wait()
 
     @asynccontextmanager
-    async def connection(self, url: str, endpoint: Endpoint = CLIENT) -> AsyncIterator[Connection]:
+    async def connection(
+        self, url: str, endpoint: Endpoint = CLIENT, *, token: str | None = None
+    ) -> AsyncIterator[Connection]:
         """A connection of its own to a node."""
-        connection = await open_connection(self.environment, url, endpoint, "test")
+        connection = await open_connection(self.environment, url, endpoint, "test", token=token)
         await self._nursery.start(connection.run, lambda message: None)
         try:
             yield connection

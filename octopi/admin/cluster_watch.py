@@ -16,11 +16,12 @@ import trio
 
 from octopi.admin.replicas import Look, look
 from octopi.clients.client import Client
-from octopi.clients.connections import Connections, TokenSource
+from octopi.clients.connections import Connections
 from octopi.clients.questions import Questions
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX, LOOK_TIMEOUT_S
+from octopi.transport.handshake import TokenSource
 from octopi.wire.messages import (
     BrokerInfo,
     DescribeEvents,

@@ -6,8 +6,6 @@ caller that is cancelled while a connection opens leaves it to those that still 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import trio
 
@@ -15,11 +13,8 @@ from octopi.clients.retrying import reworded
 from octopi.environment import Environment
 from octopi.errors import ClosedError, OctopiError, ProtocolError
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import TokenSource, open_connection
 from octopi.wire.endpoints import CLIENT
-
-TokenSource = Callable[[], str | None]
-"""Gives the token to connect with; asked each time, so that it may be another one by then."""
 
 
 @attrs.define(eq=False)

@@ -79,6 +79,10 @@ _BEFORE_APPEND: Final = frozenset(
         Status.NO_BROKER,
         Status.SHUTTING_DOWN,
         Status.DISK_FULL,
+        Status.UNAUTHENTICATED,
+        Status.FORBIDDEN,
+        Status.EXPIRED,
+        Status.OVER_LIMIT,
     }
 )
 """Refusals that a broker gives only before it appends.  Of the others UNCOMMITTED says that

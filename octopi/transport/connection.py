@@ -36,6 +36,10 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
+from octopi.security.doorkeeper import Entry
+from octopi.security.grants import EVERYTHING, Grants
+from octopi.security.throttle import Throttle
+from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.failures import failure, failure_of, refusal
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
@@ -43,13 +47,10 @@ from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
 
 _log = get_logger(__name__)
 
-GOING_AWAY: Final = 1001
-PROTOCOL_ERROR: Final = 1002
-MESSAGE_TOO_BIG: Final = 1009
-INTERNAL_ERROR: Final = 1011
-"""Close codes, RFC 6455 section 7.4.1."""
-
 _HEARTBEAT: Final = encode(Heartbeat())
+
+_PACE_S: Final = 1.0
+"""Who has had more than its share is looked at so often, as it may say goodbye meanwhile."""
 
 _CLOCK_RESOLUTION_S: Final = 1e-6
 """Differences of times are inexact: a deadline may seem to come a little early."""
@@ -99,8 +100,10 @@ class Connection:
         heartbeat_interval_s: float,
         heartbeat_timeout_s: float,
         latencies: Latencies | None = None,
+        entry: Entry | None = None,
     ) -> None:
-        """*latencies*: where to count how long the peer's requests take."""
+        """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
+        let in with, where tokens are asked for."""
         self.greeting: Final = greeting
         """What the other side said about itself."""
         self._link = link
@@ -116,6 +119,9 @@ class Connection:
         self._room = trio.lowlevel.ParkingLot()
         """Where reader and callers wait for the outbox or for answers to go out."""
 
+        self.entry: Final = entry
+        """What the peer was let in with; None: nobody asked."""
+        self._throttle = entry.throttle if entry is not None else None
         self._latencies = latencies
         self._unanswered: dict[int, tuple[type, float]] = {}
         """Requests of the peer: what they are, and when they came."""
@@ -145,6 +151,11 @@ class Connection:
     def peer(self) -> str:
         """The other side's address, for people to read."""
         return self._link.peer
+
+    @property
+    def grants(self) -> Grants:
+        """What the peer may do."""
+        return EVERYTHING if self.entry is None else self.entry.identity.grants
 
     @property
     def end_reason(self) -> str | None:
@@ -195,6 +206,8 @@ class Connection:
                 self._latencies.observe(asked[0], self._clock.now() - asked[1])
             if self._room:
                 self._room.unpark_all()
+        if self._throttle is not None:
+            self._throttle.spend(len(data), self._clock.now())
         self._outbox.append(data)
         self._outbox_bytes += len(data)
         if self._work:
@@ -210,6 +223,8 @@ class Connection:
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._outbox_bytes > OUTBOX_BYTES_MAX and self._end is None:
             await self._room.park()
+        if self._throttle is not None:
+            await self._pace(self._throttle)
         if self._end is not None:
             raise ConnectionLostError(str(self._end))
 
@@ -406,8 +421,17 @@ class Connection:
                 while self._is_full:
                     await self._room.park()
                 self._heard_at = self._clock.now()  # what was left unread is no silence
+            if self._throttle is not None:
+                await self._pace(self._throttle)
+                self._heard_at = self._clock.now()
             if not await self._read_next(on_message):
                 return
+
+    async def _pace(self, throttle: Throttle) -> None:
+        """Wait while the peer, or another connection of its token, has had more than its share."""
+        while self._end is None and (wait_s := throttle.wait_s(self._clock.now())) > 0:
+            self._heard_at = self._clock.now()
+            await self._clock.sleep_until(self._clock.now() + min(wait_s, _PACE_S))
 
     async def _read_next(self, on_message: Callable[[Any], None]) -> bool:
         # A function of its own so that an idle connection doesn't keep its last message.
@@ -419,6 +443,8 @@ class Connection:
         self._heard_at = self._clock.now()
         self._received_count += 1
         self._received_bytes += len(data)
+        if self._throttle is not None:
+            self._throttle.spend(len(data), self._heard_at)
         if self._end is None:
             self._take(decode(data, self._receives), on_message)
         return True
@@ -503,11 +529,7 @@ class Connection:
         """Tell the peer what it did wrong, and end."""
         if self._end is None:
             self.post(failure(error.request, error.status, str(error)))
-            code = {
-                Status.MESSAGE_TOO_LARGE: MESSAGE_TOO_BIG,
-                Status.INTERNAL: INTERNAL_ERROR,
-            }.get(error.status, PROTOCOL_ERROR)
-            self._begin_close(code, str(error), f"closed by this side: {error}")
+            self._begin_close(close_code(error.status), str(error), f"closed by this side: {error}")
         await self._flush()
 
     # --- the end ---------------------------------------------------------------------

@@ -6,7 +6,10 @@ within a time limit, and before the hello a peer may neither say much nor anythi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+import attrs
 
 from octopi.environment import Environment, Link
 from octopi.errors import (
@@ -24,11 +27,16 @@ from octopi.limits import (
     MESSAGE_BYTES_MAX,
 )
 from octopi.metrics.latencies import Latencies
-from octopi.transport.connection import MESSAGE_TOO_BIG, PROTOCOL_ERROR, Connection
+from octopi.security.doorkeeper import Doorkeeper, Entry
+from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
+from octopi.transport.connection import Connection
 from octopi.transport.failures import failure, refusal
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import Endpoint
 from octopi.wire.messages import PROTOCOL_VERSION, Failure, Heartbeat, Hello, Welcome
+
+TokenSource = Callable[[], str | None]
+"""Gives the token to connect with; asked each time, so that it may be another one by then."""
 
 _ANY_TIME: Final = frozenset({Heartbeat, Failure})
 
@@ -37,7 +45,12 @@ HEARTBEAT_MS_MIN: Final = 10
 
 
 async def open_connection(
-    environment: Environment, url: str, endpoint: Endpoint, agent: str, *, token: str | None = None
+    environment: Environment,
+    url: str,
+    endpoint: Endpoint,
+    agent: str,
+    *,
+    token: str | None = None,
 ) -> Connection:
     """Connect to *endpoint* of the node at *url*, within `CONNECT_TIMEOUT_S`.
 
@@ -96,42 +109,54 @@ async def accept_connection(
     role: str,
     agent: str,
     latencies: Latencies | None = None,
+    doorkeeper: Doorkeeper | None = None,
 ) -> Connection:
     """Hear the hello of whoever connected to *endpoint* and welcome it.
 
     The connection works once `Connection.run` does.  After a failure the peer was told
     and the link is closed.
 
+    Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).
+
     Raises:
       ProtocolError: if it said something else, too much, or nothing in time.
+      RefusedError: if its token is no good.
       ConnectionLostError: if it went away.
     """
     hello: Hello | None = None
-    problem = ProtocolError(f"no hello within {HANDSHAKE_TIMEOUT_S:g} s", Status.TOO_SLOW)
+    entry: Entry | None = None
+    problem: ProtocolError | RefusedError = ProtocolError(
+        f"no hello within {HANDSHAKE_TIMEOUT_S:g} s", Status.TOO_SLOW
+    )
     try:
         with environment.clock.timeout(HANDSHAKE_TIMEOUT_S):
             try:
                 heard = await _hear(link)
-                await link.send(encode(_welcome(endpoint, role, agent)))
+                if doorkeeper is not None:
+                    entry = doorkeeper.enter(heard.token, endpoint)
+                expires_ms = entry.identity.expires_ms if entry is not None else None
+                await link.send(encode(_welcome(endpoint, role, agent, expires_ms)))
                 hello = heard
-            except ProtocolError as error:
+            except (ProtocolError, RefusedError) as error:
                 problem = error
         if hello is None:
             with environment.clock.timeout(CLOSE_TIMEOUT_S):
-                await link.send(encode(failure(None, problem.status, str(problem))))
+                await link.send(encode(failure(None, problem.status, str(problem.args[0]))))
             raise problem
     finally:
         if hello is None:
-            too_large = problem.status is Status.MESSAGE_TOO_LARGE
-            await link.aclose(MESSAGE_TOO_BIG if too_large else PROTOCOL_ERROR, str(problem))
+            if entry is not None:
+                entry.leave()
+            await link.aclose(close_code(problem.status), str(problem.args[0]))
     return Connection(
         link,
         environment.clock,
-        hello,
+        attrs.evolve(hello, token=None),  # nobody needs it any more
         receives=(endpoint.to_register if role == "register" else endpoint.to_broker) | _ANY_TIME,
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
         latencies=latencies,
+        entry=entry,
     )
 
 
@@ -146,7 +171,7 @@ async def _hear(link: Link) -> Hello:
     return hello
 
 
-def _welcome(endpoint: Endpoint, role: str, agent: str) -> Welcome:
+def _welcome(endpoint: Endpoint, role: str, agent: str, expires_ms: int | None) -> Welcome:
     return Welcome(
         version=PROTOCOL_VERSION,
         role=role,
@@ -154,4 +179,5 @@ def _welcome(endpoint: Endpoint, role: str, agent: str) -> Welcome:
         heartbeat_interval_ms=round(endpoint.heartbeat_interval_s * 1000),
         heartbeat_timeout_ms=round(endpoint.heartbeat_timeout_s * 1000),
         message_bytes_max=MESSAGE_BYTES_MAX,
+        expires_ms=expires_ms,
     )

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import trio
 
-from octopi.environment import Environment, Link
-from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
+from octopi.environment import Clock, Environment, Link
+from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError
 from octopi.limits import SHUTDOWN_GRACE_S
 from octopi.logger import get_logger
-from octopi.transport.connection import GOING_AWAY, Connection
+from octopi.security.doorkeeper import Doorkeeper
+from octopi.transport.close_codes import GOING_AWAY
+from octopi.transport.connection import Connection
+from octopi.transport.guard import Guard
 from octopi.transport.handshake import accept_connection
+from octopi.transport.sessions import Session
 from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import Endpoint
 
@@ -26,16 +30,6 @@ _log = get_logger(__name__)
 Role = Literal["register", "broker"]
 
 _STOPPING: Final = "the node is shutting down"
-
-
-class Session(Protocol):
-    """What a role does on one connection."""
-
-    def handle(self, message: object) -> None:
-        """Take a message of the peer; see `Connection.run`."""
-
-    def closed(self) -> None:
-        """The connection has ended; the tasks of its nursery are cancelled next."""
 
 
 Sessions = Mapping[Endpoint, Callable[[Connection, trio.Nursery], Session]]
@@ -52,10 +46,11 @@ async def serve(
     *,
     stop: trio.Event,
     traffic: Traffic | None = None,
+    doorkeeper: Doorkeeper | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  What goes
-    on is noted in *traffic*.
+    on is noted in *traffic*.  With a *doorkeeper* everybody needs a token.
 
     Stopping is graceful: nobody new is accepted, new requests are refused, unanswered ones
     may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
@@ -79,21 +74,26 @@ async def serve(
                 role=role,
                 agent=agent,
                 latencies=traffic.latencies,
+                doorkeeper=doorkeeper,
             )
-        except (ConnectionLostError, ProtocolError) as error:
-            if isinstance(error, ProtocolError):
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            if not isinstance(error, ConnectionLostError):
                 traffic.refused[error.status.name.lower()] += 1
             _log.info("handshake_failed", peer=link.peer, error=str(error))
             return
-        if stop.is_set():
-            await connection.close(GOING_AWAY, _STOPPING)
-            return
-        connections[connection] = endpoint
-        traffic.accepted[endpoint.path] += 1
         try:
-            await _run_session(connection, sessions[endpoint])
+            if stop.is_set():
+                await connection.close(GOING_AWAY, _STOPPING)
+                return
+            connections[connection] = endpoint
+            traffic.accepted[endpoint.path] += 1
+            try:
+                await _run_session(environment.clock, connection, sessions[endpoint])
+            finally:
+                del connections[connection]
         finally:
-            del connections[connection]
+            if connection.entry is not None:
+                connection.entry.leave()
 
     problem: OctopiError | None = None
     async with trio.open_nursery() as links:
@@ -125,12 +125,16 @@ async def serve(
 
 
 async def _run_session(
-    connection: Connection, make_session: Callable[[Connection, trio.Nursery], Session]
+    clock: Clock,
+    connection: Connection,
+    make_session: Callable[[Connection, trio.Nursery], Session],
 ) -> None:
     try:
         async with trio.open_nursery() as nursery:
             session = make_session(connection, nursery)
-            await connection.run(session.handle, on_end=session.closed)
+            guard = Guard(connection, session, clock)
+            nursery.start_soon(guard.end_in_time)
+            await connection.run(guard.handle, on_end=session.closed)
             nursery.cancel_scope.cancel()
     except* Exception:
         # A fault in a session's tasks is ours; it ends this connection and no other.

@@ -67,6 +67,9 @@ class Session:
             self._register.confirmed.append(life)
         await self._connection.close()
 
+    def regranted(self) -> None:
+        pass
+
     def closed(self) -> None:
         pass
 

@@ -32,6 +32,7 @@ class EchoSession:
     connection: Connection
     nursery: trio.Nursery
     heard: list[Any] = attrs.Factory(list)
+    regranted_count: int = 0
     ended: trio.Event = attrs.Factory(trio.Event)
 
     def handle(self, message: object) -> None:
@@ -46,6 +47,9 @@ class EchoSession:
             self.nursery.start_soon(self._crash)
         else:
             self.connection.post(m.Produced(message.request, 0, 1, False))
+
+    def regranted(self) -> None:
+        self.regranted_count += 1
 
     def closed(self) -> None:
         self.ended.set()

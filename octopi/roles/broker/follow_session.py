@@ -95,6 +95,9 @@ class FollowSession:
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no message of a follower")
 
+    def regranted(self) -> None:
+        """The endpoint takes no fresh tokens: a follower comes back with one."""
+
     def closed(self) -> None:
         """The stream broke."""
         self._logs.catching_up.end(self)

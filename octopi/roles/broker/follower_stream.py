@@ -20,7 +20,7 @@ from octopi.logger import get_logger
 from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import TokenSource, open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
 
@@ -37,6 +37,7 @@ class FollowerStream:
         leader: int,
         address_of: Callable[[int], str],
         agent: str,
+        token: TokenSource,
     ) -> None:
         self.leader = leader
         self.scope = trio.CancelScope()
@@ -44,6 +45,7 @@ class FollowerStream:
         self._replica = replica
         self._address_of = address_of
         self._agent = agent
+        self._token = token
         self._connection: Connection | None = None
         self._session = trio.CancelScope()
 
@@ -91,7 +93,9 @@ class FollowerStream:
         address = self._address_of(self.leader)
         if not address:
             raise UnreachableError(f"nobody said where broker {self.leader} is")
-        connection = await open_connection(self._environment, address, FOLLOW, self._agent)
+        connection = await open_connection(
+            self._environment, address, FOLLOW, self._agent, token=self._token()
+        )
         self._connection = connection
         agreed = trio.Event()
         async with trio.open_nursery() as nursery:

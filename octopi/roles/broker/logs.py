@@ -29,6 +29,7 @@ from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
+from octopi.transport.handshake import TokenSource
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
 
@@ -55,6 +56,7 @@ class Logs(Peers):
         flush_options: FlushOptions,
         agent: str,
         *,
+        token: TokenSource = lambda: None,
         lost_power: bool,
         catch_up_slowdown_max: float,
     ) -> None:
@@ -64,6 +66,7 @@ class Logs(Peers):
         self._tasks = tasks
         self._flush_options = flush_options
         self._agent = agent
+        self._token = token
         self._lost_power = lost_power
         self._logs: dict[tuple[str, int], BrokerLog] = {}
         self._doomed: list[BrokerLog] = []
@@ -251,7 +254,9 @@ class Logs(Peers):
     def follow(self, partition: int, leader: int) -> None:
         self.stop_following(partition)
         replica = self._replicas[partition]
-        stream = FollowerStream(self._environment, replica, leader, self._address_of, self._agent)
+        stream = FollowerStream(
+            self._environment, replica, leader, self._address_of, self._agent, self._token
+        )
         self._following[partition] = stream
         self._tasks.start_soon(stream.run)
 
@@ -487,9 +492,14 @@ class Logs(Peers):
     def __len__(self) -> int:
         return len(self._logs)
 
-    def describe(self, topic: str, after: tuple[str, int], count_max: int) -> list[LogInfo]:
-        """Up to *count_max* logs behind *after* in order, of *topic* or (empty) of all."""
-        keys = sorted(key for key in self._logs if key > after and topic in {"", key[0]})
+    def describe(
+        self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
+    ) -> list[LogInfo]:
+        """Up to *count_max* logs behind *after* in order, of *topic* or (empty) of all that
+        *covers* is true of."""
+        keys = sorted(
+            key for key in self._logs if key > after and topic in {"", key[0]} and covers(key[0])
+        )
         return [self._logs[key].describe() for key in keys[:count_max]]
 
     def topics(self) -> list[TopicRecord]:

@@ -41,7 +41,7 @@ from octopi.roles.answers import refuse
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import TokenSource, open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 
@@ -52,6 +52,8 @@ _PAGE: Final = 1_000
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
+
+_OF_TOKENS: Final = frozenset({Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN})
 
 _EDGES: Final[dict[type, tuple[str, str]]] = {
     m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
@@ -73,6 +75,7 @@ class Membership:
         registers: list[str],
         address: str,
         agent: str,
+        token: TokenSource,
         identity: Identity,
         logs: Logs,
         remember: Callable[[Identity], Awaitable[None]],
@@ -81,6 +84,7 @@ class Membership:
         self._registers = registers
         self._address = address
         self._agent = agent
+        self._token = token
         self._identity = identity
         self._logs = logs
         self._remember = remember
@@ -123,7 +127,7 @@ class Membership:
             refusal: RefusedError | None = None
             try:
                 connection = await open_connection(
-                    self._environment, register, MEMBERSHIP, self._agent
+                    self._environment, register, MEMBERSHIP, self._agent, token=self._token()
                 )
                 if (trace := self._environment.trace) is not None:
                     trace(steps.J2_CONNECTED, register=register)
@@ -160,7 +164,10 @@ class Membership:
             if refusal is not None:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
-                if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or _is_final(refusal):
+                # A broker that leads on must not end because its token did: its operator may
+                # give it another one.
+                is_final = _is_final(refusal) and not (joined_once and refusal.status in _OF_TOKENS)
+                if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
                     raise refusal
                 _log.warning(
                     "register refuses",

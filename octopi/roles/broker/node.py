@@ -21,7 +21,9 @@ from octopi.roles.broker.identity import Identity, begin_life, store_identity
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Membership
 from octopi.roles.broker.sessions import ClientSession
+from octopi.security.doorkeeper import Doorkeeper
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.handshake import TokenSource
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, FOLLOW
@@ -47,6 +49,10 @@ class BrokerOptions:
     """The share of their rate that producers may lose while followers catch up; 1: all."""
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     agent: str = "octopi-node"
+    token: TokenSource = lambda: None
+    """What it shows to the register and to other brokers."""
+    doorkeeper: Doorkeeper | None = None
+    """Whom it lets in; None: everybody."""
 
 
 @attrs.define
@@ -90,6 +96,7 @@ async def run_broker(
                 nursery,
                 options.flush,
                 options.agent,
+                token=options.token,
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
             )
@@ -135,6 +142,7 @@ async def _serve(
                 },
                 stop=stop,
                 traffic=node.traffic,
+                doorkeeper=options.doorkeeper,
                 task_status=task_status,
             )
             served.set()
@@ -146,6 +154,7 @@ async def _serve(
             options.registers,
             address,
             options.agent,
+            options.token,
             identity,
             logs,
             remember,

@@ -33,6 +33,8 @@ from octopi.replication.effects import Receipt, Refusal
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
+from octopi.security.grants import Verb
+from octopi.security.requirements import not_granted
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
 from octopi.wire import messages as m
@@ -79,6 +81,11 @@ class Subscription:
         finally:
             del self._logs.subscriptions[self]
             self._log.remove_waker(self.wake)
+
+    @property
+    def topic(self) -> str:
+        """What is read."""
+        return self._log.topic.topic
 
     def describe(self) -> m.SubscriptionInfo:
         """Who reads what, and how far."""
@@ -158,6 +165,7 @@ class ClientSession:
                     message.topic,
                     (message.after_topic, message.after_partition),
                     _LOGS_PER_PAGE + 1,
+                    self._connection.grants.covers,
                 )
                 page = found[:_LOGS_PER_PAGE]
                 self._connection.post(m.LogList(message.request, page, len(found) > len(page)))
@@ -166,11 +174,21 @@ class ClientSession:
                     one
                     for one in (each.describe() for each in self._logs.subscriptions)
                     if message.topic in ("", one.topic)
+                    and self._connection.grants.covers(one.topic)
                 ]
                 some, more = all_of_them[:LIST_COUNT_MAX], len(all_of_them) > LIST_COUNT_MAX
                 self._connection.post(m.SubscriptionList(message.request, some, more))
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
+
+    def regranted(self) -> None:
+        """Subscriptions that are granted no more end."""
+        for request, subscription in list(self._subscriptions.items()):
+            if not self._connection.grants.allows(Verb.SUBSCRIBE, subscription.topic):
+                self._subscriptions.pop(request)
+                subscription.scope.cancel()
+                why = not_granted(Verb.SUBSCRIBE, subscription.topic)
+                self._connection.post(failure(request, Status.FORBIDDEN, why))
 
     def closed(self) -> None:
         """Subscriptions end with the connection's nursery."""

@@ -48,6 +48,7 @@ from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.security.doorkeeper import Doorkeeper
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
@@ -83,6 +84,8 @@ class RegisterOptions:
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """After so many entries the journal is folded into a snapshot."""
     agent: str = "octopi-node"
+    doorkeeper: Doorkeeper | None = None
+    """Whom it lets in; None: everybody."""
 
 
 class RegisterNode:
@@ -528,6 +531,7 @@ async def run_register(
                     },
                     stop=ending,
                     traffic=node.traffic,
+                    doorkeeper=options.doorkeeper,
                     task_status=task_status,
                 )
                 nursery.cancel_scope.cancel()

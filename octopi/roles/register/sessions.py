@@ -16,10 +16,14 @@ from octopi.errors import (
     OctopiError,
     ProtocolError,
     RefusedError,
+    Status,
+    UnknownTopicError,
 )
 from octopi.limits import LIST_COUNT_MAX, REQUEST_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
+from octopi.security.grants import Verb
+from octopi.security.requirements import not_granted
 from octopi.transport.connection import Connection, Numbered
 from octopi.wire import messages as m
 
@@ -53,13 +57,18 @@ class ClientSession:
             case m.DeleteTopic():
                 self._start(message.request, partial(self._delete, message))
             case m.ListTopics():
-                self._list(message)
+                self._start(message.request, partial(self._list, message))
             case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
                 self._start(message.request, partial(self._operate, message))
             case m.DescribeEvents():
                 state = self._node.registrar.state
                 life = state.life.nonce if state.cluster else ""
-                events = self._node.events.after(message.after)
+                grants = self._connection.grants
+                events = [
+                    one
+                    for one in self._node.events.after(message.after)
+                    if not one.topic or grants.covers(one.topic)
+                ]
                 self._connection.post(m.EventList(message.request, life, events))
             case m.DescribeCluster():
                 state, registrar = self._node.registrar.state, self._node.registrar
@@ -77,6 +86,9 @@ class ClientSession:
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no question for a register")
 
+    def regranted(self) -> None:
+        """Every question is checked by itself."""
+
     def closed(self) -> None:
         """Nothing outlives the connection."""
 
@@ -92,7 +104,16 @@ class ClientSession:
             refuse(self._connection, request, error)
 
     async def _describe(self, message: m.DescribeTopic) -> None:
-        record = await self._node.find_topic(message.topic, create=message.create)
+        may_create = self._connection.grants.allows(Verb.CREATE, message.topic)
+        try:
+            record = await self._node.find_topic(
+                message.topic, create=message.create and may_create
+            )
+        except UnknownTopicError:
+            if message.create:
+                why = not_granted(Verb.CREATE, message.topic)
+                raise RefusedError(why, Status.FORBIDDEN) from None
+            raise
         self._tell_topic(message.request, record)
 
     async def _create(self, message: m.CreateTopic) -> None:
@@ -125,12 +146,22 @@ class ClientSession:
                 await rebalancing.remove(broker)
         self._connection.post(m.Done(message.request))
 
-    def _list(self, message: m.ListTopics) -> None:
-        page = self._node.page_of_topics(message.after, message.count_max)
-        topics = [self._node.registrar.describe_topic(record) for record in page]
-        last = page[-1].topic if page else message.after
-        more = bool(self._node.registrar.state.topics_after(last, 1))
-        self._connection.post(m.TopicList(message.request, topics, more))
+    async def _list(self, message: m.ListTopics) -> None:
+        """A page of the topics that the asker may know of."""
+        state, grants = self._node.registrar.state, self._connection.grants
+        wanted = max(1, min(message.count_max, LIST_COUNT_MAX))
+        page: list[m.TopicRecord] = []
+        after, more = message.after, True
+        while more and len(page) <= wanted:
+            found = self._node.page_of_topics(after, LIST_COUNT_MAX)
+            page += [one for one in found if grants.covers(one.topic)]
+            after, more = found[-1].topic if found else after, len(found) == LIST_COUNT_MAX
+            if more:
+                await trio.lowlevel.checkpoint()
+        # What was deleted while others were asked for is no topic any more.
+        page = [one for one in page[: wanted + 1] if state.topic(one.topic) == one]
+        topics = [self._node.registrar.describe_topic(record) for record in page[:wanted]]
+        self._connection.post(m.TopicList(message.request, topics, len(page) > wanted))
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
         info = self._node.registrar.describe_topic(record)
@@ -170,6 +201,9 @@ class MembershipSession:
                 self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
+
+    def regranted(self) -> None:
+        """The endpoint takes no fresh tokens: a broker comes back with one."""
 
     def closed(self) -> None:
         """The broker is a member no more."""

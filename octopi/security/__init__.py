@@ -1,0 +1,1 @@
+"""Who may do what: tokens, what they grant, and what each message needs."""

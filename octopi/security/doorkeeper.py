@@ -1,0 +1,133 @@
+"""Who is let in: checks tokens, and counts how many connections each subject has.
+
+One for each node.  What is limited is the subject, not the token: a refreshed token is no
+second allowance.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from octopi.environment import Clock
+from octopi.errors import RefusedError, Status
+from octopi.limits import CONNECTIONS_PER_TOKEN_MAX, DECISIONS_KEPT_COUNT
+from octopi.security.requirements import denied, denied_at
+from octopi.security.throttle import Throttle
+from octopi.security.tokens import Identity, KeyRing
+from octopi.wire.endpoints import Endpoint
+
+
+@attrs.frozen
+class TokenLimits:
+    """What one subject may use of a node."""
+
+    connections_max: int = CONNECTIONS_PER_TOKEN_MAX
+    bytes_per_s: float | None = None
+    """Of all its connections together, both ways; None: no limit."""
+
+
+@attrs.define
+class _Subject:
+    connection_count: int
+    throttle: Throttle | None
+
+
+class Doorkeeper:
+    """Checks who comes."""
+
+    def __init__(self, keys: KeyRing, clock: Clock, limits: TokenLimits | None = None) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._limits = limits or TokenLimits()
+        self._subjects: dict[str, _Subject] = {}
+
+    def identify(self, token: str | None) -> Identity:
+        """Who holds *token*.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED or EXPIRED.
+        """
+        if not token:
+            raise RefusedError("a token is needed here", Status.UNAUTHENTICATED)
+        return self._keys.verify(token, self._clock.wall_ms())
+
+    def enter(self, token: str | None, endpoint: Endpoint) -> Entry:
+        """Let a connection in; it has to `Entry.leave`.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED, EXPIRED, FORBIDDEN or OVER_LIMIT.
+        """
+        identity = self.identify(token)
+        why = denied_at(identity.grants, endpoint)
+        if why is not None:
+            raise RefusedError(why, Status.FORBIDDEN)
+        subject = self._subjects.get(identity.subject)
+        if subject is None:
+            rate, now = self._limits.bytes_per_s, self._clock.now()
+            subject = _Subject(0, None if rate is None else Throttle(rate, now))
+            self._subjects[identity.subject] = subject
+        if subject.connection_count >= self._limits.connections_max:
+            raise RefusedError(
+                f"a token has at most {self._limits.connections_max} connections to a node",
+                Status.OVER_LIMIT,
+            )
+        subject.connection_count += 1
+        return Entry(self, identity, subject.throttle)
+
+    def left(self, subject: str) -> None:
+        """One of its connections ended."""
+        known = self._subjects[subject]
+        known.connection_count -= 1
+        if not known.connection_count:
+            del self._subjects[subject]
+
+
+class Entry:
+    """One connection that was let in."""
+
+    def __init__(
+        self, doorkeeper: Doorkeeper, identity: Identity, throttle: Throttle | None
+    ) -> None:
+        self._doorkeeper = doorkeeper
+        self._has_left = False
+        self._allowed: set[tuple[type, str]] = set()
+        """Decisions that were made already: most messages of a connection are alike."""
+        self.identity = identity
+        self.throttle: Final = throttle
+
+    def check(self, message: object) -> None:
+        """Let *message* pass.
+
+        Raises:
+          RefusedError: FORBIDDEN.
+        """
+        decision = (type(message), getattr(message, "topic", ""))
+        if decision in self._allowed:
+            return
+        why = denied(self.identity.grants, message)
+        if why is not None:
+            raise RefusedError(why, Status.FORBIDDEN)
+        if len(self._allowed) >= DECISIONS_KEPT_COUNT:
+            self._allowed.clear()
+        self._allowed.add(decision)
+
+    def refresh(self, token: str) -> Identity:
+        """Go on with another token of the same subject.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED or EXPIRED; nothing has changed.
+        """
+        identity = self._doorkeeper.identify(token)
+        if identity.subject != self.identity.subject:
+            raise RefusedError("the token is another subject's", Status.UNAUTHENTICATED)
+        self.identity = identity
+        self._allowed.clear()
+        return identity
+
+    def leave(self) -> None:
+        """The connection ended; safe to call twice."""
+        if not self._has_left:
+            self._has_left = True
+            self._doorkeeper.left(self.identity.subject)

@@ -1,0 +1,102 @@
+"""What a token allows: verbs, each for topics by pattern.
+
+Pure.  A pattern is a topic's name in which ``*`` stands for any characters, also none.  What
+concerns no single topic, such as draining a broker, is granted by the pattern ``*`` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum, unique
+from typing import Final
+
+import attrs
+
+from octopi.errors import InvalidOptionError
+from octopi.limits import PATTERNS_PER_VERB_MAX, TOPIC_NAME_BYTES_MAX
+
+
+@unique
+class Verb(StrEnum):
+    """What can be granted.  The names stand in tokens, so they are for ever."""
+
+    CREATE = "create"
+    """Create topics."""
+    PUBLISH = "publish"
+    """Append to them."""
+    SUBSCRIBE = "subscribe"
+    """Read them."""
+    ADMIN = "admin"
+    """Delete topics; for ``*`` also drain and remove brokers, move replicas, add partitions."""
+    REPLICATE = "replicate"
+    """For ``*``: be a broker of the cluster."""
+
+
+EVERY_TOPIC: Final = "*"
+
+_PATTERN: Final = re.compile(r"[A-Za-z0-9._*-]+", re.ASCII)
+
+
+@attrs.frozen
+class Grants:
+    """Which patterns each verb is granted for; what isn't there is denied."""
+
+    patterns: Mapping[Verb, tuple[str, ...]]
+
+    def allows(self, verb: Verb, topic: str | None) -> bool:
+        """Whether *verb* is granted on *topic*; None: on the cluster as a whole."""
+        patterns = self.patterns.get(verb, ())
+        if topic is None:
+            return EVERY_TOPIC in patterns
+        return any(matches(pattern, topic) for pattern in patterns)
+
+    def covers(self, topic: str | None) -> bool:
+        """Whether anything is: who may do something with a topic may know of it."""
+        return any(self.allows(verb, topic) for verb in self.patterns)
+
+
+EVERYTHING: Final = Grants(dict.fromkeys(Verb, (EVERY_TOPIC,)))
+"""What everybody may where nobody is asked for a token."""
+
+
+def grants(wanted: Mapping[str, Sequence[str]]) -> Grants:
+    """The grants that *wanted* (verb -> patterns) describes.
+
+    Raises:
+      InvalidOptionError: if there is no such verb, or a pattern is none.
+    """
+    found: dict[Verb, tuple[str, ...]] = {}
+    for name, patterns in wanted.items():
+        if name not in set(Verb):
+            raise InvalidOptionError(f"there is no verb {name[:40]!r}; there are {', '.join(Verb)}")
+        if len(patterns) > PATTERNS_PER_VERB_MAX:
+            raise InvalidOptionError(f"a verb has at most {PATTERNS_PER_VERB_MAX} patterns")
+        for pattern in patterns:
+            if len(pattern) > TOPIC_NAME_BYTES_MAX or _PATTERN.fullmatch(pattern) is None:
+                raise InvalidOptionError(
+                    f"{pattern[:40]!r} is no pattern: write a topic's name, * for any characters"
+                )
+        found[Verb(name)] = tuple(patterns)
+    return Grants(found)
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether *topic* is one of those that *pattern* means.  Takes time in proportion to both
+    lengths at most, whatever they are."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == topic
+    last = rest.pop()
+    if len(topic) < len(first) + len(last):
+        return False
+    if not (topic.startswith(first) and topic.endswith(last)):
+        return False
+    at, end = len(first), len(topic) - len(last)
+    for part in rest:
+        # The earliest place is as good as any: it leaves the most for the other parts.
+        at = topic.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True

@@ -1,0 +1,27 @@
+"""Close codes of WebSocket (RFC 6455 section 7.4.1; from 4000 on ours), and which status ends
+a connection with which."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.errors import Status
+
+GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
+MESSAGE_TOO_BIG: Final = 1009
+INTERNAL_ERROR: Final = 1011
+
+_BY_STATUS: Final = {
+    Status.MESSAGE_TOO_LARGE: MESSAGE_TOO_BIG,
+    Status.INTERNAL: INTERNAL_ERROR,
+    Status.UNAUTHENTICATED: 4401,
+    Status.EXPIRED: 4401,
+    Status.FORBIDDEN: 4403,
+    Status.OVER_LIMIT: 4429,
+}
+
+
+def close_code(status: Status) -> int:
+    """What a connection that ends with *status* is closed with."""
+    return _BY_STATUS.get(status, PROTOCOL_ERROR)

@@ -1,0 +1,312 @@
+"""A cluster that asks for tokens: what each verb lets its holder do, at every role."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import octopi
+from octopi.errors import ConnectionLostError, RefusedError, Status
+from octopi.operating_system import SystemClock
+from octopi.record import encode_opaque
+from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.security.grants import Verb
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
+from tests.cluster import Cluster
+from tests.security.tokens import key_ring, token
+
+OPTIONS = m.TopicOptions()
+RECORD = encode_opaque(bytes(32), b"value")
+
+
+def fresh(
+    ttl_s: float | None = 3600,
+    subject: str = "somebody",
+    verbs: Iterable[str] = (),
+    pattern: str = "*",
+    **wanted: str,
+) -> str:
+    """A token of now: *verbs* for *pattern*, and what else is *wanted*."""
+    patterns = {one: [pattern] for one in verbs} | {one: [text] for one, text in wanted.items()}
+    return key_ring().sign(subject, patterns, SystemClock().wall_ms(), ttl_s)
+
+
+def everything() -> str:
+    return fresh(verbs=Verb)
+
+
+@asynccontextmanager
+async def guarded(
+    directory: Path, brokers: int = 1, limits: TokenLimits | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster whose nodes ask for tokens."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, directory)
+
+        def doorkeeper() -> Doorkeeper:
+            return Doorkeeper(key_ring(), SystemClock(), limits)
+
+        await cluster.start_register(doorkeeper=doorkeeper())
+        node_token = fresh(None, "node", replicate="*")
+        for number in range(1, brokers + 1):
+            await cluster.start_broker(
+                f"broker-{number}", doorkeeper=doorkeeper(), token=lambda: node_token
+            )
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+async def ready(cluster: Cluster, topic: str) -> tuple[str, int]:
+    """Make *topic*; return its leader's address and its partition."""
+    async with octopi.connect(cluster.register.url, token=everything()) as client:
+        await client.create_topic(topic, exist_ok=True)
+        with trio.fail_after(20):
+            while True:
+                [place] = (await client.describe_topic(topic)).partitions
+                if place.leader is not None:
+                    return place.leader_address, place.partition
+                await trio.sleep(0.01)  # nothing announces it to clients
+
+
+async def outcome(connection: Connection, message: Any, answer: type) -> Status | None:  # noqa: ANN401
+    """None if *message* was carried out, else why not."""
+    try:
+        await connection.request(message, answer, 10)
+    except RefusedError as error:
+        return error.status
+    return None
+
+
+AT_REGISTER: list[tuple[Verb | None, Callable[[int], Any], type]] = [
+    (Verb.CREATE, lambda n: m.CreateTopic(n, "orders", 1, None, OPTIONS), m.TopicDescription),
+    (Verb.CREATE, lambda n: m.DescribeTopic(n, f"missing-{n}", True), m.TopicDescription),
+    (Verb.ADMIN, lambda n: m.DeleteTopic(n, "orders"), m.Done),
+    (Verb.ADMIN, lambda n: m.DrainBroker(n, 99), m.Done),
+    (Verb.ADMIN, lambda n: m.AddPartitions(n, 1), m.Done),
+    (Verb.ADMIN, lambda n: m.MoveReplica(n, 0, 98, 99), m.Done),
+    (Verb.ADMIN, lambda n: m.RemoveBroker(n, 99), m.Done),
+    (None, lambda n: m.DescribeTopic(n, "orders", False), m.TopicDescription),
+    (None, lambda n: m.ListTopics(n, "", 10), m.TopicList),
+    (None, m.DescribeCluster, m.ClusterDescription),
+    (None, lambda n: m.DescribeEvents(n, 0), m.EventList),
+]
+
+AT_BROKER: list[tuple[Verb | None, Callable[[int, int], Any], type]] = [
+    (Verb.PUBLISH, lambda n, p: m.Produce(n, "orders", p, RECORD), m.Produced),
+    (Verb.SUBSCRIBE, lambda n, p: m.Fetch(n, "orders", p, 0, 100, 0), m.Fetched),
+    (Verb.SUBSCRIBE, lambda n, p: m.FindOffset(n, "orders", p, "latest", 0), m.FoundOffset),
+    (Verb.SUBSCRIBE, lambda n, p: m.Subscribe(n, "orders", p, 0, 10**6), m.Subscribed),
+    (None, lambda n, p: m.DescribeLogs(n, "", "", -1), m.LogList),
+    (None, lambda n, p: m.DescribeSubscriptions(n, ""), m.SubscriptionList),
+]
+
+
+async def test_each_verb_lets_its_holder_do_its_own_at_every_role(tmp_path: Path) -> None:
+    """Every verb alone, on this topic, on all topics, and on another one."""
+    async with guarded(tmp_path) as cluster:
+        leader, partition = await ready(cluster, "orders")
+        numbers = 0
+        for verb in Verb:
+            for pattern in ("orders", "*", "other*"):
+                text = fresh(verbs=[verb], pattern=pattern)
+                found: dict[str, Status | None] = {}
+                async with cluster.connection(cluster.register.url, token=text) as register:
+                    for needed, question, answer in AT_REGISTER:
+                        numbers += 1
+                        message = question(numbers)
+                        status = await outcome(register, message, answer)
+                        found[type(message).__name__] = status
+                        on_topic = getattr(message, "topic", None)
+                        allowed = needed in {None, verb} and (
+                            pattern == "*" or on_topic in {pattern, None}
+                        )
+                        if needed is None and on_topic is None:
+                            allowed = True
+                        if needed is not None and on_topic is None and pattern != "*":
+                            allowed = False
+                        assert (status is not Status.FORBIDDEN) == allowed, (verb, pattern, message)
+                        if isinstance(message, m.DeleteTopic) and status is None:
+                            leader, partition = await ready(cluster, "orders")
+                async with cluster.connection(leader, token=text) as broker:
+                    for needed, ask, answer in AT_BROKER:
+                        message = ask(broker.next_request(), partition)
+                        status = await outcome(broker, message, answer)
+                        matching = pattern in {"*", "orders"}
+                        allowed = needed is None or (needed is verb and matching)
+                        assert (status is None) == allowed, (verb, pattern, message)
+                        assert status in {None, Status.FORBIDDEN}
+
+
+@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
+async def test_who_is_no_broker_does_not_get_in_among_them(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    async with guarded(tmp_path) as cluster:
+        leader, _ = await ready(cluster, "orders")
+        url = cluster.register.url if endpoint is MEMBERSHIP else leader
+        others = set(Verb) - {Verb.REPLICATE}
+        for text in (fresh(verbs=others), fresh(verbs=others, replicate="orders")):
+            with pytest.raises(RefusedError) as caught:
+                async with cluster.connection(url, endpoint, token=text):
+                    pass
+            assert caught.value.status is Status.FORBIDDEN
+        async with cluster.connection(url, endpoint, token=fresh(replicate="*")):
+            pass
+
+
+async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as cluster:
+        for name in ("mine", "mine.too", "theirs"):
+            leader, _ = await ready(cluster, name)
+        async with octopi.connect(cluster.register.url, token=fresh(publish="mine*")) as client:
+            assert [one.topic for one in await client.topics()] == ["mine", "mine.too"]
+            logs = await client.describe_logs()
+            assert [one.log.topic for one in logs] == ["mine", "mine.too"]
+        async with cluster.connection(leader, token=everything()) as reader:
+            log = (await ready(cluster, "theirs"))[1]
+            await outcome(reader, m.Subscribe(1, "theirs", log, 0, 0), m.Subscribed)
+            async with cluster.connection(leader, token=fresh(subscribe="mine")) as other:
+                question = m.DescribeSubscriptions(1, "")
+                assert (await other.request(question, m.SubscriptionList, 5)).subscriptions == []
+        async with cluster.connection(cluster.register.url, token=fresh(admin="mine")) as other:
+            events = (await other.request(m.DescribeEvents(1, 0), m.EventList, 5)).events
+            assert {one.topic for one in events} == {"", "mine"}
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", "expired"])
+async def test_without_a_good_token_nobody_gets_in_and_nobody_tries_again(
+    text: str | None, tmp_path: Path
+) -> None:
+    status = Status.EXPIRED if text == "expired" else Status.UNAUTHENTICATED
+    text = token(0, 1, publish="*") if text == "expired" else text
+    async with guarded(tmp_path) as cluster:
+        leader, _ = await ready(cluster, "orders")
+        for url in (cluster.register.url, leader):
+            for endpoint in (CLIENT, MEMBERSHIP if url != leader else FOLLOW):
+                with pytest.raises(RefusedError) as caught:
+                    async with cluster.connection(url, endpoint, token=text):
+                        pass
+                assert caught.value.status is status
+        with trio.fail_after(3):  # at once: the client's own time-out is much longer
+            async with octopi.connect(cluster.register.url, token=text) as client:
+                with pytest.raises(RefusedError) as caught:
+                    await client.topics()
+                assert caught.value.status is status
+
+
+async def test_a_redirect_grants_nothing(tmp_path: Path) -> None:
+    """The leader's address comes from the register; the leader asks for the token again."""
+    async with guarded(tmp_path, brokers=3) as cluster:
+        await ready(cluster, "orders")
+        async with octopi.connect(cluster.register.url, token=fresh(subscribe="orders")) as client:
+            with trio.fail_after(5):
+                async with client.producer() as producer:
+                    with pytest.raises(octopi.NotDeliveredError) as caught:
+                        await producer.send("orders", b"not mine to write")
+        assert "forbidden" in str(caught.value)
+        async with octopi.connect(cluster.register.url, token=fresh(publish="orders")) as client:
+            async with client.producer() as producer:
+                await producer.send("orders", b"mine")
+            with pytest.raises(RefusedError) as refused, trio.fail_after(5):
+                async with client.consumer("orders", start="earliest") as consumer:
+                    await anext(consumer)
+            assert refused.value.status is Status.FORBIDDEN
+
+
+async def test_a_session_ends_when_its_token_does(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as cluster:
+        leader, _ = await ready(cluster, "orders")
+        for url in (cluster.register.url, leader):
+            async with cluster.connection(url, token=fresh(2, subscribe="*")) as connection:
+                welcome = connection.greeting
+                assert isinstance(welcome, m.Welcome)
+                assert welcome.expires_ms is not None
+                with trio.fail_after(10):
+                    while connection.end_reason is None:  # noqa: ASYNC110
+                        await trio.sleep(0.01)
+                assert SystemClock().wall_ms() >= welcome.expires_ms
+                assert "the token has expired" in connection.end_reason
+                with pytest.raises(ConnectionLostError):
+                    await connection.request(m.ListTopics(1, "", 1), m.TopicList, 1)
+
+
+async def test_a_fresh_token_keeps_a_session_and_takes_what_it_does_not_grant(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as cluster:
+        leader, partition = await ready(cluster, "orders")
+        first = fresh(2, subscribe="orders", publish="orders")
+        async with cluster.connection(leader, token=first) as connection:
+            heard: list[object] = []
+            connection.ask(m.Subscribe(1, "orders", partition, 0, 10**6), heard.append)
+            longer = fresh(3600, subscribe="orders")
+            answer = await connection.request(
+                m.Authenticate(2, longer), m.Authenticated, timeout_s=5
+            )
+            assert answer.expires_ms is not None
+            assert answer.expires_ms > SystemClock().wall_ms() + 3_000_000
+            question = m.Produce(3, "orders", partition, RECORD)
+            assert await outcome(connection, question, m.Produced) is Status.FORBIDDEN
+            await trio.sleep(2.1)
+            assert connection.end_reason is None
+            assert [type(one) for one in heard] == [m.Subscribed]
+            less = m.Authenticate(4, fresh(3600, publish="orders"))
+            await connection.request(less, m.Authenticated, timeout_s=5)
+            assert isinstance(heard[-1], m.Failure)
+            assert heard[-1].status == Status.FORBIDDEN
+            for text in ("nonsense", fresh(subject="somebody else", admin="*")):
+                bad = m.Authenticate(connection.next_request() + 10, text)
+                assert await outcome(connection, bad, m.Authenticated) is Status.UNAUTHENTICATED
+            question = m.Produce(5, "orders", partition, RECORD)
+            assert await outcome(connection, question, m.Produced) is None
+
+
+async def test_a_token_has_so_many_connections_and_other_tokens_theirs(tmp_path: Path) -> None:
+    async with (
+        guarded(tmp_path, limits=TokenLimits(connections_max=20)) as cluster,
+        trio.open_nursery() as nursery,
+    ):
+        url, opened = cluster.register.url, trio.Semaphore(0)
+        refused: list[Status] = []
+        text = fresh(subject="greedy", subscribe="*")
+
+        async def hold() -> None:
+            try:
+                async with cluster.connection(url, token=text):
+                    opened.release()
+                    await trio.sleep_forever()
+            except RefusedError as error:
+                refused.append(error.status)
+                opened.release()
+
+        for _ in range(200):
+            nursery.start_soon(hold)
+        with trio.fail_after(30):
+            for _ in range(200):
+                await opened.acquire()
+        assert refused == [Status.OVER_LIMIT] * 180
+        async with cluster.connection(url, token=fresh(subject="modest", subscribe="*")):
+            pass
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_token_that_writes_too_much_is_slowed_down_and_not_cut_off(tmp_path: Path) -> None:
+    limits = TokenLimits(bytes_per_s=20_000)
+    async with guarded(tmp_path, limits=limits) as cluster:
+        await ready(cluster, "orders")
+        writer = fresh(subject="writer", publish="*", subscribe="*")
+        async with octopi.connect(cluster.register.url, token=writer) as client:
+            began = trio.current_time()
+            async with client.producer(linger_s=0) as producer:
+                for _ in range(6):
+                    await producer.send("orders", bytes(10_000))
+            assert trio.current_time() - began > 1.0, "two seconds' worth, a second's is free"
+            async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
+                assert len([message async for message in consumer]) == 6
