@@ -138,7 +138,7 @@ async def test_a_hello_is_welcomed_with_what_this_endpoint_asks_for(
 ) -> None:
     peer, link = link_pair()
     await peer.send(encode(m.Hello(version, "test", "secret")))
-    assert await accept(link) == m.Hello(version, "test", "secret")
+    assert await accept(link) == m.Hello(version, "test"), "the token is kept nowhere"
     assert decode(await peer.receive(), EVERY_CLASS) == m.Welcome(
         version=1,
         role="register",
@@ -176,12 +176,12 @@ async def test_whoever_begins_with_something_else_is_told_and_left(
 
 async def test_a_hello_that_never_comes_is_not_waited_for(autojump_clock: MockClock) -> None:
     peer, link = link_pair()
-    with pytest.raises(ProtocolError, match="no hello within 10 s"):
+    with pytest.raises(ProtocolError, match="no hello within 5 s"):
         await accept(link)
     assert trio.current_time() == HANDSHAKE_TIMEOUT_S
     said = decode(await peer.receive(), EVERY_CLASS)
-    assert said == m.Failure(None, Status.TOO_SLOW, "no hello within 10 s")
-    assert link.closed_with == (1002, "no hello within 10 s")
+    assert said == m.Failure(None, Status.TOO_SLOW, "no hello within 5 s")
+    assert link.closed_with == (1002, "no hello within 5 s")
 
 
 @pytest.mark.parametrize("first", [encode(m.Hello(1, "test")), b"nonsense"])
