@@ -29,7 +29,7 @@ from sim.simulation import simulate
 MOMENTS: Final = 2
 """At how many moments each cell gets each action."""
 TRIES_MAX: Final = 8
-"""Moments that are tried for that."""
+"""Moments that are tried for more than one; for the first one all that are known."""
 
 
 class Failure(NamedTuple):
@@ -79,8 +79,8 @@ def perform(task: Task) -> Done:
     executed, runs = 0, 0
     skipped: list[str] = []
     failures: list[Failure] = []
-    for spot in task.spots[:TRIES_MAX]:
-        if executed == MOMENTS:
+    for spot in task.spots:
+        if executed == MOMENTS or (executed and runs >= TRIES_MAX):
             break
         runs += 1
         plan = plan_of(task.cell, task.action, spot)
@@ -179,12 +179,15 @@ class Exhaustion:
             yield done
 
     def gaps(self) -> list[str]:
-        """What was not done though nothing says that it can't be."""
+        """What was not done though nothing says that it can't be, and the other way round."""
         found = []
         for cell in cells():
             for action in actions(cell):
                 done = self.done.get((cell, action))
-                if (done is None or not done.executed) and not impossible(cell, action):
+                if impossible(cell, action):
+                    if done and done.executed:
+                        found.append(f"{cell}, {action}: was done, and is said to be impossible")
+                elif done is None or not done.executed:
                     why = "; ".join(dict.fromkeys(done.skipped)) if done else "never come to"
                     found.append(f"{cell}, {action}: {why}")
         return found

@@ -215,12 +215,20 @@ _NEVER: Final[dict[Cell, str]] = {
 _KNOWN_TO_THE_REGISTER_ALONE: Final = frozenset(
     {steps.T5_DELETED, steps.T6_TELLING, steps.T6_CONFIRMED}
 )
+_MAY_BE_DECISIVE: Final = frozenset(
+    {steps.E4_HEARD, steps.E5_LEFT, steps.E6_ACCEPTING, steps.E6_ACCEPTED}
+)
 
 
 def impossible(cell: Cell, action: str) -> str:
     """Why *action* can't happen at *cell*; empty: it can."""
     if cell in _NEVER:
         return _NEVER[cell]
+    if action == "wipe" and cell.role == "leader" and STEPS.get(cell.place) in _MAY_BE_DECISIVE:
+        return (
+            "the leader is in sync, and may be the only one in sync to accept the next epoch, so "
+            "its disk is spared until that is decided (octopi.simulation.atlas)"
+        )
     if action == "wipe" and STEPS.get(cell.place) in _KNOWN_TO_THE_REGISTER_ALONE:
         return (
             "nobody but the register knows yet that brokers have to remove the topic, so its disk "

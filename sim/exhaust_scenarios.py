@@ -12,7 +12,16 @@ from typing import Any, Final
 import attrs
 
 from octopi.simulation.disk_faults import DiskFault, Tear
-from octopi.simulation.failures import AtEffect, AtStep, AtTime, BreakDisk, Cut, Fault, Kill
+from octopi.simulation.failures import (
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    Fault,
+    Kill,
+    When,
+)
 from sim.plan import Plan, Workload
 
 _LIGHT: Final = Workload(
@@ -52,6 +61,12 @@ SCENARIOS: Final[dict[str, Plan]] = {
     "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
     # Nobody hears the leader, nor does it hear anybody.
     "isolation": _plan(Fault(AtTime(_BUSY_S), Cut("others", 2.0), "leader"), load={"pause_s": 0.1}),
+    # The leader dies while a follower is cut off from it, and out of sync.
+    "straggler": _plan(
+        Fault(AtTime(_BUSY_S), Cut("leader", 3.0), "broker-3"),
+        Fault(When("in_sync", 2), Kill(0.1), "leader"),
+        load={"pause_s": 0.1},
+    ),
     # The leader's disk fails, and it resigns.
     "resignation": _plan(Fault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append")))),
     # Too few are in sync, so producers are refused until they give up.

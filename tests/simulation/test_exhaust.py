@@ -1,0 +1,141 @@
+"""The exhaustive search: what its cells are, what it does at them, and what its table says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from octopi import steps
+from octopi.environment import Disk, File
+from sim.exhaust import Done, Exhaustion, Failure, Task, look, perform
+from sim.exhaust_cells import Cell, actions, cells, impossible
+from sim.exhaust_scenarios import SCENARIOS
+from sim.exhaust_table import report
+from sim.plan import to_token
+from tests.cli.conftest import Program
+
+APPENDING = Cell("P2a", "leader")
+REMOVING = Cell("T6a", "register")
+
+
+def restrict(monkeypatch: pytest.MonkeyPatch, *chosen: Cell) -> None:
+    for module in ("exhaust", "exhaust_table"):
+        monkeypatch.setattr(f"sim.{module}.cells", lambda: list(chosen))
+    monkeypatch.setattr("sim.exhaust.SCENARIOS", {"produce": SCENARIOS["produce"]})
+
+
+def done(cell: Cell, action: str, executed: int, *failures: Failure) -> Done:
+    return Done(cell, action, executed, () if executed else ("it is down",), failures, 2, 0.1)
+
+
+# --- cells ---------------------------------------------------------------------------------
+
+
+def test_every_step_has_a_cell_and_every_such_cell_ten_actions_at_least() -> None:
+    found = [cell for cell in cells() if cell.is_step]
+    assert {cell.place for cell in found} == {step.split()[0] for step in steps.ALL}
+    assert all(len(actions(cell)) >= 10 for cell in found)
+
+
+def test_every_call_to_a_disk_has_cells() -> None:
+    found = {cell.place.split()[0] for cell in cells() if not cell.is_step}
+    calls = {name for each in (Disk, File) for name in vars(each) if not name.startswith("_")}
+    assert calls - found == {"path", "size_bytes", "close", "page_cache_id"}, "no I/O of theirs"
+
+
+def test_hardly_anything_is_said_to_be_impossible() -> None:
+    never = [(cell, action) for cell in cells() for action in actions(cell)]
+    assert 0 < sum(bool(impossible(*one)) for one in never) < 0.02 * len(never)
+
+
+# --- doing it ------------------------------------------------------------------------------
+
+
+def test_an_action_is_done_at_two_moments_of_a_cell() -> None:
+    spots = look("produce").spots[APPENDING]
+    found = perform(Task(APPENDING, "kill", spots))
+    assert (found.executed, found.runs, found.skipped, found.failures) == (2, 2, (), ())
+
+
+def test_what_can_not_be_done_at_one_moment_is_tried_at_all_others() -> None:
+    spots = look("straggler").spots[Cell("E4", "follower")]
+    hosts = [one.host for one in spots]
+    assert sorted(hosts) == ["broker-2", "broker-3"]
+    in_sync_first = sorted(spots, key=lambda one: one.host)
+    found = perform(Task(Cell("E4", "follower"), "wipe", (*in_sync_first[:1] * 9, *in_sync_first)))
+    assert (found.executed, found.runs) == (1, 11)
+    assert set(found.skipped) == {"it may be the only one to accept a new leader of 0"}
+
+
+def test_a_run_that_breaks_a_rule_is_told_with_its_cell_and_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spots = look("produce").spots[APPENDING]
+    monkeypatch.setattr("sim.simulation.LIVENESS_S", -1.0)
+    found = perform(Task(APPENDING, "reset", spots))
+    assert [(one.cell, one.action, one.rule) for one in found.failures] == [
+        (APPENDING, "reset", "liveness")
+    ] * 2
+    assert found.failures[0].token.startswith("oc1-")
+
+
+# --- the table -----------------------------------------------------------------------------
+
+
+def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restrict(monkeypatch, APPENDING)
+    search = Exhaustion(1)
+    failure = Failure(APPENDING, "pause", "liveness", "stuck", to_token(SCENARIOS["produce"]))
+    for action in actions(APPENDING):
+        search.done[APPENDING, action] = done(APPENDING, action, 2)
+    search.done[APPENDING, "pause"] = done(APPENDING, "pause", 1, failure)
+    search.done[APPENDING, "stop"] = done(APPENDING, "stop", 0)
+    del search.done[APPENDING, "wipe"]
+    table = report(search).splitlines()
+    row = next(line for line in table if line.startswith(steps.P2_APPENDING))
+    assert row.split()[-15:] == ["2", "2", "0", "!1", *["2"] * 8, "0", "2", "2"]
+    assert f"  {steps.P2_APPENDING} (leader), stop: it is down" in table
+    assert f"  {steps.P2_APPENDING} (leader), wipe: never come to" in table
+    assert table[-1].startswith("13 of 15 cells (86.7%), 0 can't happen; ")
+
+
+def test_what_is_said_to_be_impossible_must_not_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    restrict(monkeypatch, REMOVING)
+    search = Exhaustion(1)
+    for action in actions(REMOVING):
+        search.done[REMOVING, action] = done(REMOVING, action, 2)
+    assert search.gaps() == [
+        f"{steps.T6_TELLING} (register), wipe: was done, and is said to be impossible"
+    ]
+    search.done[REMOVING, "wipe"] = done(REMOVING, "wipe", 0)
+    assert search.gaps() == []
+
+
+def test_the_command_prints_the_table_and_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
+) -> None:
+    restrict(monkeypatch, Cell("sync during", "leader"))
+    table, numbers = tmp_path / "made" / "table.txt", tmp_path / "made" / "numbers.json"
+    result = program("sim", "exhaust", "--jobs", "1", "--table", str(table), "--json", str(numbers))
+    assert result.exit_code == 0, result.output
+    assert table.read_text() == result.stdout
+    assert "3 of 3 cells (100.0%), 0 can't happen; 7 runs, 0 failed, " in result.stdout
+    written = json.loads(numbers.read_text())["cells"]
+    assert [(one["action"], one["executed"]) for one in written] == [
+        ("kill", 2),
+        ("lose power", 2),
+        ("EIO", 2),
+    ]
+
+
+def test_the_command_fails_if_a_cell_was_left_out(
+    monkeypatch: pytest.MonkeyPatch, program: Program
+) -> None:
+    restrict(monkeypatch, Cell("E20", "register"))
+    result = program("sim", "exhaust", "--jobs", "1")
+    assert result.exit_code == 1
+    assert f"  {steps.E20_GIVEN_UP} (register), kill: never come to" in result.stdout
