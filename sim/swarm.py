@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import attrs
 
+from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
     STEPS,
@@ -108,6 +109,8 @@ class _Swarm:
         latency_s, jitter_s = self._pick(
             "latency", ((0.0005, 0.0005), (0.001, 0.0), (0.001, 0.02), (0.02, 0.005))
         )
+        retains = self._chance("retains").random() < 0.2
+        check_s = self._pick("retention_check", (0.05, 0.3))
         return Plan(
             seed=self._seed,
             tier=self._pick("tier", tiers) if tier is None else tier,
@@ -117,7 +120,10 @@ class _Swarm:
             min_insync=self._min_insync(min(brokers, replicas), cuts_off),
             flush_before_ack=self._pick("flush_before_ack", (False, False, True)),
             flush_interval_s=self._pick("flush_interval", (1.0, 0.05, 0.3)),
-            segment_bytes=self._pick("segment", (None, None, 4096)),
+            segment_bytes=4096 if retains else self._pick("segment", (None, None, 4096)),
+            retention_bytes=self._pick("retention", (4096, 20_000)) if retains else None,
+            retention_check_interval_s=check_s if retains else RETENTION_CHECK_INTERVAL_S,
+            snapshot_entries=self._pick("snapshot", (JOURNAL_SNAPSHOT_ENTRIES, 3, 20)),
             rebalance_interval_s=self._pick("rebalance", (5.0, 5.0, 0.7)),
             latency_s=latency_s,
             jitter_s=jitter_s,

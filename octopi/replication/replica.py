@@ -92,8 +92,9 @@ class Replica:
         self.broker = broker
         self.incarnation = incarnation
         self.logs = logs
-        # Where all is flushed before it is acknowledged, nothing that counts was lost.
-        flushed = bool(logs) and all(log.flush_before_ack for log in logs.values())
+        # Where all is flushed before it is acknowledged, or there is no log yet, nothing that
+        # counts was lost: a log is on the device before anything is appended to it.
+        flushed = all(log.flush_before_ack for log in logs.values())
         intact = state.intact and (state.sync_flag or flushed or not lost_power)
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE

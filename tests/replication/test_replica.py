@@ -134,6 +134,7 @@ def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> No
     mixed = Replica(0, 2, 1, ReplicaState(), {TOPIC: log(), other: flushed}, lost_power=True)
     assert not mixed.standing.intact
     assert Replica(0, 2, 1, ReplicaState(), {other: flushed}, lost_power=True).standing.intact
+    assert Replica(0, 2, 1, ReplicaState(), {}, lost_power=True).standing.intact
     flagged = Replica(0, 2, 1, ReplicaState(sync_flag=True), {TOPIC: log()}, lost_power=True)
     assert flagged.standing.intact
 

@@ -6,12 +6,14 @@ Plans are written out rather than given as tokens, so that one can read what hap
 from collections.abc import Awaitable
 from functools import partial
 
+import attrs
 import trio
 
 from octopi import steps
 from octopi.clients.client import Client
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.failures import AtStep, Cut, Fault
+from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault
 from octopi.simulation.history import Acknowledged
 from octopi.simulation.oracle import Oracle
 from sim.plan import Plan, Workload
@@ -220,6 +222,48 @@ def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_f
         assert sorted(record.replicas) == sorted([replicas[2], *spare])
 
     play(scenario, ClusterOptions(5, 1, gather_s=0.05, rebalance_interval_s=3600.0))
+
+
+def test_a_partition_without_a_log_has_a_leader_after_all_machines_lost_power() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def make_and_delete(client: Client) -> None:
+            await client.create_topic("doomed")
+            await client.delete_topic("doomed")
+
+        async def produce(client: Client) -> None:
+            async with client.producer() as producer:
+                await producer.send("next", b"taken")
+
+        await ask(cluster, make_and_delete)
+        for node in cluster.servers:
+            node.host.lose_power()
+        cluster.start()
+        await cluster.wait_serving()
+        await ask(cluster, produce, "producer")
+
+    play(scenario)
+
+
+def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
+    away = Fault(AtStep("P7b", "leader", 5), Cut("others", 3.0), "follower")
+    slow = Fault(AtStep("E18", "leader"), BreakDisk(DiskFault("sync_directory", Delay(0.2))))
+    workload = attrs.evolve(SMALL, producers=4, burst_count=4, value_bytes_max=6000, pause_s=0.01)
+    plan = Plan(
+        1,
+        brokers=2,
+        replicas=2,
+        partitions=1,
+        flush_interval_s=0.05,
+        segment_bytes=4096,
+        retention_bytes=4096,
+        retention_check_interval_s=0.02,
+        workload=workload,
+        faults=(away, slow),
+    )
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.violation
+    assert verdict.counts["fault BreakDisk"] == 1
+    assert any(event.what == steps.D4_RETIRED for event in verdict.events)
 
 
 async def done(answer: Awaitable[object]) -> None:

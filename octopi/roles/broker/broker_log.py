@@ -396,10 +396,11 @@ class BrokerLog:
     # --- keeping ---------------------------------------------------------------------
 
     def apply_retention(self) -> None:
-        """Remove segments that are too old or too many."""
+        """Remove segments that are too old or too many, all of them committed for all to see:
+        what the leader is about to commit, its followers may lack."""
         try:
             removed = self._files.apply_retention(
-                self._environment.clock.wall_ms(), below=self.state.highwater
+                self._environment.clock.wall_ms(), below=self.highwater
             )
         except StorageError as error:
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
