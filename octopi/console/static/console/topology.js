@@ -1,0 +1,81 @@
+// The register and the brokers: who is there, who leads what, who is in sync, who is behind.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { count, plural, size } from "./words.js";
+
+const CHIPS_MAX = 60; // of a broker; what is wrong comes first
+const MARKS = { leader: "♛", "in sync": "●", behind: "◐", unknown: "○" };
+
+// *cluster*: as /api/v1/cluster has it, or `Replay.cluster`.
+export function topology(cluster) {
+  const chips = chipsByBroker(cluster.partitions);
+  return html`
+    <section class="card" aria-labelledby="topology-title" id="topology">
+      <h2 id="topology-title">Topology</h2>
+      <p class="hint">♛ leads, ● in sync, ◐ behind (with how much it lacks), ○ no answer. p0: partition 0, e2: its leader's epoch.</p>
+      <div class="brokers">
+        ${register(cluster)}
+        ${cluster.brokers.map((one) => broker(one, chips.get(one.broker) ?? []))}
+        ${cluster.brokers.length ? nothing : html`<p class="empty">No broker has joined yet.</p>`}
+      </div>
+    </section>
+  `;
+}
+
+function register({ cluster, partition_count: partitions, topic_count: topics, register = "up" }) {
+  return html`
+    <article class="node register ${register}">
+      <h3>Register <span class="state">${register}</span></h3>
+      <dl>
+        <dt>cluster</dt><dd><code>${cluster || "not formed yet"}</code></dd>
+        <dt>holds</dt><dd>${plural(topics, "topic")}, ${plural(partitions, "partition")}</dd>
+      </dl>
+    </article>
+  `;
+}
+
+function broker({ broker, state, address, leads, incarnation }, chips) {
+  const lag = Math.max(0, ...chips.map((one) => one.lag ?? 0));
+  const isBehind = chips.some((one) => one.mark === "behind");
+  const shown = chips.slice(0, CHIPS_MAX);
+  return html`
+    <article class="node ${state}">
+      <h3>Broker ${broker} <span class="state">${state}</span></h3>
+      <dl>
+        <dt>at</dt><dd><code>${address.replace(/^wss?:\/\//, "") || "–"}</code></dd>
+        <dt>leads</dt><dd>${count(leads)} of ${plural(chips.length, "replica")}</dd>
+        <dt>behind</dt><dd class=${isBehind ? "warning" : ""}>${size(lag)}</dd>
+        <dt>starts</dt><dd>${count(incarnation)}</dd>
+      </dl>
+      <ul class="chips">
+        ${shown.map(
+          ({ partition, epoch, mark, lag }) => html`
+            <li class="chip ${mark.replace(" ", "-")}" title="partition ${partition}, epoch ${epoch}: ${mark}${lag ? `, ${size(lag)} behind` : ""}">
+              <span aria-hidden="true">${MARKS[mark]}</span> p${partition}${mark === "leader" ? html` <small>e${epoch}</small>` : nothing}
+              ${mark === "behind" && lag ? html`<small>−${size(lag)}</small>` : nothing}<span class="sr"> ${mark}</span>
+            </li>
+          `,
+        )}
+        ${chips.length > CHIPS_MAX ? html`<li>and ${count(chips.length - CHIPS_MAX)} more</li>` : nothing}
+      </ul>
+    </article>
+  `;
+}
+
+const ORDER = ["behind", "unknown", "leader", "in sync"];
+
+function chipsByBroker(partitions) {
+  const chips = new Map();
+  for (const { partition, epoch, leader, replicas, in_sync: inSync, copies } of partitions) {
+    for (const broker of replicas) {
+      const copy = copies.find((one) => one.broker === broker);
+      const isKnown = copy && copy.log_end !== null;
+      const isIn = inSync.includes(broker);
+      const mark = broker === leader ? "leader" : isIn && isKnown ? "in sync" : isKnown ? "behind" : "unknown";
+      if (!chips.has(broker)) chips.set(broker, []);
+      chips.get(broker).push({ partition, epoch, mark, lag: broker === leader ? 0 : copy?.lag_bytes });
+    }
+  }
+  for (const ofBroker of chips.values()) ofBroker.sort((one, other) => ORDER.indexOf(one.mark) - ORDER.indexOf(other.mark) || one.partition - other.partition);
+  return chips;
+}
