@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 
 ROWS = ".messages .value"
-LOOKS = 5
-"""Seconds that the console may take to see what has changed."""
 
 
 def open_console(page: Page, node: str) -> None:
@@ -101,25 +99,31 @@ def test_large_messages_are_cut_and_can_be_shown_whole(tmp_path: Path, page: Pag
         register = nodes.register()
         nodes.broker(register)
         order = json.dumps({"order": 7, "big": "x" * 300_000}).encode()
-        many = [(b"customer-%d" % number, order) for number in range(40)]
-        trio.run(
-            fill, register.url, "orders", *many, (b"binary", b"\x00\xff\xfe"), (b"k", b'{"a":1}')
-        )
+        messages: list[tuple[bytes | None, bytes]] = [
+            (b"customer-%d" % n, order) for n in range(40)
+        ]
+        messages += [(b"binary", b"\x00\xff\xfe"), (b"k", b'{"a":1}')]
+        trio.run(fill, register.url, "orders", *messages)
         open_console(page, register.url)
         start_tail(page, "orders", "earliest")
         page.wait_for_function(f"() => document.querySelectorAll('{ROWS}').length === 42")
         assert max(len(text) for text in page.locator(ROWS).all_inner_texts()) < 400
         page.locator(ROWS).nth(0).click()
+        page.wait_for_selector(".detail pre")
         assert page.locator(".detail pre").inner_text() == '{\n  "a": 1\n}'
         assert page.locator(".detail .header").inner_text() == "trace t-1"
         page.locator(ROWS).nth(0).click()
         page.locator(ROWS).nth(2).click()
-        assert len(page.locator(".detail pre").inner_text()) == 4_096
+        page.wait_for_function(
+            "() => document.querySelector('.detail pre')?.textContent.length === 4_096"
+        )
         page.click(".detail button:has-text('Show all')")
+        page.wait_for_function(
+            "() => document.querySelector('.detail pre')?.textContent.length > 300_000"
+        )
         assert '"order": 7' in page.locator(".detail pre").inner_text()
-        assert len(page.locator(".detail pre").inner_text()) > 300_000
         page.check("input[value=hex]")
-        assert page.locator(ROWS).nth(1).inner_text() == "00 ff fe"
+        page.wait_for_selector(f"{ROWS}:text-is('00 ff fe')")
         page.fill("#tail-filter", "customer-3")
         page.wait_for_function(f"() => document.querySelectorAll('{ROWS}').length === 11")
 
