@@ -28,7 +28,7 @@ cover: .venv/.dev .venv/.spark $(BROWSER) ## all tests, with branch coverage; re
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
-	  --include='octopi/record.py,octopi/wire/*,octopi/storage/*'
+	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
 bench-quick: .bench/.ready ## the most telling of them: three minutes

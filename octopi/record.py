@@ -56,7 +56,7 @@ import hashlib
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
+from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -72,11 +72,11 @@ from octopi.identifiers import (
     TimestampMs,
     TopicName,
 )
-from octopi.limits import (
-    HEADER_COUNT_MAX,
-    HEADER_NAME_BYTES_MAX,
-    INDEX_INTERVAL_BYTES,
-    RECORD_BYTES_MAX,
+from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX
+from octopi.record_headers import (
+    NO_HEADERS as NO_HEADERS,
+    decode_headers as decode_headers,
+    encode_headers as encode_headers,
 )
 
 OPAQUE: Final = 1
@@ -103,8 +103,6 @@ _BODY: Final = struct.Struct(">20sIQQII")
 _WHOLE: Final = struct.Struct(">IBI20sIQQII")
 """`_FRAME` and `_BODY` in one: what a scan reads of a version 2 record."""
 _PRODUCER: Final = struct.Struct(">16sI")
-_HEADER_NAME: Final = struct.Struct(">H")
-_HEADER_VALUE: Final = struct.Struct(">I")
 _NO_KEY: Final = 0xFFFFFFFF
 _UINT32_MAX: Final = 0xFFFFFFFF
 _UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
@@ -112,8 +110,6 @@ _UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 assert _FRAME.size + REQUEST_ID_BYTES == HEADER_BYTES
 assert _BODY.size == REQUEST_ID_BYTES + FIXED_PAYLOAD_BYTES
 assert _WHOLE.size == STRUCTURED_BYTES_MIN
-
-NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -256,6 +252,34 @@ class BatchBuilder:
         self.size_bytes = position + size
         return position
 
+    def add_many(
+        self,
+        values: list[bytes],
+        begin: int,
+        headers: Mapping[str, bytes] = NO_HEADERS,
+        timestamp_ms: int = 0,
+        *,
+        size_bytes_max: int,
+    ) -> int:
+        """Add messages without keys, from ``values[begin]`` on, until the batch has
+        *size_bytes_max* or more; return how many.  `check_values` must have passed all of them.
+
+        Raises:
+          MalformedRecordError: if headers or time stamp don't fit the format; none was added.
+        """
+        block = encode_headers(headers) if headers else b""
+        if not 0 <= timestamp_ms <= _UINT64_MAX:
+            raise MalformedRecordError(f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits")
+        append, fixed = self._messages.append, STRUCTURED_BYTES_MIN + len(block)
+        count, size_bytes = len(self._messages), self.size_bytes
+        for value in islice(values, begin, None):
+            append((value, None, block, timestamp_ms))
+            size_bytes += fixed + len(value)
+            if size_bytes >= size_bytes_max:
+                break
+        self.size_bytes = size_bytes
+        return len(self._messages) - count
+
     def encode(
         self, producer_id: ProducerId, epoch: ProducerEpoch, first_sequence: Sequence
     ) -> bytes:
@@ -290,59 +314,14 @@ def record_size_bytes(value: bytes, key: bytes | None, headers: bytes) -> int:
     return STRUCTURED_BYTES_MIN + len(value) + len(headers) + (len(key) if key is not None else 0)
 
 
-def encode_headers(headers: Mapping[str, bytes]) -> bytes:
-    """The header block of a version 2 payload.
+def check_values(values: list[bytes], headers: Mapping[str, bytes] = NO_HEADERS) -> None:
+    """Check that each of *values* fits a record with *headers* and no key.
 
     Raises:
-      MalformedRecordError: if there are too many, or a name is too long or not UTF-8.
+      MalformedRecordError: if one doesn't.
     """
-    if len(headers) > HEADER_COUNT_MAX:
-        raise MalformedRecordError(
-            f"a message has at most {HEADER_COUNT_MAX} headers, this one has {len(headers)}"
-        )
-    parts: list[bytes] = []
-    for name, value in headers.items():
-        try:
-            raw = name.encode()
-        except UnicodeEncodeError:
-            raise MalformedRecordError(f"header name {name[:40]!r} is not UTF-8") from None
-        if len(raw) > HEADER_NAME_BYTES_MAX:
-            raise MalformedRecordError(
-                f"a header's name has at most {HEADER_NAME_BYTES_MAX} bytes: {name[:40]!r}..."
-            )
-        parts += (_HEADER_NAME.pack(len(raw)), raw, _HEADER_VALUE.pack(len(value)), value)
-    return b"".join(parts)
-
-
-def decode_headers(block: bytes) -> Mapping[str, bytes]:
-    """The inverse of `encode_headers`.
-
-    Raises:
-      MalformedRecordError: if no encoder writes such a block.
-    """
-    headers: dict[str, bytes] = {}
-    position, end = 0, len(block)
-    while position < end:
-        try:
-            (name_length,) = _HEADER_NAME.unpack_from(block, position)
-            position += _HEADER_NAME.size
-            name = block[position : position + name_length].decode()
-            position += name_length
-            (value_length,) = _HEADER_VALUE.unpack_from(block, position)
-        except struct.error:
-            raise MalformedRecordError("the header block ends within a header") from None
-        except UnicodeDecodeError:
-            raise MalformedRecordError("a header's name is not UTF-8") from None
-        position += _HEADER_VALUE.size
-        if position + value_length > end:
-            raise MalformedRecordError("the header block ends within a header")
-        if name in headers:
-            raise MalformedRecordError(f"header {name[:40]!r} is there twice")
-        headers[name] = block[position : position + value_length]
-        position += value_length
-        if name_length > HEADER_NAME_BYTES_MAX or len(headers) > HEADER_COUNT_MAX:
-            raise MalformedRecordError("the header block has too many or too long names")
-    return headers
+    block_bytes = len(encode_headers(headers)) if headers else 0
+    _check_size(STRUCTURED_BYTES_MIN + block_bytes + max(map(len, values), default=0))
 
 
 def scan(buffer: bytes | memoryview) -> Scan:

@@ -113,8 +113,9 @@ async def _produce(
         async with client.producer() as producer:
             await producer.send(topic, b"connect")
             gate.wait()
-            for _ in range(count):
-                await producer.submit(topic, value)
+            for begin in range(0, count, _GROUP):
+                some = [value] * min(_GROUP, count - begin)
+                await producer.submit_many(topic, some)
             await producer.flush()
             assert producer.acknowledged_count == count + 1
 
@@ -174,8 +175,7 @@ async def _flush(
         await producer.send(topic, b"connect")
         gate.wait()
         for number in range(0, count, flush_count):
-            for _ in range(flush_count - 1):
-                await producer.submit(topic, value)
+            await producer.submit_many(topic, [value] * (flush_count - 1))
             await producer.send(topic, value if number + flush_count < count else last)
 
 

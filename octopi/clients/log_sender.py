@@ -115,6 +115,25 @@ class LogSender:
             self.pump()
         return batch
 
+    def take_many(
+        self, values: list[bytes], begin: int, headers: Mapping[str, bytes], timestamp_ms: int
+    ) -> tuple[Batch, int, int]:
+        """Queue messages without keys, from ``values[begin]`` on, as many as one batch holds;
+        return it, how many, and the bytes that they take.
+
+        Raises:
+          MalformedRecordError: if headers or time stamp don't fit; none is queued.
+        """
+        session = self.session
+        open_batch = session.open_batch
+        before_bytes = open_batch.builder.size_bytes if open_batch is not None else 0
+        now = self._clock.now()
+        batch, count = session.add_many(values, begin, headers, timestamp_ms, now)
+        size_bytes = batch.builder.size_bytes - before_bytes
+        if batch.sealed or open_batch is None:
+            self.pump()
+        return batch, count, size_bytes
+
     async def wait_settled(self, batch: Batch) -> None:
         """Return when *batch* has its outcome, and don't let it linger meanwhile."""
         if batch.outcome is None:

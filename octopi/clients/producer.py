@@ -33,7 +33,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import PartitionId, ProducerId, topic_name
 from octopi.limits import BATCH_BYTES_MAX, RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
-from octopi.record import NO_HEADERS
+from octopi.record import NO_HEADERS, check_values
 from octopi.wire.messages import TopicInfo
 
 _PRODUCER_ID_BYTES: Final = 16
@@ -71,6 +71,22 @@ class _Route:
         self.partitioner = StickyPartitioner(len(senders), first)
         self.sticky_batch: Batch | None = None
         """What messages without a key were put into last."""
+
+    def sender_for(self, key: bytes | None, partition: int | None) -> LogSender:
+        """Where the next message goes.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, if the topic is not on *partition*.
+        """
+        if partition is not None:
+            if partition not in self.places:
+                partition_of(self.info, partition)  # raises: it says which there are
+            return self.senders[self.places[partition]]
+        if key is not None:
+            return self.senders[place_for_key(key, len(self.senders))]
+        if self.sticky_batch is not None and self.sticky_batch.sealed:
+            self.partitioner.move_on()
+        return self.senders[self.partitioner.place]
 
 
 class Producer:
@@ -174,6 +190,33 @@ class Producer:
             await self._prepare(topic)
         return self._take(topic, value, key, headers, timestamp, partition)
 
+    async def submit_many(
+        self,
+        topic: str,
+        values: list[bytes],
+        *,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: datetime | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Queue many messages without keys, all with the same headers and time: what that takes
+        besides the records is spent once a batch, so it costs half of `submit` or less.
+
+        `flush` (or leaving the producer's block) reports those that fail.  Cancelled, or after
+        an error in waiting, a part of them, from the first on, was taken.
+
+        Raises:
+          What `submit` raises.
+        """
+        if set(map(type, values)) - {bytes}:
+            values = [_as_bytes("value", value) for value in values]
+        check_values(values, headers or NO_HEADERS)
+        taken = 0
+        while taken < len(values):
+            if topic not in self._routes or self._is_full or self._yield_is_due:
+                await self._prepare(topic)
+            taken += self._take_many(topic, values, taken, headers, timestamp, partition)
+
     def submit_nowait(
         self,
         topic: str,
@@ -233,26 +276,37 @@ class Producer:
         if key is not None and type(key) is not bytes:
             key = _as_bytes("key", key)
         timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
-        sticky = False
-        if partition is not None:
-            if partition not in route.places:
-                partition_of(route.info, partition)  # raises: it says which there are
-            place = route.places[partition]
-        elif key is not None:
-            place = place_for_key(key, len(route.senders))
-        else:
-            sticky = True
-            if route.sticky_batch is not None and route.sticky_batch.sealed:
-                route.partitioner.move_on()
-            place = route.partitioner.place
-        sender = route.senders[place]
+        sender = route.sender_for(key, partition)
         batch = sender.take(value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent)
-        if sticky:
+        if partition is None and key is None:
             route.sticky_batch = batch
         start, end = batch.last_position, batch.builder.size_bytes
         self._buffered_bytes += end - start
         self._yield_is_due = batch.sealed
         return PendingReceipt(sender, batch, start, end, timestamp_ms)
+
+    def _take_many(
+        self,
+        topic: str,
+        values: list[bytes],
+        begin: int,
+        headers: Mapping[str, bytes] | None,
+        timestamp: datetime | None,
+        partition: int | None,
+    ) -> int:
+        """Take what one batch holds, without waiting; return how many."""
+        self._check_open()
+        route = self._routes[topic]
+        timestamp_ms = self._wall_ms() if timestamp is None else _milliseconds(timestamp)
+        sender = route.sender_for(None, partition)
+        batch, count, size_bytes = sender.take_many(
+            values, begin, headers or NO_HEADERS, timestamp_ms
+        )
+        if partition is None:
+            route.sticky_batch = batch
+        self._buffered_bytes += size_bytes
+        self._yield_is_due = batch.sealed
+        return count
 
     async def _prepare(self, topic: str) -> None:
         """Wait until a message for *topic* can be taken, and let other tasks run."""

@@ -247,17 +247,45 @@ class ProducerSession:
         Raises:
           MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
         """
-        batch = self._open
-        if batch is None:
-            batch = Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)
-            batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
-            self._waiting.append(batch)
-            self._open = batch
-        else:
-            batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
+        batch = self._open or self._new_batch(now)
+        batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
+        if batch is not self._open:
+            self._begin(batch)
         if batch.builder.size_bytes >= self._options.batch_bytes:
             self.seal()
         return batch
+
+    def add_many(
+        self,
+        values: list[bytes],
+        begin: int,
+        headers: Mapping[str, bytes],
+        timestamp_ms: int,
+        now: float,
+    ) -> tuple[Batch, int]:
+        """Take messages without keys, from ``values[begin]`` on, as many as the batch holds;
+        return it and how many.  `octopi.record.check_values` must have passed them.
+
+        Raises:
+          MalformedRecordError: if headers or time stamp don't fit; none is taken.
+        """
+        batch = self._open or self._new_batch(now)
+        count = batch.builder.add_many(
+            values, begin, headers, timestamp_ms, size_bytes_max=self._options.batch_bytes
+        )
+        if batch is not self._open:
+            self._begin(batch)
+        if batch.builder.size_bytes >= self._options.batch_bytes:
+            self.seal()
+        return batch, count
+
+    def _new_batch(self, now: float) -> Batch:
+        return Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)
+
+    def _begin(self, batch: Batch) -> None:
+        """*batch* has its first message."""
+        self._waiting.append(batch)
+        self._open = batch
 
     def seal(self) -> None:
         """Close the open batch, if any, so that it is sent without waiting for more."""

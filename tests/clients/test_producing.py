@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import octopi
 from octopi.identifiers import Offset
-from octopi.limits import LINGER_S
+from octopi.limits import LINGER_S, RECORD_BYTES_MAX
 from octopi.wire import messages as m
 from tests.clients.world import BROKER, REGISTER, read_all, running_world, values
 
@@ -73,6 +73,40 @@ async def test_a_full_batch_is_sent_at_once(autojump_clock: MockClock) -> None:
         before = trio.current_time()
         await pending
         assert trio.current_time() == before
+
+
+async def test_many_messages_at_once_are_stored_in_their_order_and_fill_batches(
+    autojump_clock: MockClock,
+) -> None:
+    messages = [b"%d" % number for number in range(1000)]
+    async with running_world() as world, world.client() as client:
+        async with client.producer(batch_bytes=1000, buffer_bytes=5000) as producer:
+            await producer.submit("orders", b"first")
+            before = world.net.count(m.Produce)
+            await producer.submit_many("orders", messages, headers={"h": b"v"})
+            await producer.submit("orders", b"last")
+            await producer.flush()
+            batches = world.net.count(m.Produce) - before
+            size_bytes = sum(61 + 8 + len(value) for value in messages)
+            assert size_bytes / 1100 < batches <= size_bytes / 1000 + 2
+            assert producer.acknowledged_count == 1002
+        assert await values(client, "orders") == [b"first", *messages, b"last"]
+        assert (await read_all(client, "orders"))[5].headers == {"h": b"v"}
+
+
+async def test_of_many_messages_none_is_taken_if_one_is_too_large(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        async with client.producer() as producer:
+            with pytest.raises(octopi.MalformedRecordError):
+                await producer.submit_many("orders", [b"good", bytes(RECORD_BYTES_MAX)])
+            with pytest.raises(TypeError):
+                await producer.submit_many("orders", [b"good", "text"])  # type: ignore[list-item]
+            await producer.submit_many("orders", [])
+            mutable = bytearray(b"mutable")
+            await producer.submit_many("orders", [mutable])  # type: ignore[list-item]
+        assert await values(client, "orders") == [b"mutable"]
 
 
 async def test_sends_of_many_tasks_share_batches(autojump_clock: MockClock) -> None:

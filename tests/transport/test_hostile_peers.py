@@ -103,12 +103,13 @@ async def hear_failure(connection: trio_websocket.WebSocketConnection) -> m.Fail
 
 async def close_code(connection: trio_websocket.WebSocketConnection) -> int:
     """The code that the connection is closed with, after what is said before."""
-    try:
-        while True:
+    reason = None
+    while reason is None:
+        try:
             await connection.get_message()
-    except trio_websocket.ConnectionClosed as closed:
-        assert closed.reason is not None
-        return closed.reason.code
+        except trio_websocket.ConnectionClosed as closed:
+            reason = closed.reason
+    return reason.code
 
 
 # --- before there is a WebSocket -----------------------------------------------------
