@@ -56,13 +56,14 @@ def _in_a_page(page: Page, url: str, prefix: str) -> list[Any]:
 def test_all_clients_see_the_same(tmp_path: Path, page: Page) -> None:
     with node_processes(tmp_path) as nodes:
         register = nodes.register()
-        nodes.broker(register)
+        broker = nodes.broker(register)
         in_python = trio.run(_in_python, register.url, "python-")
-        for name in ("node", "page"):
+        for name in ("node", "page", "page-of-a-broker"):
             trio.run(_prepare, register.url, f"{name}-")
         others = {
             "node": _in_node(register.url, "node-"),
             "page": _in_a_page(page, register.url, "page-"),
+            "page of a broker": _in_a_page(page, broker.url, "page-of-a-broker-"),
         }
     assert len(in_python) == len(STEPS)
     for name, seen in others.items():

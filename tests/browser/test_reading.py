@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from queue import Queue
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 import octopi
+from tests.browser.clusters import in_a_thread
 from tests.browser.pages import open_client_page, serve_console
-from tests.cluster import running_cluster
+from tests.cluster import Cluster, running_cluster
 from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 if TYPE_CHECKING:
@@ -160,27 +159,12 @@ def test_a_slow_page_gets_back_pressure_and_is_never_dropped(tmp_path: Path, pag
         assert page.evaluate("buffered") <= window + record_bytes
 
 
-@contextmanager
-def forgetful_cluster(directory: Path) -> Iterator[str]:
-    """The url of a cluster in a thread, which removes at once what retention lets go."""
-    started: Queue[tuple[str, Callable[[], None]]] = Queue()
-
-    async def serve() -> None:
-        stop = trio.Event()
-        token = trio.lowlevel.current_trio_token()
-        async with running_cluster(directory, brokers=0) as cluster:
-            await cluster.start_broker(retention_check_interval_s=0.05)
-            started.put((cluster.register.url, lambda: token.run_sync_soon(stop.set)))
-            await stop.wait()
-
-    thread = Thread(target=trio.run, args=(serve,))
-    thread.start()
-    url, stop = started.get(timeout=20)
-    try:
-        yield url
-    finally:
-        stop()
-        thread.join()
+@asynccontextmanager
+async def forgetful(directory: Path) -> AsyncIterator[Cluster]:
+    """A cluster that removes at once what retention lets go."""
+    async with running_cluster(directory, brokers=0) as cluster:
+        await cluster.start_broker(retention_check_interval_s=0.05)
+        yield cluster
 
 
 def test_history_that_is_gone_is_an_event(tmp_path: Path, page: Page) -> None:
@@ -195,7 +179,7 @@ def test_history_that_is_gone_is_an_event(tmp_path: Path, page: Page) -> None:
                     return
                 await trio.sleep(0.05)
 
-    with forgetful_cluster(tmp_path) as url:
+    with in_a_thread(forgetful(tmp_path)) as url:
         trio.run(fill, url)
         serve_console(page)
         open_client_page(page, url)

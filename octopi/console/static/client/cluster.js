@@ -7,7 +7,7 @@ import { Backoff, sleep, unlessAborted } from "./waiting.js";
 const QUESTION_TIMEOUT_MS = 30_000;
 const KNOWN_FOR_MS = 500;
 const REFRESH_AT = 0.7; // of a token's remaining life
-const REFRESH_MS_MIN = 1_000;
+const REFRESH_MS_MIN = 250;
 
 export class Cluster {
   #connections = new Map(); // address -> promise of a connection
@@ -44,20 +44,20 @@ export class Cluster {
     const canRenew = typeof this.token === "function";
     const connection = await openConnection(address, token, canRenew);
     if (this.#closed) connection.close();
-    if (canRenew) this.#keepFresh(connection, expiryMs(token));
+    if (canRenew) this.#keepFresh(connection);
     return connection;
   }
 
   // Gives the node a new token well before the old one expires, as long as the connection lives.
-  async #keepFresh(connection, expiresMs) {
+  async #keepFresh(connection) {
+    let expiresMs = connection.greeting.expires_ms;
     const over = new AbortController();
     connection.whenEnded.then(() => over.abort());
     try {
       while (expiresMs !== null) {
         await sleep(Math.max(REFRESH_MS_MIN, (expiresMs - Date.now()) * REFRESH_AT), over.signal);
         const token = await this.#currentToken();
-        const { expires_ms: told } = await connection.request({ type: "authenticate", token }, "authenticated");
-        expiresMs = told;
+        ({ expires_ms: expiresMs } = await connection.request({ type: "authenticate", token }, "authenticated"));
       }
     } catch (error) {
       if (error instanceof OctopiError && !error.retryable) connection.lose(error);
@@ -171,17 +171,6 @@ export class Cluster {
   close(error) {
     this.#closed = error;
     for (const opening of this.#connections.values()) opening.then((connection) => connection.close(), () => {});
-  }
-}
-
-// When a JSON Web Token expires (ms since 1970), or null.  Only the nodes check the signature.
-function expiryMs(token) {
-  try {
-    const payload = token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
-    const { exp } = JSON.parse(atob(payload));
-    return typeof exp === "number" ? exp * 1000 : null;
-  } catch {
-    return null;
   }
 }
 
