@@ -87,6 +87,8 @@ class FramedLink:
         self._is_sending = False
         self._sent = trio.lowlevel.ParkingLot()
         self._is_torn = False
+        """A frame was begun, and is not or can't be finished: nothing can be sent behind it."""
+        self._is_broken = False
         self._has_sent_eof = False
 
         self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
@@ -122,7 +124,7 @@ class FramedLink:
         try:
             self._send_now(self._prompt)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._is_torn = True
+            self._is_torn = self._is_broken = True
         self._offered = data if self._unsent else None
         return not self._unsent
 
@@ -169,6 +171,7 @@ class FramedLink:
                     self._unsent, self._due = [*self._due], []
             self._is_torn = False
         except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._is_broken = True
             raise self._lost() from None
         finally:
             self._is_sending = False
@@ -319,7 +322,8 @@ class FramedLink:
     def _lost(self) -> ConnectionLostError:
         if isinstance(self._end, ConnectionLostError):
             return ConnectionLostError(str(self._end))
-        how = "is closed" if self._is_closing else "is torn" if self._is_torn else "broke"
+        is_cut = self._is_torn and not self._is_broken
+        how = "is closed" if self._is_closing else "is torn" if is_cut else "broke"
         return ConnectionLostError(f"the connection to {self._peer} {how}")
 
     # --- the end -----------------------------------------------------------------------
@@ -349,6 +353,8 @@ class FramedLink:
             if self._is_torn:
                 return
             if not self._said_close:
+                if isinstance(self._end, ConnectionLostError):
+                    return  # the peer ended the stream without a word
                 self._said_close = True
                 self._due += map(bytes, self._frame(CLOSE, close_payload(code, reason)))
             self._unsent, self._due = [*self._unsent, *self._due], []
