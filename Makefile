@@ -29,6 +29,11 @@ cover: .venv/.dev .venv/.spark $(BROWSER) ## all tests, with branch coverage; re
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
+search: .venv/.runtime ## simulated clusters: plans that failed once, every step and I/O, some seeds; results in search/
+	$(BIN)/octopi-node sim seeds
+	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
+	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
+	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
 bench-quick: .bench/.ready ## the most telling of them: three minutes
@@ -41,7 +46,7 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
-	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist
+	rm -rf .venv .bench .tools .coverage .hypothesis .*_cache dist search
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # One file for every platform and Python, with hashes and without the name of any index.
@@ -72,5 +77,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test check format format-check lint types layers cover bench bench-quick venv lock clean
+.PHONY: help demo test search check format format-check lint types layers cover bench bench-quick venv lock clean
 .DELETE_ON_ERROR:

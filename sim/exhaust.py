@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from time import process_time
+from time import monotonic, process_time
 from typing import Final, NamedTuple
 
 import attrs
@@ -153,6 +153,7 @@ class Exhaustion:
         self.failures: list[Failure] = []
         self.runs = 0
         self.cpu_s = 0.0
+        self.began = monotonic()
         self.done: dict[tuple[Cell, str], Done] = {}
         """By cell and action."""
         self._jobs = jobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any, Final
 
 from octopi.cli.rendering import aligned, counted
@@ -46,7 +47,8 @@ def summary(search: Exhaustion) -> str:
     possible = len(places) - never
     return (
         f"{executed:,} of {possible:,} cells ({executed / possible:.1%}), {never} can't happen; "
-        f"{counted(search.runs, 'run')}, {len(search.failures)} failed, {search.cpu_s:.0f} CPU s"
+        f"{counted(search.runs, 'run')}, {len(search.failures)} failed, in "
+        f"{monotonic() - search.began:.0f} s ({search.cpu_s:.0f} CPU s)"
     )
 
 
