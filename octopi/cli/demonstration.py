@@ -45,10 +45,18 @@ _PIECE_BYTES: Final = 1024 * 1024
 class Demonstration:
     """One run, with its data in *directory*."""
 
-    def __init__(self, directory: Path, broker_count: int, file: Path | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker_count: int,
+        file: Path | None,
+        then: Callable[[NodeProcesses, str], Awaitable[None]] | None = None,
+    ) -> None:
+        """*then* is given the cluster when all has been shown, in place of stopping it."""
         self._directory = directory
         self._broker_count = broker_count
         self._file = file
+        self._then = then
         self._steps: list[tuple[str, float]] = []
         self._verdict = ""
 
@@ -64,34 +72,37 @@ class Demonstration:
             with self._step("start"):
                 url = await self._start(nodes)
             brokers = counted(self._broker_count, "broker")
-            _say("started", f"a register and {brokers}, each a process of its own")
+            say("started", f"a register and {brokers}, each a process of its own")
+            say("console", f"{pages_of(url)}/console/")
             with self._step("create topic"):
                 place = await _create_topic(url)
-            _say(
+            say(
                 "created",
                 f"topic {_TOPIC}, partition {place.partition}: led by broker {place.leader}, "
                 f"replicas on brokers {_listed(place.replicas)}",
             )
             often = "" if stream.times == 1 else f", the file {stream.times:,} times"
-            _say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
+            say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
             with self._step("produce, kill, restart"):
                 await _Murder(nodes, url, place, stream).produce()
             with self._step("consume"):
                 copy = self._directory / "copy"
                 meter = await _consume(url, copy, stream.bytes)
-            _say("consumed", meter.summary())
+            say("consumed", meter.summary())
             with self._step("compare"):
                 await trio.to_thread.run_sync(compare_files, stream.path, copy)
-                _say("compared", "what was sent and what came back: each message once, in order")
+                say("compared", "what was sent and what came back: each message once, in order")
                 replicas, highwater = await self._compare_replicas(url)
-            _say(
+            say(
                 "compared",
                 f"the log files of brokers {_listed(replicas)} up to the highwater mark "
                 f"{highwater:,}: the same bytes",
             )
+            if self._then is not None:
+                await self._then(nodes, url)
             with self._step("stop"):
                 await nodes.stop()
-        _say("stopped", "every process")
+        say("stopped", "every process")
         self._verdict = (
             f"OK: {counted(stream.line_count, 'acknowledged message')} survived the death of "
             f"the leader, each once, in order, on {counted(len(replicas), 'replica')}"
@@ -115,7 +126,7 @@ class Demonstration:
         url = await nodes.start("register", "register", "--gather", "0")
         async with trio.open_nursery() as nursery:
             for broker in range(1, self._broker_count + 1):
-                nursery.start_soon(_start_broker, nodes, broker, url)
+                nursery.start_soon(start_broker, nodes, broker, url)
         return url
 
     async def _compare_replicas(self, url: str) -> tuple[list[int], int]:
@@ -128,10 +139,12 @@ class Demonstration:
                 ends = {end for one in logs for end in (one.log.log_end, one.log.highwater)}
                 return logs if len(logs) == len(place.replicas) and len(ends) == 1 else None
 
-            logs = await _until("every replica has everything", all_committed)
+            logs = await until("every replica has everything", all_committed)
         directories = {
             one.broker: Path(
-                log_directory(str(self._directory / _name(one.broker)), one.log.partition, _TOPIC)
+                log_directory(
+                    str(self._directory / broker_name(one.broker)), one.log.partition, _TOPIC
+                )
             )
             for one in logs
         }
@@ -168,7 +181,7 @@ class _Murder:
                     await self._kill_and_restart(producer)
         finally:
             os.close(descriptor)
-        _say("produced", f"{meter.summary()}: all acknowledged")
+        say("produced", f"{meter.summary()}: all acknowledged")
 
     async def _kill_and_restart(self, producer: octopi.Producer) -> None:
         victim = self._place.leader
@@ -179,32 +192,32 @@ class _Murder:
             nursery.start_soon(pause.watch)
             before = producer.acknowledged_count
             killed_at = time.perf_counter()
-            await self._nodes.kill(_name(victim))
-            _say("killed", f"broker {victim}, the leader, after {before:,} acknowledgements")
+            await self._nodes.kill(broker_name(victim))
+            say("killed", f"broker {victim}, the leader, after {before:,} acknowledgements")
 
             async def successor() -> octopi.PartitionInfo | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
                 return place if place.leader not in {None, victim} else None
 
-            place = await _until("another leader", successor)
+            place = await until("another leader", successor)
             elected_s = time.perf_counter() - killed_at
-            _say("elected", f"broker {place.leader}, epoch {place.epoch}, after {elected_s:.2f} s")
+            say("elected", f"broker {place.leader}, epoch {place.epoch}, after {elected_s:.2f} s")
             await self._acknowledged(producer, _RESTART_AT)
             nursery.cancel_scope.cancel()
-        _say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
+        say("went on", f"after {pause.longest_s:.2f} s without an acknowledgement")
         await self._restart(victim)
 
     async def _restart(self, victim: int) -> None:
         began = time.perf_counter()
-        await _start_broker(self._nodes, victim, self._url)
+        await start_broker(self._nodes, victim, self._url)
         async with octopi.connect(self._url) as client:
 
             async def in_sync() -> bool | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
                 return victim in place.in_sync or None
 
-            await _until(f"broker {victim} in sync again", in_sync)
-        _say(
+            await until(f"broker {victim} in sync again", in_sync)
+        say(
             "restarted",
             f"broker {victim}: in sync again {time.perf_counter() - began:.2f} s after its start",
         )
@@ -216,7 +229,7 @@ class _Murder:
         async def enough() -> bool | None:
             return producer.acknowledged_count >= wanted or None
 
-        await _until(f"{wanted:,} acknowledgements", enough)
+        await until(f"{wanted:,} acknowledgements", enough)
 
 
 @attrs.define
@@ -237,11 +250,13 @@ class _Pause:
                 count, since = self._producer.acknowledged_count, now
 
 
-async def _start_broker(nodes: NodeProcesses, broker: int, register: str) -> None:
-    await nodes.start(_name(broker), "broker", "--register", register, "--id", str(broker))
+async def start_broker(nodes: NodeProcesses, broker: int, register: str) -> None:
+    """Start a broker; return when it serves."""
+    await nodes.start(broker_name(broker), "broker", "--register", register, "--id", str(broker))
 
 
-def _name(broker: int) -> str:
+def broker_name(broker: int) -> str:
+    """Of its process and its folder."""
     return f"broker-{broker}"
 
 
@@ -267,7 +282,7 @@ async def _consume(url: str, copy: Path, total_bytes: int) -> Meter:
     return meter
 
 
-async def _until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
+async def until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
     """What *probe* finds, asked until it finds something.
 
     Raises:
@@ -282,9 +297,15 @@ async def _until(what: str, probe: Callable[[], Awaitable[_T | None]]) -> _T:
     raise CommandError(f"{what}: not within {_PATIENCE_S:g} s")
 
 
+def pages_of(url: str) -> str:
+    """Where the node at *url* serves its pages."""
+    return url.replace("ws", "http", 1)
+
+
 def _listed(numbers: list[int]) -> str:
     return " ".join(map(str, sorted(numbers)))
 
 
-def _say(what: str, facts: str) -> None:
+def say(what: str, facts: str) -> None:
+    """Print a line of the story."""
     click.echo(f"{what:<10} {facts}")

@@ -1,6 +1,6 @@
 // How much is written, over the last two minutes: uPlot in an element of its own.
 
-import { size } from "./words.js";
+import { clock, size } from "./words.js";
 
 const HEIGHT = 150;
 const SPAN_S = 120;
@@ -33,7 +33,7 @@ export class RateChart {
       cursor: { y: false },
       legend: { show: false },
       scales: { x: { range: (_, first, last) => [last - SPAN_S, last] }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1000)] } },
-      axes: [{ ...axis }, { ...axis, size: 70, values: (_, ticks) => ticks.map((one) => `${size(one)}/s`) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((one) => clock(1000 * one).slice(0, 8)) }, { ...axis, size: 70, values: (_, ticks) => ticks.map((one) => `${size(one)}/s`) }],
       series: [{}, { stroke: accent, width: 2, fill: `${accent.replace("rgb(", "rgba(").replace(")", ", 0.15)")}`, points: { show: false } }],
     };
     this.plot = new uPlot(options, data, this.place);

@@ -1,0 +1,41 @@
+"""Every script that the documents have for pages runs as it is printed there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.pages import http_url
+from tests.processes import node_processes
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [
+    script
+    for page in ("README.md", "docs/browser.md")
+    for script in re.findall(r"^```js\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+]
+
+
+def test_the_readme_has_a_short_one_and_the_document_another() -> None:
+    assert len(SCRIPTS) == 2
+    assert len(SCRIPTS[0].splitlines()) <= 15
+
+
+@pytest.mark.process
+def test_the_scripts_run(tmp_path: Path, page: Page) -> None:
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        nodes.broker(register)
+        page.goto(f"{http_url(register.url)}/console/")
+        for script in SCRIPTS:
+            page.evaluate(f"async () => {{ {script} }}")
+    assert "0 a parasol" in said
+    assert any(re.fullmatch(r"0 21\.5 \d+", line) for line in said)
