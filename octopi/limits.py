@@ -75,6 +75,9 @@ PATTERNS_PER_VERB_MAX: Final = 50
 DECISIONS_KEPT_COUNT: Final = 1_000
 """What a connection was allowed is remembered for so many topics."""
 
+TOKEN_REFRESH_SHARE: Final = 0.8
+"""A client asks for a fresh token when so much of the old one's time is over."""
+
 WALL_CLOCK_CHECK_S: Final = 60.0
 """The wall clock, by which tokens end, may jump: it is looked at so often at least."""
 

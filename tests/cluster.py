@@ -27,6 +27,7 @@ from octopi.operating_system import (
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.transport.websocket import WebSocketNet
@@ -34,10 +35,10 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, Endpoint
 
 
-def system_environment(nursery: trio.Nursery) -> Environment:
+def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environment:
     """The production environment; *nursery* owns its connections' tasks."""
     clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket())
+    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
     return Environment(clock, net, SystemDisk(), SystemChance())
 
 

@@ -17,11 +17,11 @@ import trio
 from octopi.admin.replicas import Look, look
 from octopi.clients.client import Client
 from octopi.clients.connections import Connections
+from octopi.clients.credentials import Credentials
 from octopi.clients.questions import Questions
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX, LOOK_TIMEOUT_S
-from octopi.transport.handshake import TokenSource
 from octopi.wire.messages import (
     BrokerInfo,
     DescribeEvents,
@@ -55,13 +55,13 @@ class ClusterWatch:
         environment: Environment,
         servers: Callable[[], list[str]],
         agent: str,
-        token: TokenSource,
+        credentials: Credentials,
     ) -> None:
         """*servers* says where the register is."""
         self._environment = environment
         self._servers = servers
         self._agent = agent
-        self._token = token
+        self._credentials = credentials
         self._client: Client | None = None
         self._questions: Questions | None = None
         self._looking = trio.Lock()
@@ -71,7 +71,7 @@ class ClusterWatch:
     async def run(self) -> None:
         """Own the connections, until cancelled."""
         async with trio.open_nursery() as nursery:
-            connections = Connections(self._environment, nursery, self._agent, self._token)
+            connections = Connections(self._environment, nursery, self._agent, self._credentials)
             servers = self._servers()
             self._client = Client(self._environment, connections, servers, LOOK_TIMEOUT_S)
             self._questions = Questions(self._environment, connections, servers, LOOK_TIMEOUT_S)

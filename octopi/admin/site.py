@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,9 +16,11 @@ from octopi.admin.cluster_pages import (
     topics_page,
 )
 from octopi.admin.cluster_watch import ClusterWatch
+from octopi.admin.gate import Denial, Gate
 from octopi.admin.node_views import NodeView
 from octopi.environment import Clock
 from octopi.errors import OctopiError, RefusedError
+from octopi.security.grants import Grants
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 
 if TYPE_CHECKING:
@@ -31,9 +33,12 @@ API: Final = "/api/v1/"
 class Site:
     """`octopi.transport.http_front.HttpSite` of one node."""
 
-    def __init__(self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer]) -> None:
+    def __init__(
+        self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer], gate: Gate
+    ) -> None:
         """*console* answers what lies below ``/console/``."""
         self._clock = clock
+        self._gate = gate
         self._console = console
         self._began_at = clock.now()
         self.url = ""
@@ -45,7 +50,11 @@ class Site:
         self._metrics: Metrics | None = None
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
-        return None
+        denial = self._gate.why_no_upgrade(request, self._members)
+        return None if denial is None else plain(denial.http_status, denial.reason)
+
+    def _members(self) -> Iterable[str]:
+        return () if self.node is None else self.node.members()
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         match request.path:
@@ -56,18 +65,34 @@ class Site:
                 return _json(503 if why else 200, {"ready": not why, "why": why})
             case "/" | "/console":
                 return plain(302, "the console is at /console/", ("location", CONSOLE))
-            case "/metrics":
-                return self._metrics_page()
         if request.path.startswith(CONSOLE):
             return self._console(request)
-        if request.path.startswith(API):
-            return await self._api(request)
+        if request.path == "/metrics" or request.path.startswith(API):
+            return await self._guarded(request)
         return plain(404, "there is nothing here; see /console/, /api/v1/status, /metrics")
 
     def _why_not_ready(self) -> str:
         return "the node starts" if self.node is None else self.node.why_not_ready()
 
-    def _metrics_page(self) -> HttpAnswer:
+    async def _guarded(self, request: HttpRequest) -> HttpAnswer:
+        """What tells of the cluster, for who may know."""
+        denial = self._gate.why_not_from_there(request, self._members)
+        if denial is not None:
+            return _denied(denial)
+        if request.path == f"{API}status":
+            return _shared(request, _json(200, self._status()))
+        grants = self._gate.grants_of(request)
+        if isinstance(grants, Denial):
+            return _denied(grants)
+        if request.path != "/metrics":
+            return _shared(request, await self._api(request, grants))
+        if not grants.covers(None):
+            why = "metrics are for tokens that grant something on all topics"
+            return _denied(Denial(403, "forbidden", why))
+        return self.metrics_page()
+
+    def metrics_page(self) -> HttpAnswer:
+        """The metrics, without asking who wants them."""
         if self.node is None:
             return plain(503, "the node starts")
         from octopi.admin import metrics  # dear to import, and not every node is scraped
@@ -78,10 +103,8 @@ class Site:
 
     # --- JSON ------------------------------------------------------------------------
 
-    async def _api(self, request: HttpRequest) -> HttpAnswer:
+    async def _api(self, request: HttpRequest, grants: Grants) -> HttpAnswer:
         name = request.path.removeprefix(API)
-        if name == "status":
-            return _json(200, self._status())
         if name not in {"cluster", "topics", "consumers", "events"}:
             return _error(404, "not_found", f"there is no {API}{name[:100]}")
         try:
@@ -95,11 +118,11 @@ class Site:
             case "cluster":
                 return _json(200, cluster_page(seen))
             case "topics":
-                return _json(200, topics_page(seen, request.query, _everything))
+                return _json(200, topics_page(seen, request.query, grants.covers))
             case "consumers":
-                return _json(200, consumers_page(seen, request.query, _everything))
+                return _json(200, consumers_page(seen, request.query, grants.covers))
             case _:
-                return _json(200, events_page(seen, request.query, _everything))
+                return _json(200, events_page(seen, request.query, grants.covers))
 
     def _status(self) -> Json:
         facts = {} if self.node is None else attrs.asdict(self.node.facts())
@@ -109,20 +132,32 @@ class Site:
             "url": self.url,
             "ready": not why,
             "why": why,
-            "authentication": False,
+            "authentication": self._gate.doorkeeper is not None,
             "now_ms": self._clock.wall_ms(),
             "uptime_s": round(self._clock.now() - self._began_at, 3),
             "connections": 0 if self.node is None else len(self.node.traffic.connections),
         }
 
 
-def _everything(topic: str) -> bool:
-    return True
+def _shared(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:
+    """*answer* for the page that asked: its origin was found good."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return answer
+    shared = (("access-control-allow-origin", origin), ("vary", "origin"))
+    return attrs.evolve(answer, headers=(*answer.headers, *shared))
 
 
 def _json(status: int, value: Json) -> HttpAnswer:
     body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
     return HttpAnswer(status, body, "application/json", (("cache-control", "no-store"),))
+
+
+def _denied(denial: Denial) -> HttpAnswer:
+    answer = _error(denial.http_status, denial.name, denial.reason)
+    if denial.http_status == 401:
+        answer = attrs.evolve(answer, headers=(*answer.headers, ("www-authenticate", "Bearer")))
+    return answer
 
 
 def _error(status: int, name: str, reason: str) -> HttpAnswer:

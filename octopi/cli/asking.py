@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import octopi
 from octopi.cli.config import ClientSettings
 from octopi.cli.running import run
+from octopi.cli.token_file import TokenFile
 
 _T = TypeVar("_T")
+
+
+def connected(settings: ClientSettings) -> AbstractAsyncContextManager[octopi.Client]:
+    """A client as *settings* say.
+
+    Raises:
+      CommandError, InvalidOptionError: if they are wrong.
+    """
+    token = TokenFile(settings.token_file) if settings.token_file else None
+    return octopi.connect(
+        settings.server,
+        token=token,
+        tls_ca=settings.tls_ca or None,
+        request_timeout_s=settings.timeout_s,
+    )
 
 
 def ask(settings: ClientSettings, question: Callable[[octopi.Client], Awaitable[_T]]) -> _T:
@@ -21,7 +38,7 @@ def ask(settings: ClientSettings, question: Callable[[octopi.Client], Awaitable[
     """
 
     async def body() -> _T:
-        async with octopi.connect(settings.server, request_timeout_s=settings.timeout_s) as client:
+        async with connected(settings) as client:
             return await question(client)
 
     return run(body)

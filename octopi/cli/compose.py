@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
 import trio
 
 from octopi.admin.cluster_watch import ClusterWatch
+from octopi.admin.metrics_site import MetricsSite
 from octopi.admin.node_views import NodeView
 from octopi.admin.site import Site
+from octopi.cli.config import NodeSettings
 from octopi.cli.failures import PROGRAM
+from octopi.cli.protection import Protection, protection
+from octopi.clients.credentials import Credentials
 from octopi.console.static_files import console_file
-from octopi.environment import Environment
+from octopi.environment import Environment, Link
+from octopi.logger import get_logger
 from octopi.operating_system import (
     SystemChance,
     SystemClock,
@@ -22,35 +28,27 @@ from octopi.operating_system import (
     SystemStreams,
     wants_plain_websocket,
 )
-from octopi.transport.http_front import HttpSite
 from octopi.transport.websocket import WebSocketNet
+
+_log = get_logger(__name__)
 
 AGENT: Final = f"{PROGRAM}/{version(PROGRAM)}"
 
 
-@asynccontextmanager
-async def environment(site: HttpSite | None = None) -> AsyncIterator[Environment]:
-    """This machine, for the nodes that run within the block, with *site* on their ports."""
-    clock = SystemClock()
-    async with trio.open_nursery() as nursery:
-        plain = wants_plain_websocket()
-        net = WebSocketNet(SystemStreams(), clock, nursery, site=site, plain=plain)
-        yield Environment(clock, net, SystemDisk(), SystemChance())
-        nursery.cancel_scope.cancel()
-
-
-class Pages:
-    """Brings a node and its site together, as the node comes up; its task status."""
+class NodePlace:
+    """This machine for one node, with its pages; also the node's task status."""
 
     def __init__(
         self,
+        environment: Environment,
+        shelter: Protection,
         site: Site,
-        here: Environment,
         nursery: trio.Nursery,
         ready: Callable[[str], None],
     ) -> None:
+        self.environment = environment
+        self.shelter = shelter
         self._site = site
-        self._here = here
         self._nursery = nursery
         self._ready = ready
 
@@ -64,20 +62,47 @@ class Pages:
         node = self._site.node
         assert node is not None, "a node is shown before it is ready"
         self._site.url = url
-        watch = ClusterWatch(
-            self._here, lambda: node.facts().registers or [url], AGENT, lambda: None
+        self._site.watch = ClusterWatch(
+            self.environment,
+            lambda: node.facts().registers or [url],
+            AGENT,
+            Credentials(self.shelter.token),
         )
-        self._site.watch = watch
-        self._nursery.start_soon(watch.run)
+        self._nursery.start_soon(self._site.watch.run)
         self._ready(url)
 
 
 @asynccontextmanager
-async def serving_pages(
-    ready: Callable[[str], None],
-) -> AsyncIterator[tuple[Environment, Pages]]:
-    """This machine for one node that has its pages; *ready* gets the node's url."""
-    site = Site(SystemClock(), console_file)
-    async with environment(site) as here, trio.open_nursery() as nursery:
-        yield here, Pages(site, here, nursery, ready)
+async def place_for_node(
+    settings: NodeSettings, listen: str, ready: Callable[[str], None]
+) -> AsyncIterator[NodePlace]:
+    """This machine for one node that listens at *listen*, for the block; *ready* gets its url.
+
+    Raises:
+      CommandError, InvalidOptionError: if the settings don't go together.
+      UnreachableError: if the address for metrics can't be had.
+    """
+    shelter = protection(settings, listen)
+    clock, streams = SystemClock(), SystemStreams()
+    site = Site(clock, console_file, shelter.gate)
+    async with trio.open_nursery() as nursery:
+        plain = wants_plain_websocket()
+        net = WebSocketNet(streams, clock, nursery, site=site, plain=plain, tls=shelter.tls)
+        if settings.metrics_listen:
+            beside = WebSocketNet(streams, clock, nursery, site=MetricsSite(site))
+            listen_beside = partial(
+                beside.listen,
+                settings.metrics_listen,
+                _nobody,
+                paths=frozenset(),
+                handler_nursery=nursery,
+            )
+            url: str = await nursery.start(listen_beside)
+            _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
+        here = Environment(clock, net, SystemDisk(), SystemChance())
+        yield NodePlace(here, shelter, site, nursery, ready)
         nursery.cancel_scope.cancel()
+
+
+async def _nobody(link: Link) -> None:
+    """No endpoint is served there."""

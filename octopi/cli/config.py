@@ -21,6 +21,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from octopi.cli.failures import CommandError, ExitCode, did_you_mean
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
+    CONNECTIONS_PER_TOKEN_MAX,
     FLUSH_BYTES,
     FLUSH_INTERVAL_S,
     FLUSH_MESSAGES,
@@ -54,6 +55,10 @@ class ClientSettings:
         "OCTOPI_RETRY_S",
         "seconds that produce and consume go on trying while no broker can be had",
         least=0.001,
+    )
+    token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to show")
+    tls_ca: str = _setting(
+        "", "OCTOPI_TLS_CA", "file with the authority to trust at wss:// (empty: the system's)"
     )
 
 
@@ -118,6 +123,50 @@ class BrokerSettings:
 
 
 @attrs.frozen
+class NodeSettings:
+    """``[node]``: a node in either role."""
+
+    tls_cert: str = _setting("", "OCTOPI_TLS_CERT", "certificate to serve with (PEM)")
+    tls_key: str = _setting("", "OCTOPI_TLS_KEY", "its private key (PEM)")
+    tls_ca: str = _setting(
+        "",
+        "OCTOPI_TLS_CA",
+        "authority of the cluster (PEM): nodes trust it, and brokers have to show a certificate",
+    )
+    auth_keys: str = _setting(
+        "", "OCTOPI_AUTH_KEYS", "key set that tokens are verified with (empty: nobody needs one)"
+    )
+    token_file: str = _setting(
+        "", "OCTOPI_TOKEN_FILE", "file with the token to show to other nodes"
+    )
+    token_connections: int = _setting(
+        CONNECTIONS_PER_TOKEN_MAX,
+        "OCTOPI_TOKEN_CONNECTIONS",
+        "connections of one token, at most",
+        least=1,
+    )
+    token_bytes_per_s: float | None = _setting(
+        None,
+        "OCTOPI_TOKEN_BYTES_PER_S",
+        "bytes a second of one token, both ways together (none: no limit)",
+        least=1,
+    )
+    allow_origin: str = _setting(
+        "",
+        "OCTOPI_ALLOW_ORIGIN",
+        "origins of pages that may talk to the node, with commas (its own always may)",
+    )
+    insecure: bool = _setting(
+        False,
+        "OCTOPI_INSECURE",
+        "whether to listen to the network without asking for tokens",
+    )
+    metrics_listen: str = _setting(
+        "", "OCTOPI_METRICS_LISTEN", "address for metrics alone, without TLS and tokens"
+    )
+
+
+@attrs.frozen
 class LogSettings:
     """``[log]``: what a node says about itself, on standard error."""
 
@@ -133,10 +182,11 @@ SECTIONS: Final[dict[str, type]] = {
     "client": ClientSettings,
     "register": RegisterSettings,
     "broker": BrokerSettings,
+    "node": NodeSettings,
     "log": LogSettings,
 }
 
-_S = TypeVar("_S", ClientSettings, RegisterSettings, BrokerSettings, LogSettings)
+_S = TypeVar("_S", ClientSettings, RegisterSettings, BrokerSettings, NodeSettings, LogSettings)
 
 
 class SettingsError(CommandError):
@@ -180,6 +230,10 @@ class Configuration:
                     value = _from_text(cls, field.name, variable, environ[variable])
                     self._values[section, field.name] = (value, variable)
 
+    def override(self, section: str, key: str, value: object, source: str) -> None:
+        """Set a value from *source*, whatever was said before."""
+        self._values[section, key] = (value, source)
+
     def section(self, cls: type[_S], **flags: object) -> _S:
         """The settings of one section, with *flags* (key -> value; None: not given) on top."""
         name = next(name for name, known in SECTIONS.items() if known is cls)
@@ -207,7 +261,7 @@ class Configuration:
 def help_text(cls: type, key: str) -> str:
     """What a flag's help says about the setting that it overrides."""
     field = attrs.fields_dict(cls)[key]
-    default = "" if field.default in {None, ""} else f"; default {field.default}"
+    default = "" if field.default in (None, "", False) else f"; default {field.default}"
     meaning: str = field.metadata["meaning"]
     return f"{meaning[0].upper()}{meaning[1:]}.  [{field.metadata['variable']}{default}]"
 
@@ -258,6 +312,8 @@ def _check(file: Path, section: str, fields: dict[str, object]) -> None:
 
 def _check_bound(cls: type, key: str, value: object) -> None:
     least = attrs.fields_dict(cls)[key].metadata["least"]
+    if isinstance(value, bool):
+        return
     if isinstance(value, int | float) and not least <= value < math.inf:
         raise SettingsError(f"has to be at least {least:g}, not {value:g}")
 
@@ -290,7 +346,12 @@ def _one_of(value: object, kind: object) -> object:
     return value
 
 
-_KINDS: Final[dict[type, str]] = {str: "a text", int: "a whole number", float: "a number"}
+_KINDS: Final[dict[type, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 
 _CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True)
 for _kind in _KINDS:
@@ -303,7 +364,11 @@ def _from_text(cls: type, key: str, variable: str, text: str) -> object:
     if get_origin(kind) in {Union, types.UnionType}:
         kind = next(one for one in get_args(kind) if one is not type(None))
     try:
-        value = kind(text) if kind in {int, float} else _CONVERTER.structure(text, kind)
+        if kind is bool:
+            value: object = {"true": True, "false": False}.get(text, text)
+        else:
+            value = kind(text) if kind in {int, float} else text
+        value = _CONVERTER.structure(value, kind)
         _check_bound(cls, key, value)
     except ValueError:
         raise SettingsError(

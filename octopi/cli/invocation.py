@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NoReturn, TypeVar
 import attrs
 import click
 
-from octopi.cli.config import ClientSettings, Configuration, help_text
+from octopi.cli.config import ClientSettings, Configuration, NodeSettings, help_text
 from octopi.cli.failures import PROGRAM, ExitCode, did_you_mean, explain
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -31,6 +31,8 @@ class Invocation:
 
     debug: bool = False
     config_file: Path | None = None
+    token_file: str | None = None
+    tls_ca: str | None = None
 
     def configuration(self) -> Configuration:
         """The settings but for this command's flags.
@@ -38,7 +40,12 @@ class Invocation:
         Raises:
           SettingsError: if the file or a variable is wrong.
         """
-        return Configuration(self.config_file, os.environ)
+        configuration = Configuration(self.config_file, os.environ)
+        for key in ("token_file", "tls_ca"):
+            value = getattr(self, key)
+            if value is not None:
+                configuration.override("client", key, value, f"--{key.replace('_', '-')}")
+        return configuration
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
@@ -81,7 +88,50 @@ def client_options(function: _F) -> _F:
         metavar="SECONDS",
         help=help_text(ClientSettings, "timeout_s"),
     )
-    return server(timeout(common_options(function)))
+    decorated = server(timeout(common_options(function)))
+    for key in ("tls_ca", "token_file"):
+        decorated = click.option(
+            f"--{key.replace('_', '-')}",
+            key,
+            metavar="FILE",
+            expose_value=False,
+            callback=_remember,
+            help=help_text(ClientSettings, key),
+        )(decorated)
+    return decorated
+
+
+_NODE_FLAGS: Final = {
+    "tls_cert": "FILE",
+    "tls_key": "FILE",
+    "tls_ca": "FILE",
+    "auth_keys": "FILE",
+    "token_file": "FILE",
+    "token_connections": None,
+    "token_bytes_per_s": None,
+    "allow_origin": "ORIGIN[,...]",
+    "metrics_listen": "HOST:PORT",
+}
+
+
+def node_options(function: _F) -> _F:
+    """Add how a node is protected, and watched."""
+    kinds = {"token_connections": int, "token_bytes_per_s": float}
+    for key, metavar in reversed(_NODE_FLAGS.items()):
+        function = click.option(
+            f"--{key.replace('_', '-')}",
+            key,
+            type=kinds.get(key),
+            metavar=metavar,
+            help=help_text(NodeSettings, key),
+        )(function)
+    meaning = "Listen to the network without asking for tokens.  [OCTOPI_INSECURE]"
+    return click.option("--insecure", is_flag=True, default=None, help=meaning)(function)
+
+
+def taken(cls: type, flags: dict[str, object]) -> dict[str, object]:
+    """Take what belongs to the settings *cls* out of *flags*."""
+    return {key: flags.pop(key) for key in attrs.fields_dict(cls) if key in flags}
 
 
 def retry_option(function: _F) -> _F:

@@ -26,6 +26,8 @@ _COMMANDS: Final = {
         "partitions",
         "status",
         "verify",
+        "token",
+        "tls",
         "sim",
         "config",
         "completion",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import trio
 
 from octopi.admin.node_views import BrokerView, RegisterView
-from octopi.cli.compose import AGENT, serving_pages
-from octopi.cli.config import BrokerSettings, RegisterSettings
+from octopi.cli.compose import AGENT, place_for_node
+from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
 from octopi.cli.node_log import bind_node
 from octopi.operating_system import allow_many_files
 from octopi.roles.broker.broker_log import FlushOptions
@@ -17,62 +17,73 @@ from octopi.roles.register.node import RegisterOptions, run_register
 
 
 async def run_register_node(
-    settings: RegisterSettings, stop: trio.Event, ready: Callable[[str], None]
+    settings: RegisterSettings,
+    common: NodeSettings,
+    stop: trio.Event,
+    ready: Callable[[str], None],
 ) -> None:
     """Run a register until *stop*; *ready* gets its url.
 
     Raises:
+      CommandError: if the settings don't go together.
       OctopiError: see `octopi.roles.register.node.run_register`.
     """
     allow_many_files()
     bind_node(role="register")
-    options = RegisterOptions(
-        listen=settings.listen,
-        data_directory=settings.data_dir,
-        partition_count=settings.partitions,
-        replica_count=settings.replicas,
-        gather_s=settings.gather_s,
-        agent=AGENT,
-    )
-    async with serving_pages(ready) as (here, pages):
+    async with place_for_node(common, settings.listen, ready) as place:
+        options = RegisterOptions(
+            listen=settings.listen,
+            data_directory=settings.data_dir,
+            partition_count=settings.partitions,
+            replica_count=settings.replicas,
+            gather_s=settings.gather_s,
+            agent=AGENT,
+            doorkeeper=place.shelter.doorkeeper,
+        )
         await run_register(
-            here,
+            place.environment,
             options,
             stop=stop,
-            show=lambda node: pages.show(RegisterView(node)),
-            task_status=pages,
+            show=lambda node: place.show(RegisterView(node)),
+            task_status=place,
         )
 
 
 async def run_broker_node(
-    settings: BrokerSettings, stop: trio.Event, ready: Callable[[str], None]
+    settings: BrokerSettings,
+    common: NodeSettings,
+    stop: trio.Event,
+    ready: Callable[[str], None],
 ) -> None:
     """Run a broker until *stop*; *ready* gets its url when it has joined.
 
     Raises:
+      CommandError: if the settings don't go together.
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
     allow_many_files()
     bind_node(role="broker")
-    options = BrokerOptions(
-        listen=settings.listen,
-        data_directory=settings.data_dir,
-        registers=[settings.register],
-        advertise=settings.advertise,
-        broker=settings.id,
-        flush=FlushOptions(
-            messages=settings.flush_messages,
-            bytes=settings.flush_bytes,
-            interval_s=settings.flush_interval_s,
-        ),
-        catch_up_slowdown_max=settings.catch_up_slowdown,
-        agent=AGENT,
-    )
-    async with serving_pages(ready) as (here, pages):
+    async with place_for_node(common, settings.listen, ready) as place:
+        options = BrokerOptions(
+            listen=settings.listen,
+            data_directory=settings.data_dir,
+            registers=[settings.register],
+            advertise=settings.advertise,
+            broker=settings.id,
+            flush=FlushOptions(
+                messages=settings.flush_messages,
+                bytes=settings.flush_bytes,
+                interval_s=settings.flush_interval_s,
+            ),
+            catch_up_slowdown_max=settings.catch_up_slowdown,
+            agent=AGENT,
+            token=place.shelter.token,
+            doorkeeper=place.shelter.doorkeeper,
+        )
         await run_broker(
-            here,
+            place.environment,
             options,
             stop=stop,
-            show=lambda node: pages.show(BrokerView(node)),
-            task_status=pages,
+            show=lambda node: place.show(BrokerView(node)),
+            task_status=place,
         )

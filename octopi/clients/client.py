@@ -16,6 +16,7 @@ from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
 from octopi.clients.consumer import Consumer
 from octopi.clients.consumer_session import ConsumerSession
+from octopi.clients.credentials import Credentials, Token
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
 from octopi.clients.options import not_negative, within
@@ -55,6 +56,7 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.record import decode
+from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire.messages import (
@@ -535,7 +537,8 @@ class Client:
 def connect(
     servers: str | Sequence[str] = DEFAULT_SERVER,
     *,
-    token: str | None = None,
+    token: Token = None,
+    tls_ca: str | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
 ) -> AbstractAsyncContextManager[Client]:
@@ -547,8 +550,12 @@ def connect(
     Connections are made when they are needed, so entering the block doesn't wait.  The
     block's own exceptions come out as they were raised.
 
+    *token*: where nodes ask for one; a function is asked for each connection, and for a
+    fresh one in time.  *tls_ca*: a file with the authority to trust at ``wss://``; None: the
+    system's.  An *environment* has its own.
+
     Raises:
-      InvalidOptionError: if a server is no address of a node.
+      InvalidOptionError: if a server is no address of a node, or *tls_ca* no authority.
     """
     addresses = [servers] if isinstance(servers, str) else list(servers)
     if not addresses:
@@ -556,17 +563,22 @@ def connect(
     for address in addresses:
         server_address(address)
     within("request_timeout_s", request_timeout_s, 0.001, 86_400)
-    return _connected(addresses, token, request_timeout_s, environment)
+    tls = None if tls_ca is None else tls_of_client(tls_ca)
+    return _connected(addresses, Credentials(token), tls, request_timeout_s, environment)
 
 
 @asynccontextmanager
 async def _connected(
-    servers: list[str], token: str | None, request_timeout_s: float, environment: Environment | None
+    servers: list[str],
+    credentials: Credentials,
+    tls: Tls | None,
+    request_timeout_s: float,
+    environment: Environment | None,
 ) -> AsyncIterator[Client]:
     async with background_tasks() as nursery:
         if environment is None:
-            environment = _system_environment(nursery)
-        connections = Connections(environment, nursery, AGENT, lambda: token)
+            environment = _system_environment(nursery, tls)
+        connections = Connections(environment, nursery, AGENT, credentials)
         try:
             yield Client(environment, connections, servers, request_timeout_s)
             await connections.close()
@@ -574,7 +586,7 @@ async def _connected(
             connections.abandon()
 
 
-def _system_environment(nursery: trio.Nursery) -> Environment:
+def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
     clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket())
+    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
     return Environment(clock, net, SystemDisk(), SystemChance())

@@ -9,11 +9,12 @@ from __future__ import annotations
 import attrs
 import trio
 
+from octopi.clients.credentials import Credentials
 from octopi.clients.retrying import reworded
 from octopi.environment import Environment
 from octopi.errors import ClosedError, OctopiError, ProtocolError
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import TokenSource, open_connection
+from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
 
 
@@ -34,12 +35,12 @@ class Connections:
     """Opens, shares and closes connections; *nursery* owns their tasks."""
 
     def __init__(
-        self, environment: Environment, nursery: trio.Nursery, agent: str, token: TokenSource
+        self, environment: Environment, nursery: trio.Nursery, agent: str, credentials: Credentials
     ) -> None:
         self._environment = environment
         self._nursery = nursery
         self._agent = agent
-        self._token = token
+        self._credentials = credentials
         self._by_address: dict[str, _Opening] = {}
         self._is_closed = False
 
@@ -86,18 +87,25 @@ class Connections:
     async def _keep(self, address: str, opening: _Opening) -> None:
         try:
             try:
+                token = await self._credentials.current()
                 opening.connection = await open_connection(
-                    self._environment, address, CLIENT, self._agent, token=self._token()
+                    self._environment, address, CLIENT, self._agent, token=token
                 )
             except OctopiError as error:
                 opening.error = error
             finally:
                 opening.finished.set()
             if opening.connection is not None:
-                await opening.connection.run(_refuse)
+                await self._run(opening.connection)
         finally:
             if self._by_address.get(address) is opening:
                 del self._by_address[address]
+
+    async def _run(self, connection: Connection) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._credentials.keep_fresh, connection, self._environment.clock)
+            await connection.run(_refuse)
+            nursery.cancel_scope.cancel()
 
 
 def _refuse(message: object) -> None:

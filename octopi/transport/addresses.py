@@ -27,16 +27,14 @@ def listen_address(address: str) -> tuple[str, int]:
 
 
 def server_address(url: str) -> tuple[str, int]:
-    """Host and port of the *url* of a node: ``ws://host:port``.
+    """Host and port of the *url* of a node: ``ws://host:port`` or ``wss://host:port``.
 
     Raises:
       InvalidOptionError: if it is no such url.
     """
-    wanted = f"{url!r} is no address of a node: write ws://host:port"
+    wanted = f"{url!r} is no address of a node: write ws://host:port or wss://host:port"
     scheme, separator, rest = url.partition("://")
-    if scheme == "wss" and separator:
-        raise InvalidOptionError(f"{url!r}: wss is not supported yet; use ws://host:port")
-    if scheme != "ws" or not separator:
+    if scheme not in {"ws", "wss"} or not separator:
         raise InvalidOptionError(wanted)
     host, port = _split(rest.removesuffix("/"), wanted)
     if not host or not port:
@@ -44,9 +42,15 @@ def server_address(url: str) -> tuple[str, int]:
     return host, port
 
 
-def server_url(host: str, port: int) -> str:
+def is_secure(url: str) -> bool:
+    """Whether the node at *url* is spoken to over TLS."""
+    return url.startswith("wss:")
+
+
+def server_url(host: str, port: int, *, secure: bool = False) -> str:
     """The url for programs on this machine of what listens at *host* and *port*."""
-    return f"ws://{host_and_port('localhost' if host in _WILDCARDS else host, port)}"
+    scheme = "wss" if secure else "ws"
+    return f"{scheme}://{host_and_port('localhost' if host in _WILDCARDS else host, port)}"
 
 
 def host_and_port(host: str, port: int) -> str:

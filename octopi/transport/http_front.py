@@ -18,6 +18,7 @@ from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, HTTP_IDLE_S, SEN
 from octopi.logger import get_logger
 from octopi.transport.http_requests import (
     HEAD_BYTES_MAX,
+    Asker,
     HttpAnswer,
     HttpRefusal,
     HttpRequest,
@@ -61,14 +62,11 @@ class EmptySite:
 class HttpFront:
     """One accepted connection, as long as it speaks HTTP."""
 
-    def __init__(
-        self, stream: WatchedStream, clock: Clock, site: HttpSite, peer: str, *, is_secure: bool
-    ) -> None:
+    def __init__(self, stream: WatchedStream, clock: Clock, site: HttpSite, asker: Asker) -> None:
         self._stream = stream
         self._clock = clock
         self._site = site
-        self._peer = peer
-        self._is_secure = is_secure
+        self._asker = asker
         self._received = bytearray()
 
     async def serve(self) -> HttpRequest | None:
@@ -88,7 +86,7 @@ class HttpFront:
                 head = await self._head(idle_s)
                 if head is None:
                     return None
-                request = read_head(protocol, head, self._peer, is_secure=self._is_secure)
+                request = read_head(protocol, head, self._asker)
                 if request.is_upgrade:
                     refused = self._site.refuse_upgrade(request)
                     if refused is None:
@@ -124,7 +122,7 @@ class HttpFront:
             del self._received[:end]
             return head
         if self._received:
-            _log.info("request_too_slow", peer=self._peer)
+            _log.info("request_too_slow", peer=self._asker.peer)
         return None
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
@@ -132,7 +130,7 @@ class HttpFront:
             return await self._site.answer(request)
         except Exception:
             # A fault of ours; it ends this request only.
-            _log.exception("request_failed", peer=self._peer)
+            _log.exception("request_failed", peer=self._asker.peer)
             return plain(500, "the node failed internally: look at its log")
 
     async def _send(

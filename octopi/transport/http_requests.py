@@ -27,6 +27,18 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 
 @attrs.frozen
+class Asker:
+    """Who asks."""
+
+    peer: str
+    """Its address, for people to read."""
+    is_secure: bool = False
+    """Whether it came over TLS."""
+    is_verified: bool = False
+    """Whether it has shown a certificate that we trust."""
+
+
+@attrs.frozen
 class HttpRequest:
     """A request without a body."""
 
@@ -38,10 +50,7 @@ class HttpRequest:
     """Of a name that comes twice the last value."""
     headers: Mapping[str, str]
     """By their names in lower case; of a name that comes twice all values, with commas."""
-    peer: str
-    """Who asks, for people to read."""
-    is_secure: bool
-    """Whether it came over TLS."""
+    asker: Asker
 
     @property
     def is_upgrade(self) -> bool:
@@ -88,9 +97,7 @@ def end_of_head(data: bytes | bytearray, searched_bytes: int = 0) -> int | None:
     return None if found is None else found.end()
 
 
-def read_head(
-    connection: h11.Connection, head: bytes, peer: str, *, is_secure: bool
-) -> HttpRequest:
+def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequest:
     """The request that *head*, cut by `end_of_head`, is.
 
     Raises:
@@ -119,7 +126,7 @@ def read_head(
     path, _, query = event.target.decode("latin-1").partition("?")
     if not path.startswith("/"):
         raise HttpRefusal(400, "ask for a path")
-    return HttpRequest(method, path, dict(parse_qsl(query)), headers, peer, is_secure)
+    return HttpRequest(method, path, dict(parse_qsl(query)), headers, asker)
 
 
 def _words(value: str) -> set[str]:

@@ -30,8 +30,10 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.operating_system import SystemChance
+from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import (
     host_and_port,
+    is_secure,
     listen_address,
     server_address,
     server_url,
@@ -39,6 +41,8 @@ from octopi.transport.addresses import (
 from octopi.transport.failures import cut
 from octopi.transport.framed_link import LAST_WORD_S, RECEIVE_BYTES, FramedLink
 from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
+from octopi.transport.http_requests import Asker
+from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
 from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
@@ -74,9 +78,11 @@ class WebSocketNet:
         site: HttpSite | None = None,
         chance: Chance | None = None,
         plain: bool = False,
+        tls: Tls | None = None,
     ) -> None:
         """*site*: what is answered over HTTP, on the same listeners.  *chance*: where a client's
-        masks come from.  *plain*: have trio-websocket frame messages, too, which is slower."""
+        masks come from.  *plain*: have trio-websocket frame messages, too, which is slower.
+        *tls*: what is shown and trusted; None: nothing, and the system's authorities."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
@@ -84,6 +90,7 @@ class WebSocketNet:
         self._site = site or EmptySite()
         self._chance = chance or SystemChance()
         self._plain = plain
+        self._tls = tls
         self._connection_count = 0
 
     @property
@@ -99,6 +106,8 @@ class WebSocketNet:
                 stream = await self._streams.connect(host, port)
             except OSError as error:
                 raise UnreachableError(f"nobody answers at {url}: {explained(error)}") from error
+            if is_secure(url):
+                stream = await self._secured(stream, host, url)
             watched = WatchedStream(stream, holds_behind_head=not self._plain)
             hold = partial(self._hold_client, watched, host, port, path)
             link: Link = await self._nursery.start(hold)
@@ -120,12 +129,23 @@ class WebSocketNet:
             listening = await self._streams.listen(host, port)
         except OSError as error:
             raise UnreachableError(f"can't listen at {address}: {explained(error)}") from error
-        task_status.started(server_url(host, listening.port))
+        secure = self._tls is not None and self._tls.server is not None
+        task_status.started(server_url(host, listening.port, secure=secure))
         await trio.serve_listeners(
             partial(self._accept, handler, paths),
             listening.listeners,
             handler_nursery=handler_nursery,
         )
+
+    async def _secured(
+        self, stream: trio.abc.HalfCloseableStream, host: str, url: str
+    ) -> SecureStream:
+        if self._tls is None:
+            self._tls = tls_of_client()
+        try:
+            return await secure_client(stream, self._tls.client, host)
+        except UnreachableError as error:
+            raise UnreachableError(f"{url}: {error}") from error
 
     async def _hold_client(
         self,
@@ -181,15 +201,15 @@ class WebSocketNet:
         stream: trio.abc.HalfCloseableStream,
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
-        watched = WatchedStream(stream, bytes_max=0)
         peer = str(stream)
         if self._connection_count >= self._connections_max:
             _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
-            await trio.aclose_forcefully(watched)
+            await trio.aclose_forcefully(stream)
             return
         self._connection_count += 1
         try:
-            if not await self._wants_websocket(watched, peer):
+            watched = await self._wants_websocket(stream, peer)
+            if watched is None:
                 return
             async with trio.open_nursery() as nursery:
                 link = await self._shake_hands(nursery, watched, paths, peer)
@@ -203,12 +223,28 @@ class WebSocketNet:
             _log_websocket_failure(peer, group)
         finally:
             self._connection_count -= 1
-            await trio.aclose_forcefully(watched)
+            await trio.aclose_forcefully(stream)
 
-    async def _wants_websocket(self, stream: WatchedStream, peer: str) -> bool:
-        """Answer what the peer asks over HTTP, until it asks for the upgrade."""
-        front = HttpFront(stream, self._clock, self._site, peer, is_secure=False)
-        return await front.serve() is not None
+    async def _wants_websocket(
+        self, stream: trio.abc.HalfCloseableStream, peer: str
+    ) -> WatchedStream | None:
+        """Answer what the peer asks over HTTP, until it asks for the upgrade: that is the next
+        that can be received.  None: it is gone."""
+        asker = Asker(peer)
+        if self._tls is not None and self._tls.server is not None:
+            secured = None
+            try:
+                with self._clock.timeout(HANDSHAKE_TIMEOUT_S):
+                    secured = await secure_server(stream, self._tls.server)
+            except UnreachableError as error:
+                _log.info("tls_failed", peer=peer, error=str(error))
+            if secured is None:
+                return None
+            asker = Asker(peer, is_secure=True, is_verified=secured.is_verified)
+            stream = secured
+        watched = WatchedStream(stream, bytes_max=0)
+        request = await HttpFront(watched, self._clock, self._site, asker).serve()
+        return None if request is None else watched
 
     async def _shake_hands(
         self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str

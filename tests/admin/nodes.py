@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,7 +15,7 @@ import attrs
 import h11
 import trio
 
-from octopi.cli.config import BrokerSettings, RegisterSettings
+from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
 from octopi.cli.nodes import run_broker_node, run_register_node
 
 
@@ -31,7 +32,14 @@ class Page:
         return json.loads(self.body)
 
 
-async def ask(url: str, path: str, *, method: str = "GET", **headers: str) -> Page:
+async def ask(
+    url: str,
+    path: str,
+    *,
+    method: str = "GET",
+    tls: ssl.SSLContext | None = None,
+    **headers: str,
+) -> Page:
     """Ask the node at *url* over HTTP; ``_`` in the name of a header is ``-``."""
     place = urlsplit(url)
     assert place.port is not None
@@ -39,7 +47,11 @@ async def ask(url: str, path: str, *, method: str = "GET", **headers: str) -> Pa
     fields = {"host": place.netloc, "connection": "close"}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     with trio.fail_after(20):
-        stream = await trio.open_tcp_stream(str(place.hostname), place.port)
+        stream: trio.abc.Stream = await trio.open_tcp_stream(str(place.hostname), place.port)
+        if tls is not None:
+            stream = trio.SSLStream(
+                stream, tls, server_hostname=place.hostname, https_compatible=True
+            )
         async with stream:
             request = h11.Request(method=method, target=path, headers=list(fields.items()))
             await stream.send_all(protocol.send(request) or b"")
@@ -54,6 +66,8 @@ async def _read(protocol: h11.Connection, stream: trio.abc.Stream) -> Page:
         match event:
             case h11.NEED_DATA:
                 protocol.receive_data(bytes(await stream.receive_some()))
+            case h11.InformationalResponse() if event.status_code == 101:
+                return Page(101, {}, b"")
             case h11.Response():
                 status = event.status_code
                 found = {name.decode(): value.decode() for name, value in event.headers}
@@ -72,8 +86,11 @@ class Nodes:
 
 
 @asynccontextmanager
-async def serving_nodes(directory: Path, brokers: int = 1) -> AsyncIterator[Nodes]:
-    """A register and so many brokers, for the block."""
+async def serving_nodes(
+    directory: Path, brokers: int = 1, *, common: NodeSettings | None = None
+) -> AsyncIterator[Nodes]:
+    """A register and so many brokers, for the block, with *common* settings."""
+    common = common or NodeSettings()
     async with trio.open_nursery() as nursery:
         stop = trio.Event()
 
@@ -85,7 +102,7 @@ async def serving_nodes(directory: Path, brokers: int = 1) -> AsyncIterator[Node
                 urls.append(url)
                 ready.set()
 
-            nursery.start_soon(partial(run, settings, stop, take))
+            nursery.start_soon(partial(run, settings, common, stop, take))
             with trio.fail_after(20):
                 await ready.wait()
             return urls[0]

@@ -3,12 +3,12 @@
 import pytest
 
 from octopi.console.static_files import console_file
-from octopi.transport.http_requests import HttpRequest
+from octopi.transport.http_requests import Asker, HttpRequest
 
 
 def asked(path: str, **headers: str) -> HttpRequest:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HttpRequest("GET", path, {}, named, "test", is_secure=False)
+    return HttpRequest("GET", path, {}, named, Asker("test"))
 
 
 @pytest.mark.parametrize("path", ["/console/", "/console/index.html"])

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from octopi.errors import InvalidOptionError
 from octopi.transport.addresses import (
     host_and_port,
+    is_secure,
     listen_address,
     server_address,
     server_url,
@@ -95,9 +96,11 @@ def test_what_is_no_url_of_a_node(url: str) -> None:
         server_address(url)
 
 
-def test_wss_is_refused_as_not_supported() -> None:
-    with pytest.raises(InvalidOptionError, match="wss is not supported yet"):
-        server_address("wss://host:7000")
+def test_a_url_says_whether_to_speak_tls() -> None:
+    assert server_address("wss://host:7000") == ("host", 7000)
+    assert is_secure("wss://host:7000")
+    assert not is_secure("ws://wss:7000")
+    assert server_url("0.0.0.0", 7000, secure=True) == "wss://localhost:7000"
 
 
 @given(st.text())

@@ -130,11 +130,11 @@ async def _consume(
     stop_at_end: bool,
     output: Output,
 ) -> None:
-    import octopi
+    from octopi.cli.asking import connected
 
     saved = output.position_file.load(topic) if output.position_file else None
     async with (
-        octopi.connect(settings.server, request_timeout_s=settings.timeout_s) as client,
+        connected(settings) as client,
         client.consumer(
             topic,
             start=saved or start,

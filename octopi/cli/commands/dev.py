@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from octopi.cli.config import BrokerSettings, LogSettings, RegisterSettings, help_text
+from octopi.cli.config import BrokerSettings, LogSettings, NodeSettings, RegisterSettings, help_text
 from octopi.cli.invocation import Invocation, common_options, pass_invocation
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def dev(
         configuration.section(BrokerSettings), listen="127.0.0.1:0", advertise="", id=None
     )
 
+    common = configuration.section(NodeSettings)
+
     from octopi.cli.node_log import set_up_log
     from octopi.cli.running import run_node
 
@@ -73,7 +75,7 @@ def dev(
             register = attrs.evolve(register, gather_s=0.0)
 
         async def cluster(stop: trio.Event) -> None:
-            await _run_cluster(path, register, broker, brokers, stop)
+            await _run_cluster(path, register, broker, common, brokers, stop)
 
         run_node(cluster)
 
@@ -82,6 +84,7 @@ async def _run_cluster(
     directory: Path,
     register: RegisterSettings,
     broker: BrokerSettings,
+    common: NodeSettings,
     broker_count: int,
     stop: trio.Event,
 ) -> None:
@@ -95,7 +98,7 @@ async def _run_cluster(
     brokers_ended = trio.Event()
 
     async def run_register(task_status: trio.TaskStatus[str]) -> None:
-        await run_register_node(register, brokers_ended, task_status.started)
+        await run_register_node(register, common, brokers_ended, task_status.started)
 
     async with trio.open_nursery() as nursery:
         url: str = await nursery.start(run_register)
@@ -110,7 +113,8 @@ async def _run_cluster(
             name = f"broker-{number}"
             bind_node(node=name)
             settings = attrs.evolve(broker, data_dir=str(directory / name), register=url)
-            await run_broker_node(settings, stop, ready)
+            beside_it = attrs.evolve(common, metrics_listen="")
+            await run_broker_node(settings, beside_it, stop, ready)
 
         async with trio.open_nursery() as brokers:
             for number in list(waiting):

@@ -148,12 +148,12 @@ async def _produce(
     meter: Meter,
     acknowledged: _Acknowledged,
 ) -> None:
-    import octopi
+    from octopi.cli.asking import connected
     from octopi.cli.producing import LineProducer
     from octopi.limits import LINGER_S
 
     async with (
-        octopi.connect(settings.server, request_timeout_s=settings.timeout_s) as client,
+        connected(settings) as client,
         client.producer(
             linger_s=LINGER_S if linger_s is None else linger_s,
             delivery_timeout_s=settings.retry_s,

@@ -11,11 +11,18 @@ from octopi.cli.config import (
     BrokerSettings,
     Configuration,
     LogSettings,
+    NodeSettings,
     RegisterSettings,
     help_text,
 )
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.invocation import Invocation, common_options, pass_invocation
+from octopi.cli.invocation import (
+    Invocation,
+    common_options,
+    node_options,
+    pass_invocation,
+    taken,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -80,6 +87,7 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     metavar="SHARE",
     help="Broker: " + help_text(BrokerSettings, "catch_up_slowdown"),
 )
+@node_options
 @click.option(
     "--stop-at-eof",
     is_flag=True,
@@ -100,8 +108,9 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
     once.
     """
     configuration = invocation.configuration()
+    common = configuration.section(NodeSettings, **taken(NodeSettings, flags))
     start = _register if role == "register" else _broker
-    node = start(configuration, flags)
+    node = start(configuration, common, flags)
 
     from octopi.cli.node_log import set_up_log
     from octopi.cli.running import run_node
@@ -110,7 +119,9 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
     run_node(node, stop_at_eof=stop_at_eof)
 
 
-def _register(configuration: Configuration, flags: dict[str, object]) -> _Node:
+def _register(
+    configuration: Configuration, common: NodeSettings, flags: dict[str, object]
+) -> _Node:
     own = {key: flags.pop(key) for key in ("listen", "data_dir", *_REGISTER_ONLY)}
     _refuse("register", flags)
     settings = configuration.section(RegisterSettings, **own)
@@ -118,19 +129,19 @@ def _register(configuration: Configuration, flags: dict[str, object]) -> _Node:
     async def node(stop: trio.Event) -> None:
         from octopi.cli.nodes import run_register_node
 
-        await run_register_node(settings, stop, partial(announce, "register"))
+        await run_register_node(settings, common, stop, partial(announce, "register"))
 
     return node
 
 
-def _broker(configuration: Configuration, flags: dict[str, object]) -> _Node:
+def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     _refuse("broker", {key: flags.pop(key) for key in _REGISTER_ONLY})
     settings = configuration.section(BrokerSettings, **flags)
 
     async def node(stop: trio.Event) -> None:
         from octopi.cli.nodes import run_broker_node
 
-        await run_broker_node(settings, stop, partial(announce, "broker"))
+        await run_broker_node(settings, common, stop, partial(announce, "broker"))
 
     return node
 

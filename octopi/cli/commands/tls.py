@@ -1,0 +1,55 @@
+"""`octopi-node tls`: certificates for development."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.commands.token import write_secret
+from octopi.cli.failures import CommandError
+from octopi.cli.invocation import common_options
+
+
+@click.group()
+def tls() -> None:
+    """Make certificates for development."""
+
+
+@tls.command("dev-ca")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Host name or address of a node; may be repeated.  [default: this machine's own]",
+)
+@common_options
+def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
+    """Make an authority, and a certificate of it for nodes, in DIRECTORY.
+
+    \b
+    For instance:
+      octopi-node tls dev-ca ./tls
+      octopi-node --role register --tls-cert tls/node.pem --tls-key tls/node.key \\
+        --tls-ca tls/ca.pem --data-dir ./register
+      octopi-node status --server wss://127.0.0.1:7000 --tls-ca tls/ca.pem
+
+    The authority's own key is kept nowhere: nobody can make another certificate of it.
+    """
+    try:
+        import trustme
+    except ImportError:
+        raise CommandError(
+            "certificates need the package trustme: install octopi-node[crypto]"
+        ) from None
+
+    authority = trustme.CA()
+    certificate = authority.issue_cert(*(hosts or ("localhost", "127.0.0.1", "::1")))
+    directory.mkdir(parents=True, exist_ok=True)
+    chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
+    write_secret(directory / "ca.pem", authority.cert_pem.bytes().decode(), mode=0o644)
+    write_secret(directory / "node.pem", chain, mode=0o644)
+    write_secret(directory / "node.key", certificate.private_key_pem.bytes().decode())
+    click.echo(f"{directory}: ca.pem, node.pem and node.key", err=True)

@@ -1,0 +1,95 @@
+"""How a node is protected, from its settings: TLS, tokens, and who may come from where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from octopi.admin.gate import Gate
+from octopi.cli.config import NodeSettings
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.token_file import TokenFile
+from octopi.errors import InvalidOptionError
+from octopi.operating_system import SystemClock
+from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.security.origins import is_loopback, place_of
+from octopi.security.tls import Tls, tls_of_node
+from octopi.transport.addresses import host_and_port, listen_address
+from octopi.transport.handshake import TokenSource
+
+
+@attrs.frozen
+class Protection:
+    """What a node shows, and asks for."""
+
+    gate: Gate
+    tls: Tls | None
+    token: TokenSource
+    """Gives what it shows to other nodes."""
+
+    @property
+    def doorkeeper(self) -> Doorkeeper | None:
+        """Whom it asks about tokens; None: nobody."""
+        return self.gate.doorkeeper
+
+
+def protection(settings: NodeSettings, listen: str) -> Protection:
+    """What *settings* ask for, for a node that listens at *listen*.
+
+    Raises:
+      CommandError: if that can't be had, or would let the whole network in unasked.
+      InvalidOptionError: if a file is no good.
+    """
+    doorkeeper = _doorkeeper(settings)
+    host, port = listen_address(listen)
+    if doorkeeper is None and not settings.insecure and not is_loopback(host):
+        raise CommandError(
+            f"whoever reaches {host_and_port(host or '*', port)} could do everything: ask for "
+            "tokens with --auth-keys, listen at 127.0.0.1, or say --insecure",
+            ExitCode.USAGE,
+        )
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise CommandError("--tls-cert and --tls-key go together", ExitCode.USAGE)
+    if settings.tls_ca and not settings.tls_cert:
+        raise CommandError(
+            "--tls-ca says whom to trust: give --tls-cert and --tls-key, too", ExitCode.USAGE
+        )
+    tls = None
+    if settings.tls_cert:
+        tls = tls_of_node(settings.tls_cert, settings.tls_key, settings.tls_ca or None)
+    gate = Gate(doorkeeper, _origins(settings.allow_origin), verifies_brokers=bool(settings.tls_ca))
+    token: TokenSource = TokenFile(settings.token_file) if settings.token_file else _no_token
+    return Protection(gate, tls, token)
+
+
+def _doorkeeper(settings: NodeSettings) -> Doorkeeper | None:
+    if not settings.auth_keys:
+        return None
+    from octopi.security.tokens import KeyRing  # dear to import, and not every node needs it
+
+    try:
+        text = Path(settings.auth_keys).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise CommandError(f"{settings.auth_keys}: {why}", ExitCode.USAGE) from None
+    try:
+        keys = KeyRing.parse(text)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{settings.auth_keys}: {error}") from None
+    limits = TokenLimits(settings.token_connections, settings.token_bytes_per_s)
+    return Doorkeeper(keys, SystemClock(), limits)
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    origins = tuple(one.strip() for one in text.split(",") if one.strip())
+    for origin in origins:
+        if place_of(origin) is None or not origin.startswith(("http://", "https://")):
+            raise CommandError(
+                f"{origin!r} is no origin: write http://host:port or https://host", ExitCode.USAGE
+            )
+    return origins
+
+
+def _no_token() -> None:
+    return None

@@ -1,0 +1,65 @@
+"""The token that a client shows: a text, or a function that gives one.
+
+A function is asked for each connection, and again before a token ends, so that sessions go
+on: the fresh one is sent on the connection that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Final, TypeAlias
+
+from octopi.environment import Clock
+from octopi.errors import OctopiError
+from octopi.limits import REQUEST_TIMEOUT_S, TOKEN_REFRESH_SHARE, WALL_CLOCK_CHECK_S
+from octopi.logger import get_logger
+from octopi.transport.connection import Connection
+from octopi.wire.messages import Authenticate, Authenticated, Welcome
+
+_log = get_logger(__name__)
+
+Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
+"""A token, what gives one (called in the client's own tasks), or none."""
+
+
+class Credentials:
+    """The token of one client."""
+
+    def __init__(self, token: Token = None) -> None:
+        self._token: Final = token
+
+    async def current(self) -> str | None:
+        """The token to connect with now."""
+        token = self._token
+        if token is None or isinstance(token, str):
+            return token
+        given = token()
+        return await given if isawaitable(given) else given
+
+    async def keep_fresh(self, connection: Connection, clock: Clock) -> None:
+        """Send fresh tokens on *connection* in time, until cancelled or nothing needs it.
+
+        A token that is refused changes nothing: the session ends with the one before, and
+        connecting anew says what is wrong.
+        """
+        welcome = connection.greeting
+        expires_ms = welcome.expires_ms if isinstance(welcome, Welcome) else None
+        while expires_ms is not None and callable(self._token):
+            lasts_s = (expires_ms - clock.wall_ms()) / 1000
+            due_at = clock.now() + lasts_s * TOKEN_REFRESH_SHARE
+            while clock.now() < due_at and connection.end_reason is None:
+                await clock.sleep_until(min(due_at, clock.now() + WALL_CLOCK_CHECK_S))
+            token = await self.current()
+            if connection.end_reason is not None or token is None:
+                return
+            try:
+                answer = await connection.request(
+                    Authenticate(connection.next_request(), token), Authenticated, REQUEST_TIMEOUT_S
+                )
+            except OctopiError as error:
+                _log.warning("token_not_refreshed", peer=connection.peer, why=str(error))
+                return
+            if answer.expires_ms is not None and answer.expires_ms <= expires_ms:
+                return  # the same again: there is nothing fresher to be had
+            expires_ms = answer.expires_ms

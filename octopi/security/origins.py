@@ -1,0 +1,92 @@
+"""Which pages may talk to a node through somebody's browser.
+
+A browser sends what any page asks it to, from inside the network that it stands in, and says
+with ``Origin`` which page that was.  So an origin has to be one of ours.  And where no token
+is asked for, ``Host`` has to name us: a page whose name was made to point here (DNS
+rebinding) is of our origin for the browser, but can't hide its name.
+
+Pure text; programs that are no browsers send what they like, and need tokens to be told
+apart.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+_DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443}
+
+_LOOPBACK: Final = "localhost"
+
+
+@attrs.frozen
+class Place:
+    """A host and port, such that equal places are one."""
+
+    host: str
+    port: int
+
+
+def place_of(url: str) -> Place | None:
+    """Where *url* (``scheme://host`` and maybe a port) points; None: nowhere."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname or parts.scheme not in _DEFAULT_PORTS:
+        return None
+    return Place(_canonical(parts.hostname), port or _DEFAULT_PORTS[parts.scheme])
+
+
+def may_come_from(
+    origin: str, host: str, *, is_secure: bool, members: Iterable[str], allowed: Iterable[str]
+) -> bool:
+    """Whether a page of *origin* may talk to the node that it called *host*: a page of that
+    node, of another node of the cluster (*members*, by their urls), or an *allowed* origin."""
+    page = place_of(origin)
+    if page is None:  # such as "null", of a page that was opened as a file
+        return False
+    own = place_of(f"{'https' if is_secure else 'http'}://{host}")
+    if page == own or any(page == place_of(member) for member in members):
+        return True
+    scheme = urlsplit(origin).scheme
+    return any(page == place_of(one) and scheme == urlsplit(one).scheme for one in allowed)
+
+
+def names_us(host: str, members: Iterable[str], allowed: Iterable[str]) -> bool:
+    """Whether *host*, as a browser said it, is a name that no stranger can have given us: a
+    loopback name, an IP address, or a host of *members* or *allowed* (urls)."""
+    place = place_of(f"http://{host}")
+    if place is None:
+        return False
+    if place.host == _LOOPBACK or _is_address(place.host):
+        return True
+    known = (place_of(one) for one in (*members, *allowed))
+    return any(one is not None and one.host == place.host for one in known)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach *host*."""
+    return _canonical(host) == _LOOPBACK
+
+
+def _canonical(host: str) -> str:
+    name = host.lower().strip("[]").removesuffix(".")
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name
+    return _LOOPBACK if address.is_loopback else str(address)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
