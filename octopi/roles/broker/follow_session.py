@@ -56,7 +56,7 @@ class FollowSession:
         self._connection = connection
         self._tasks = tasks
         self._followed: dict[TopicId, _Followed] = {}
-        self._wake = trio.Event()
+        self._idle = trio.lowlevel.ParkingLot()
         self._session: tuple[int, int, int] | None = None
         """Partition, broker, attempt."""
         self._incarnation = 0
@@ -131,7 +131,8 @@ class FollowSession:
 
     def wake(self) -> None:
         """Look again: records, highwater marks or acknowledgements have come."""
-        self._wake.set()
+        if self._idle:
+            self._idle.unpark()
 
     @property
     def lacking_bytes(self) -> int:
@@ -167,20 +168,20 @@ class FollowSession:
         catching_up = self._logs.catching_up
         try:
             while True:
-                self._wake = trio.Event()
                 catches_up = self._note_catching_up()
                 sent = 0
                 if not catches_up or catching_up.may_send():
                     for followed in list(self._followed.values()):
                         sent += self._send_from(followed)
                 if sent:
-                    await trio.lowlevel.checkpoint()
+                    if self.lacking_bytes:
+                        await trio.lowlevel.checkpoint()  # others' turn between two reads
                     await self._connection.drained()
                 elif catches_up:
                     with self._environment.clock.timeout(catching_up.look_again_s):
-                        await self._wake.wait()
+                        await self._idle.park()
                 else:
-                    await self._wake.wait()
+                    await self._idle.park()
         except ConnectionLostError:
             return
         except OctopiError as error:

@@ -54,7 +54,7 @@ class Subscription:
         self._request = message.request
         self._position = Offset(message.offset)
         self._credit = message.credit
-        self._wake = trio.Event()
+        self._idle = trio.lowlevel.ParkingLot()
         self.scope = trio.CancelScope()
 
     def grant(self, until: int) -> None:
@@ -65,7 +65,8 @@ class Subscription:
 
     def wake(self) -> None:
         """Look again: the highwater mark or the credit has moved."""
-        self._wake.set()
+        if self._idle:
+            self._idle.unpark()
 
     async def run(self) -> None:
         """Deliver until cancelled, or until the log can't be read on."""
@@ -103,11 +104,10 @@ class Subscription:
 
     async def _deliver(self) -> None:
         while True:
-            self._wake = trio.Event()
             if not self._log.epoch:
                 raise NotLeaderError("this broker doesn't serve the partition any more")
             if self._position >= min(self._credit, self._log.highwater):
-                await self._wake.wait()
+                await self._idle.park()
                 continue
             room = min(self._credit - self._position, FETCH_BYTES_DEFAULT)
             records = self._log.read(self._position, room)
@@ -116,7 +116,8 @@ class Subscription:
             )
             self._log.delivered_bytes += len(records)
             self._position = Offset(self._position + len(records))
-            await trio.lowlevel.checkpoint()
+            if self._position < min(self._credit, self._log.highwater):
+                await trio.lowlevel.checkpoint()  # others have their turn between two reads
             await self._connection.drained()
 
 
