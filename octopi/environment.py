@@ -59,9 +59,24 @@ class Link(Protocol):
           ConnectionLostError: if the link is gone.
         """
 
+    def offer(self, data: bytes) -> bool:
+        """Send one message at once if that takes neither waiting nor another task's turn.
+        False: not all of it was sent, so hand the same one to `send` next.  Not to be called
+        while a `send` is under way."""
+
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         """Wait for the next message, of at most *bytes_max*: of a longer one not much more
         than that is ever kept, and after it nothing can be received.
+
+        Raises:
+          ConnectionLostError: if the link is gone.
+          ProtocolError: if the peer sent what is no binary message of legal size.
+        """
+
+    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+        """Call *take* with each message that comes, until it says false: `receive` in a
+        loop, which a link may do better.  *take* never waits, and raises nothing.
+        Cancelled: no message is lost.
 
         Raises:
           ConnectionLostError: if the link is gone.

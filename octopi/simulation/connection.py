@@ -87,6 +87,9 @@ class End:
         """Nobody here cares any more for what arrives."""
         self.arrived = trio.lowlevel.ParkingLot()
         """Where the one who reads waits for a change of the above."""
+        self.taker: Callable[[Any, int], bool] | None = None
+        """Given what arrives while the inbox is empty, with its size in bytes; what it doesn't
+        take goes into the inbox."""
         self.room = trio.lowlevel.ParkingLot()
         """Where the one who sends waits for `has_room`, or the end."""
         self._network = network
@@ -152,12 +155,16 @@ class End:
     def take(self) -> Any:  # noqa: ANN401
         """The next of the inbox."""
         data, size_bytes = self.inbox.popleft()
+        self.taken(size_bytes)
+        return data
+
+    def taken(self, size_bytes: int) -> None:
+        """Somebody has so much of what arrived."""
         self._untold_bytes += size_bytes
         if self._untold_bytes >= PIECE_BYTES and not self.is_gone:
             # Credit takes the way back, which may be broken.
             self._send(End._credit_comes, self._untold_bytes, 0)
             self._untold_bytes = 0
-        return data
 
     def finish(self, last_word: Any = None) -> None:  # noqa: ANN401
         """Send no more: a TCP FIN behind all that was sent."""
@@ -330,15 +337,17 @@ class End:
             if not self.is_broken:
                 self._network.packet(self._route.target, self._route.source, self.break_off)
             return
-        other.inbox.append((data, size_bytes))
-        if other.arrived:
-            other.arrived.unpark_all()
         if self._network.observers:
             arrival = Arrival(
                 self.life, other.life, self.connection, self._sent_at, self._world.now, data
             )
             for observer in self._network.observers:
                 observer(arrival)
+        if other.taker is not None and not other.inbox and other.taker(data, size_bytes):
+            return
+        other.inbox.append((data, size_bytes))
+        if other.arrived:
+            other.arrived.unpark_all()
 
     def _credit_comes(self, read_bytes: int, _: int) -> None:
         other = self.other

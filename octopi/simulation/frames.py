@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import Final, NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn
 
 import attrs
 import trio
@@ -25,7 +26,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.simulation.connection import PIECE_BYTES, End
-from octopi.simulation.host import Life
+from octopi.simulation.host import Life, NodeDead
 from octopi.simulation.network import Network
 from octopi.transport.addresses import host_and_port, listen_address, server_address, server_url
 from octopi.transport.failures import cut
@@ -45,7 +46,7 @@ _REASON_BYTES_MAX: Final = 123
 _LAST_WORD_S: Final = 0.05
 """For closing when whoever closes was cancelled."""
 
-_YIELD_CHANCE: Final = 0.25
+_YIELD_CHANCE: Final = 0.125
 """How often a task lets others run where it need not wait.  In production it always does,
 but who runs next is then anybody's guess, and each turn costs time."""
 
@@ -186,6 +187,10 @@ class FrameLink:
         self._parts: list[bytes] = []
         """The beginning of the message that is being received."""
         self._is_torn = False
+        self._has_begun = False
+        """Whether the message that `offer` left to `send` has come to its first edge."""
+        self._is_sated = False
+        """Whether who takes messages wants no other."""
         self._is_closing = False
         self._closed = trio.Event()
         self._has_refused = False
@@ -199,10 +204,34 @@ class FrameLink:
     def path(self) -> str:
         return self._path
 
+    def offer(self, data: bytes) -> bool:
+        life, end = self._life, self._end
+        if not self._may_send(data) or self._chance() < _YIELD_CHANCE:
+            return False
+        life.effect("send", "before", self._peer)
+        if not self._may_send(data):  # an observer did that
+            self._has_begun = True
+            return False
+        end.put(data, len(data) + _FRAME_BYTES)
+        life.effect("send", "after", self._peer)
+        return True
+
+    def _may_send(self, data: bytes) -> bool:
+        end = self._end
+        return not (
+            self._life.is_paused
+            or self._is_torn
+            or self._is_over
+            or len(data) > PIECE_BYTES
+            or not end.has_room
+        )
+
     async def send(self, data: bytes) -> None:
         life, end = self._life, self._end
         await trio.lowlevel.checkpoint_if_cancelled()
-        life.effect("send", "before", self._peer)
+        if not self._has_begun:
+            life.effect("send", "before", self._peer)
+        self._has_begun = False
         if life.is_paused or self._chance() < _YIELD_CHANCE:
             await trio.lowlevel.cancel_shielded_checkpoint()
             life.check()
@@ -227,12 +256,61 @@ class FrameLink:
         self._check_end()
 
     def _check_end(self) -> None:
-        end = self._end
-        if self._is_closing or end.is_gone or end.is_finished or end.has_finished:
+        if self._is_over:
             self._is_torn = False
             raise self._lost()
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing may be sent any more."""
+        end = self._end
+        return self._is_closing or end.is_gone or end.is_finished or end.has_finished
+
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
+        message = await self._next(bytes_max)
+        assert message is not None
+        return message
+
+    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+        self._is_sated = False
+        context = trio.lowlevel.current_task().context
+        hand_over = partial(self._hand_over, lambda data: context.run(take, data))
+        while True:
+            message = await self._next(MESSAGE_BYTES_MAX, hand_over)
+            if message is None or not take(message):
+                return
+
+    def _hand_over(
+        self,
+        take: Callable[[bytes], bool],
+        data: Any,  # noqa: ANN401
+        size_bytes: int,
+    ) -> bool:
+        """Have what arrived taken at once, mostly: a turn of the task that waits for it would
+        cost as much as all else that happens to a small message."""
+        if (
+            self._life.is_paused
+            or self._is_closing
+            or self._parts
+            or not isinstance(data, bytes)
+            or self._chance() < _YIELD_CHANCE
+        ):
+            return False
+        self._end.taken(size_bytes)
+        self._network.world.fold(data)
+        try:
+            self._is_sated = not take(data)
+        except NodeDead:  # its tasks find out by themselves
+            return True
+        if self._is_sated:
+            self._end.taker = None
+            self._end.arrived.unpark_all()
+        return True
+
+    async def _next(
+        self, bytes_max: int, hand_over: Callable[[Any, int], bool] | None = None
+    ) -> bytes | None:
+        """The next message that *hand_over* has not taken; None if it wants no other."""
         end = self._end
         self._life.check()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -245,8 +323,14 @@ class FrameLink:
             if end.inbox:
                 message = self._assemble(bytes_max)
             else:
-                await end.arrived.park()
+                end.taker = hand_over
+                try:
+                    await end.arrived.park()
+                finally:
+                    end.taker = None
                 self._life.check()
+                if self._is_sated and hand_over is not None:
+                    return None
                 waited = True
         self._network.world.fold(message)
         if not waited and self._chance() < _YIELD_CHANCE:

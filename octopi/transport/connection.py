@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
@@ -132,6 +133,8 @@ class Connection:
 
         self._scope = trio.CancelScope()
         self._running = False
+        self._fault: Exception | None = None
+        """What is wrong with the last message, or with how we took it."""
         self._end: ConnectionLostError | None = None
         self._close_code = GOING_AWAY
         self._close_reason = ""
@@ -208,6 +211,11 @@ class Connection:
                 self._room.unpark_all()
         if self._throttle is not None:
             self._throttle.spend(len(data), self._clock.now())
+        if not self._outbox and self._sending_since is None and self._link.offer(data):
+            self._sent_at = self._clock.now()
+            self._sent_count += 1
+            self._sent_bytes += len(data)
+            return
         self._outbox.append(data)
         self._outbox_bytes += len(data)
         if self._work:
@@ -398,12 +406,13 @@ class Connection:
         return True
 
     async def _read(self, on_message: Callable[[Any], None]) -> None:
+        take = partial(self._take_data, on_message)
         try:
             while True:
                 # One scope for many messages: entering one for each would cost more than
                 # all else that happens to a small message here.
                 with self._clock.timeout(self._time_left()):
-                    await self._read_all(on_message)
+                    await self._read_all(take)
                     return
                 self._keep_time()
         except ProtocolError as error:
@@ -415,8 +424,8 @@ class Connection:
             _log.exception("message_handler_failed", peer=self.peer)
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
-    async def _read_all(self, on_message: Callable[[Any], None]) -> None:
-        while True:
+    async def _read_all(self, take: Callable[[bytes], bool]) -> None:
+        while self._fault is None:
             if self._is_full:
                 while self._is_full:
                     await self._room.park()
@@ -424,8 +433,12 @@ class Connection:
             if self._throttle is not None:
                 await self._pace(self._throttle)
                 self._heard_at = self._clock.now()
-            if not await self._read_next(on_message):
+            try:
+                await self._link.receive_all(take)
+            except ConnectionLostError as error:
+                self._lose(str(error))
                 return
+        raise self._fault
 
     async def _pace(self, throttle: Throttle) -> None:
         """Wait while the peer, or another connection of its token, has had more than its share."""
@@ -433,21 +446,23 @@ class Connection:
             self._heard_at = self._clock.now()
             await self._clock.sleep_until(self._clock.now() + min(wait_s, _PACE_S))
 
-    async def _read_next(self, on_message: Callable[[Any], None]) -> bool:
-        # A function of its own so that an idle connection doesn't keep its last message.
-        try:
-            data = await self._link.receive()
-        except ConnectionLostError as error:
-            self._lose(str(error))
-            return False
+    def _take_data(self, on_message: Callable[[Any], None], data: bytes) -> bool:
+        """Take a message of the link; false if no other may come now."""
         self._heard_at = self._clock.now()
         self._received_count += 1
         self._received_bytes += len(data)
         if self._throttle is not None:
             self._throttle.spend(len(data), self._heard_at)
-        if self._end is None:
+        if self._end is not None:
+            return True
+        try:
             self._take(decode(data, self._receives), on_message)
-        return True
+        except Exception as error:  # told to the peer by the reader
+            self._fault = error
+            return False
+        if self._throttle is not None and self._throttle.wait_s(self._heard_at) > 0:
+            return False
+        return not self._is_full
 
     def _time_left(self) -> float:
         """Seconds until `_keep_time` may have something to do."""

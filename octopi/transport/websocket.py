@@ -369,6 +369,13 @@ class WebSocketLink:
             raise self._lost(error) from None
         self._is_torn = False
 
+    def offer(self, data: bytes) -> bool:
+        return False  # trio-websocket has no way to
+
+    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+        while take(await self.receive()):
+            pass
+
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         try:
             if bytes_max < MESSAGE_BYTES_MAX:

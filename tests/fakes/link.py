@@ -36,6 +36,13 @@ class MemoryLink:
             raise ConnectionLostError(self._why()) from None
         self._is_torn = False
 
+    def offer(self, data: bytes) -> bool:
+        return False
+
+    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+        while take(await self.receive()):
+            pass
+
     async def receive(self, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
         try:
             data = await self._incoming.receive()

@@ -154,6 +154,61 @@ def test_both_sides_may_send_at_the_same_time(run_in: RunIn) -> None:
     run_in(scenario)
 
 
+def test_messages_are_taken_in_order_until_the_taker_has_enough(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        here, there = await place.pair()
+        taken: list[bytes] = []
+
+        def take(message: bytes) -> bool:
+            taken.append(message)
+            return len(taken) % 10 > 0
+
+        async def send() -> None:
+            for number in range(100):
+                message = number.to_bytes(2, "big") * (1 if number % 3 else 50_000)
+                if not here.offer(message):
+                    await here.send(message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            for tens in range(1, 6):
+                await there.receive_all(take)
+                assert len(taken) == tens * 10
+            # Being interrupted loses nothing, and messages come one by one, too.
+            taken.append(await there.receive())
+            while len(taken) < 90:
+                with trio.move_on_after(0.001):
+                    await there.receive_all(take)
+            while len(taken) < 100:
+                taken.append(await there.receive())
+        assert [int.from_bytes(message[:2], "big") for message in taken] == list(range(100))
+
+    run_in(scenario)
+
+
+def test_who_takes_messages_learns_that_the_link_is_gone(run_in: RunIn) -> None:
+    async def scenario(place: Place) -> None:
+        here, there = await place.pair()
+        taken: list[bytes] = []
+
+        def take(message: bytes) -> bool:
+            taken.append(message)
+            return True
+
+        async def close() -> None:
+            await here.send(b"last words")
+            await here.aclose(1001, "away")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(close)
+            with pytest.raises(ConnectionLostError, match="away"):
+                await there.receive_all(take)
+        assert taken == [b"last words"]
+        assert not here.offer(b"too late")
+
+    run_in(scenario)
+
+
 def test_a_link_knows_its_path_and_its_peer(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         here, there = await place.pair(OTHER_PATH)
