@@ -54,6 +54,7 @@ class Marks:
     """An observer that counts marks."""
 
     def __init__(self) -> None:
+        self.kinds: Final = {*_AT_STEPS, steps.E11_LEADING}
         self.counts: Counter[str] = Counter()
         self._epochs_at: dict[int, list[float]] = {}
 

@@ -47,7 +47,7 @@ class Notebook:
         self.removed_end: dict[LogName, int] = {}
         """What lies before was removed by retention somewhere: nobody has to have it."""
         if plan.retention_bytes is not None:
-            cluster.world.observers.append(self._see_retention)
+            cluster.world.observe(self._see_retention, {steps.D4_RETIRED})
 
     @property
     def now(self) -> float:

@@ -41,7 +41,8 @@ from sim.plan import Plan
 from sim.workload import Workload
 
 Observer = Callable[[Event], None]
-"""Hears of every event of a run; to end the run it gives `World.fail` a `Violation`."""
+"""Hears of every event of a run, or of those that its attribute ``kinds`` names; to end the
+run it gives `World.fail` a `Violation`."""
 
 ObserverMaker = Callable[[SimulatedCluster], Observer]
 
@@ -174,8 +175,11 @@ class _Run:
         self._notebook = Notebook(cluster, plan)
         self._workload = Workload(self._notebook)
         self._healer = Healer(self._notebook)
-        world.observers += [make(cluster) for make in self._observers]
-        world.observers += [self._marks, self._see_exit]
+        for make in self._observers:
+            observer = make(cluster)
+            world.observe(observer, getattr(observer, "kinds", None))
+        world.observe(self._marks, self._marks.kinds)
+        world.observe(self._see_exit, {"exit"})
         self._injector = Injector(cluster, Atlas(cluster), plan.faults)
         self._injector.arm()
         self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)
@@ -186,7 +190,7 @@ class _Run:
         while self._world.now < self._plan.faults_s:
             if not self._injector.timed_count and not self._workload.unsent():
                 break
-            await trio.sleep(_LOOK_S)
+            await self._world.sleep(_LOOK_S)
 
     async def _rest(self) -> None:
         """Demand progress of what was healed.
@@ -218,7 +222,7 @@ class _Run:
                 return
             if self._world.now > deadline:
                 raise Violation("liveness", f"{problem} for {LIVENESS_S:g} s: {what}")
-            await trio.sleep(_LOOK_S)
+            await self._world.sleep(_LOOK_S)
 
     # --- what may not happen -----------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Atlas:
         """Host and partition -> whether the sync flag is on the device."""
         self._proposed: dict[int, dict[str, Any]] = {}
         """Partition -> the in-sync set that its leader asked for last."""
-        cluster.world.observers.append(self._see)
+        cluster.world.observe(self._see, {steps.D2_PROMISED, steps.E16_PROPOSED})
 
     def _see(self, event: Event) -> None:
         if event.what == steps.D2_PROMISED:

@@ -129,7 +129,7 @@ class SimulatedCluster:
         """Those whose tasks may not have ended."""
         self._changed = trio.Event()
         self._is_ended = False
-        world.observers.append(self.register_view)
+        world.observe(self.register_view, self.register_view.kinds)
         self._add(REGISTER, "register", self._run_register)
         for _ in range(self.options.brokers):
             self.add_broker()

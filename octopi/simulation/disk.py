@@ -33,11 +33,10 @@ from math import inf
 from random import Random
 
 import attrs
-import trio
 
 from octopi.simulation.disk_faults import ArmedFaults, DiskFault
 from octopi.simulation.disk_image import Fate, FileImage, Tree, os_error
-from octopi.simulation.disk_view import DiskLock, DiskView, Effect, Sleep
+from octopi.simulation.disk_view import After, DiskLock, DiskView, Effect, after_by_trio
 
 
 @attrs.frozen
@@ -74,9 +73,9 @@ class SimulatedDisk:
 
     # --- lives ---------------------------------------------------------------------------
 
-    def attach(self, effect: Effect, sleep: Sleep = trio.sleep) -> DiskView:
-        """What a new process sees.  *sleep* waits in its time."""
-        view = DiskView(self, effect, sleep)
+    def attach(self, effect: Effect, after: After = after_by_trio) -> DiskView:
+        """What a new process sees.  *after* counts its time."""
+        view = DiskView(self, effect, after)
         self._views.append(view)
         return view
 

@@ -8,7 +8,7 @@ working when its process ends.
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -29,19 +29,43 @@ _LOCK_NAME: Final = "lock"
 Effect = Callable[[str, str, str], None]
 """Called as ``effect(operation, edge, path)``; never waits, may raise."""
 
-Sleep = Callable[[float], Awaitable[None]]
-"""Waits so many seconds."""
+After = Callable[[float, Callable[[], object]], object]
+"""Called as ``after(seconds, action)``: has *action* called in so many seconds."""
+
+
+def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
+    """An `After` for where there is no world, only Trio's clock."""
+
+    async def wait() -> None:
+        await trio.sleep(seconds)
+        action()
+
+    trio.lowlevel.spawn_system_task(wait)
+
+
+class _Wait:
+    """A task waits for the device: a cancel scope with a shield, only much cheaper."""
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    def end(self) -> None:
+        """Let the task go on, if it waits still."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
 
 class DiskView:
     """`octopi.environment.Disk` of one process."""
 
-    def __init__(self, disk: SimulatedDisk, effect: Effect, sleep: Sleep) -> None:
+    def __init__(self, disk: SimulatedDisk, effect: Effect, after: After) -> None:
         self.disk = disk
         self.effect = effect
-        self._sleep = sleep
+        self._after = after
         self._ended = False
-        self._waits: list[trio.CancelScope] = []
+        self._waits: dict[Callable[[], None], None] = {}
+        """What ends each wait for the device."""
         self._files: dict[SimulatedFile, None] = {}
         self._syncing: dict[FileImage, trio.Lock] = {}
 
@@ -56,8 +80,8 @@ class DiskView:
         for file in self._files:
             file.is_usable = False
         self._files.clear()
-        for scope in self._waits:
-            scope.cancel()
+        for end_wait in self._waits:
+            end_wait()
 
     # --- Disk: reading -------------------------------------------------------------------
 
@@ -252,15 +276,19 @@ class DiskView:
         self.effect(operation, "during", path)
         self.check_alive(operation, path)
         seconds = self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
-        with trio.CancelScope(shield=True) as scope:
-            self._waits.append(scope)
-            try:
-                if seconds == inf:
+        if seconds == inf:
+            with trio.CancelScope(shield=True) as scope:  # which a run that is given up can lift
+                self._waits[scope.cancel] = None
+                try:
                     await trio.sleep_forever()
-                else:
-                    await self._sleep(seconds)
-            finally:
-                self._waits.remove(scope)
+                finally:
+                    del self._waits[scope.cancel]
+        else:
+            wait = _Wait()
+            self._waits[wait.end] = None
+            self._after(seconds, wait.end)
+            await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+            del self._waits[wait.end]
         self.check_alive(operation, path)
         failure = _first_failure(met)
         if failure is not None and not failure.done:

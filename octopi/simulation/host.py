@@ -76,7 +76,7 @@ class HostClock:
 
     async def sleep_until(self, deadline: float) -> None:
         while True:
-            await trio.sleep(self._waiting_s(deadline - self.now()))
+            await self._world.sleep(self._waiting_s(deadline - self.now()))
             if self.now() >= deadline:  # else it was slowed down meanwhile, or rounded
                 return
 
@@ -204,7 +204,7 @@ class Host:
         return Environment(
             clock=self.clock,
             net=self.network.net(life, tasks),
-            disk=self.disk.attach(life.effect),
+            disk=self.disk.attach(life.effect, self.world.after),
             chance=HostChance(self.world, self.name, life.number),
             trace=life.trace,
         )

@@ -162,6 +162,11 @@ class Oracle:
             steps.C10_DELIVERING: self._check_delivery,
         }
 
+    @property
+    def kinds(self) -> Iterable[str]:
+        """The events that it looks at."""
+        return self._handlers.keys()
+
     def __call__(self, event: Event) -> None:
         """Hold *event* against the rules."""
         handler = self._handlers.get(event.what)

@@ -7,6 +7,7 @@ an entry only once it is on the device.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from octopi import steps
 from octopi.membership.cluster_state import ClusterState
@@ -21,6 +22,13 @@ class RegisterView:
     def __init__(self, register: str) -> None:
         """*register* is its host."""
         self._register = register
+        self.kinds: Final = {
+            steps.R1_READ,
+            steps.R2_APPENDED,
+            steps.R3_FLUSHING,
+            steps.R3_FLUSHED,
+            "wipe",
+        }
         self.state = ClusterState()
         """As its journal would make it."""
         self.version = 0

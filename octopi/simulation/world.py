@@ -14,17 +14,27 @@ import hashlib
 import marshal
 import random
 from collections import deque
-from collections.abc import Callable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import attrs
 import trio
+
+_Due = tuple[float, int, Callable[[], object]]
+"""When, in which order of those of one moment, and what."""
 
 _MARSHAL_VERSION: Final = 2
 """The newest whose bytes depend on nothing but the value: later ones say what is interned,
 and what is the same object."""
+
+_FOLDED_COUNT: Final = 64
+"""So many events are folded into the digest at once."""
+
+_PLAIN: Final = {bool, bytes, float, int, str, type(None)}
 
 
 class Event(NamedTuple):  # made for every step of a run, and cheaper to make than a class
@@ -45,6 +55,12 @@ class Event(NamedTuple):  # made for every step of a run, and cheaper to make th
     def __str__(self) -> str:
         facts = " ".join(f"{name}={value!r}" for name, value in self.facts.items())
         return f"{self.at:10.6f} {self.host or '-':10} {self.what} {facts}".rstrip()
+
+
+Observer: TypeAlias = Callable[[Event], None]
+
+_new_event: Final = tuple.__new__
+"""Makes an `Event` without the call in between that its class would make."""
 
 
 class Violation(Exception):  # what is broken is a rule, the run itself is fine
@@ -72,15 +88,24 @@ class World:
         self.now = 0.0
         """Seconds since the run began."""
         self.events: deque[Event] = deque(maxlen=events_kept)
-        self.observers: list[Callable[[Event], None]] = []
-        """Called with each event as it happens.  May change the world, but never waits."""
+        self.observers: list[Observer] = []
+        """Called with each event as it happens, or with those that `observe` names.  May
+        change the world, but never wait."""
+        self._kinds: dict[Observer, frozenset[str]] = {}
+        self._observed: list[Observer] = []
+        """What `observers` were when `_observers_of` was filled."""
+        self._observers_of: dict[str, list[Observer]] = {}
         self.failure: BaseException | None = None
         """Why the run was given up, if it was."""
         self.scope = trio.CancelScope()
         """All tasks of the run."""
-        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._due: list[_Due] = []
         self._order = count()
-        self._event_numbers = count()
+        self._event_count = 0
+        self._told: list[Any] = []
+        """What is not in the digest yet."""
+        self._with_objects: set[str] = set()
+        """Events known to tell of more than numbers, text and bytes."""
         self._digest = hashlib.blake2b(digest_size=16)
         self._sources: dict[tuple[str | int, ...], random.Random] = {}
 
@@ -106,6 +131,24 @@ class World:
         """Do *action* in so many *seconds*."""
         heappush(self._due, (self.now + seconds, next(self._order), action))
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait for so many *seconds*: what `trio.sleep` does, for a fraction of its price,
+        since it takes neither a cancel scope nor an exception to end it."""
+        if seconds <= 0.0:
+            await trio.lowlevel.checkpoint()
+            return
+        await trio.lowlevel.checkpoint_if_cancelled()
+        due, wake = self._due, partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+        entry: _Due = (self.now + seconds, next(self._order), wake)
+        heappush(due, entry)
+
+        def give_up(_: object) -> trio.lowlevel.Abort:
+            due.remove(entry)
+            heapify(due)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+
     def next_due(self) -> float:
         """When something is due next; infinite if nothing is."""
         return self._due[0][0] if self._due else inf
@@ -119,27 +162,65 @@ class World:
 
     # --- what happened ---------------------------------------------------------------
 
+    def observe(self, observer: Observer, kinds: Iterable[str] | None = None) -> None:
+        """Append *observer* to `observers`, to be called with events of these *kinds* only:
+        most events are of no interest to most observers.  None: with all."""
+        if kinds is not None:
+            self._kinds[observer] = frozenset(kinds)
+        self.observers.append(observer)
+
     def note(self, what: str, host: str = "", life: int = 0, **facts: Any) -> Event:  # noqa: ANN401
         """Record an event and tell the observers."""
         return self.record(what, host, life, facts)
 
     def record(self, what: str, host: str, life: int, facts: dict[str, Any]) -> Event:
         """`note`, for those who have the *facts* in a dictionary of their own."""
-        event = Event(next(self._event_numbers), self.now, host, life, what, facts)
-        self._digest.update(_folded((self.now, host, life, what, *facts.values())))
+        number, now = self._event_count, self.now
+        self._event_count = number + 1
+        event: Event = _new_event(Event, (number, now, host, life, what, facts))
+        told = (now, host, life, what, *facts.values())
+        self._told.append(_plain(told) if what in self._with_objects else told)
+        if len(self._told) == _FOLDED_COUNT:
+            self._fold_told()
         self.events.append(event)
-        for observer in self.observers:
+        if self.observers != self._observed:
+            self._observed = list(self.observers)
+            self._observers_of.clear()
+        observers = self._observers_of.get(what)
+        if observers is None:
+            observers = self._observers_of[what] = [
+                one for one in self.observers if what in self._kinds.get(one, {what})
+            ]
+        for observer in observers:
             observer(event)
         return event
 
     def fold(self, data: bytes) -> None:
         """Have *data*, such as a message delivered, in the digest without an event."""
-        self._digest.update(data)
+        self._told.append(data)
+        if len(self._told) == _FOLDED_COUNT:
+            self._fold_told()
+
+    def _fold_told(self) -> None:
+        self._digest.update(self._folded())
+        self._told.clear()
+
+    def _folded(self) -> bytes:
+        """What stands for all of `_told` in the digest."""
+        try:
+            return marshal.dumps(self._told, _MARSHAL_VERSION)
+        except ValueError:  # there is more to some of it than numbers, text and bytes
+            plain = [_plain(one) for one in self._told]
+        pairs = zip(self._told, plain, strict=True)
+        self._with_objects.update(told[3] for told, same in pairs if told != same)
+        return marshal.dumps(plain, _MARSHAL_VERSION)
 
     @property
     def digest(self) -> str:
         """32 hexadecimal digits that stand for everything that happened so far."""
-        return self._digest.hexdigest()
+        digest = self._digest.copy()
+        digest.update(self._folded())
+        return digest.hexdigest()
 
     def fail(self, failure: BaseException) -> None:
         """Give the run up: the first *failure* is its verdict, and all tasks are cancelled."""
@@ -148,9 +229,23 @@ class World:
         self.scope.cancel()
 
 
-def _folded(told: tuple[Any, ...]) -> bytes:
-    """What stands for *told* in the digest."""
-    try:
-        return marshal.dumps(told, _MARSHAL_VERSION)
-    except ValueError:  # there is more to it than numbers, text and bytes
-        return repr(told).encode()
+def _plain(told: Any) -> Any:  # noqa: ANN401
+    """*told* as what `marshal` takes; the same where it is that already."""
+    cls = type(told)
+    if cls in _PLAIN:
+        return told
+    if cls is tuple:
+        return tuple([_plain(one) for one in told])
+    if cls is list:
+        return [_plain(one) for one in told]
+    if cls is dict:
+        return {_plain(key): _plain(one) for key, one in told.items()}
+    if attrs.has(cls):
+        names = _field_names(cls)
+        return (cls.__name__, *[_plain(getattr(told, name)) for name in names])
+    return repr(told)
+
+
+@cache
+def _field_names(cls: type) -> list[str]:
+    return [field.name for field in attrs.fields(cls)]

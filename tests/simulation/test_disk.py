@@ -23,7 +23,7 @@ from octopi.simulation.disk_faults import (
     Tear,
 )
 from octopi.simulation.disk_image import SECTOR_BYTES, Fate
-from octopi.simulation.disk_view import DiskView
+from octopi.simulation.disk_view import DiskView, after_by_trio
 
 
 class Dead(BaseException):
@@ -325,13 +325,14 @@ async def test_a_sync_that_has_begun_is_not_cancelled(
 async def test_a_sync_waits_in_the_time_of_its_process() -> None:
     disk = disk_with({"/d/f": b""})
     disk.inject(DiskFault("sync", Delay(2.0)))
-    slept: list[float] = []
+    waited: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+    def after(seconds: float, action: Callable[[], object]) -> None:
+        waited.append(seconds)
+        after_by_trio(0.0, action)
 
-    await disk.attach(lambda _operation, _edge, _path: None, sleep).open("/d/f").sync()
-    assert slept == [2.001]
+    await disk.attach(lambda _operation, _edge, _path: None, after).open("/d/f").sync()
+    assert waited == [2.001]
 
 
 @pytest.mark.parametrize("edge", ["", "before", "during"])
