@@ -92,7 +92,7 @@ def digest(parts: list[Part | int], *, looked_at: int | None = None) -> str:
 def test_the_digest_stands_for_every_part_of_every_event() -> None:
     parts: list[Part | int] = [7] * 100
     parts[40] = Part(Colour.RED, [1, 2])
-    other = {
+    other: dict[int, list[Part | int]] = {
         40: [Part(Colour.BLUE, [1, 2]), Part(Colour.RED, [1, 3]), 7],
         99: [8, Part(Colour.RED, [])],
     }
