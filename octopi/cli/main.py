@@ -28,6 +28,7 @@ _COMMANDS: Final = {
         "verify",
         "token",
         "tls",
+        "pipeline",
         "sim",
         "config",
         "completion",

@@ -21,6 +21,7 @@ COMMANDS = [
     "partitions",
     "status",
     "verify",
+    "pipeline",
     "sim",
     "config",
     "completion",

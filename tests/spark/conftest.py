@@ -43,6 +43,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests/spark left out: {WHY_NOT}")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/spark" in item.path.as_posix() and not item.get_closest_marker("timeout"):
+            # The first test waits for Java to start.
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     settings = SMALL_JOB | {

@@ -1,0 +1,95 @@
+"""`octopi-node pipeline archive`: topics into Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.config import ClientSettings, help_text
+from octopi.cli.invocation import Invocation, json_option, pass_invocation
+from octopi.cli.rendering import counted, print_json
+from octopi.cli.spark_job import spark_job, spark_options
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--topic", "topics", metavar="T[,T...]", help="Topics.")
+@click.option("--pattern", metavar="REGEX", help="Topics whose names match, instead.")
+@click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+@click.option("--continuous", is_flag=True, help="Go on until stopped.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often files are written, if continuous.",
+)
+@click.option(
+    "--file-bytes",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Merge neighbouring files up to this size; 0: don't.  [default: 256 MiB]",
+)
+@json_option
+@spark_options
+@pass_invocation
+def archive(
+    invocation: Invocation,
+    /,
+    directory: Path,
+    topics: str | None,
+    pattern: str | None,
+    server: str | None,
+    continuous: bool,
+    interval_s: float,
+    file_bytes: int | None,
+    as_json: bool,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Write topics to Parquet files in DIR, each message to exactly one.
+
+    \b
+    For instance:
+      octopi-node pipeline archive ./archive --topic orders
+      octopi-node pipeline archive ./archive --pattern 'orders.*' --continuous
+
+    Stopped or killed, it goes on with the same command.  Small files are merged in the end;
+    don't read the archive meanwhile.
+    """
+    client = invocation.configuration().section(ClientSettings, server=server)
+    source = {"server": client.server}
+    if topics:
+        source["subscribe"] = topics
+    if pattern:
+        source["subscribePattern"] = pattern
+    with spark_job("octopi archive", master, settings) as spark:
+        from octopi.spark.jobs import archive as job
+        from octopi.spark.jobs.progress import batch_lines, shown
+
+        size = job.FILE_BYTES if file_bytes is None else file_bytes
+        options = job.ArchiveOptions(
+            directory, source, continuous=continuous, interval_s=interval_s, file_bytes=size
+        )
+        with shown(spark, "archiving"):
+            query = job.start_archive(spark, options)
+            for line in batch_lines(query):
+                click.echo(line, err=True)
+            done = job.finish(spark, options, query)
+    if as_json:
+        print_json(
+            {
+                "batches": done.batches,
+                "rows": done.rows,
+                "merged": done.merged_files,
+                "gaps": done.gaps,
+            }
+        )
+    else:
+        click.echo(
+            f"archived {counted(done.rows, 'message')} in {done.batches:,} batches; "
+            f"{counted(done.merged_files, 'file')} merged into others; {counted(done.gaps, 'gap')}"
+        )

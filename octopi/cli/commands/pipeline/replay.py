@@ -1,0 +1,61 @@
+"""`octopi-node pipeline replay`: an archive back into a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.config import ClientSettings, help_text
+from octopi.cli.invocation import Invocation, pass_invocation
+from octopi.cli.rendering import counted
+from octopi.cli.spark_job import spark_job, spark_options
+
+
+@click.command()
+@click.argument(
+    "directory", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR"
+)
+@click.argument("topic")
+@click.option("--only", metavar="T[,T...]", help="These archived topics.  [default: all]")
+@click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="X",
+    help="At X times the recorded pace.  [default: as fast as it goes]",
+)
+@spark_options
+@pass_invocation
+def replay(
+    invocation: Invocation,
+    /,
+    directory: Path,
+    topic: str,
+    only: str | None,
+    server: str | None,
+    speed: float | None,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Send what is archived in DIR to TOPIC, in order for each key.
+
+    \b
+    For instance, as fast as it goes, and then at the recorded pace:
+      octopi-node pipeline replay ./archive orders-again
+      octopi-node pipeline replay ./archive orders-live --speed 1
+
+    Done again, it adds only what is not there yet.
+    """
+    client = invocation.configuration().section(ClientSettings, server=server)
+    with spark_job("octopi replay", master, settings) as spark:
+        from octopi.spark.jobs import replay as job
+        from octopi.spark.jobs.progress import shown
+
+        names = tuple(only.split(",")) if only else ()
+        options = job.ReplayOptions(directory, topic, client.server, only=names, speed=speed)
+        with shown(spark, "replaying"):
+            done = job.replay(spark, options)
+    click.echo(
+        f"replayed {counted(done.logs, 'log')}: {counted(done.rows, 'message')} are in {topic}"
+    )

@@ -1,0 +1,53 @@
+"""`octopi-node pipeline simulate`: a campaign of simulator seeds on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octopi.cli.failures import ExitCode
+from octopi.cli.rendering import counted
+from octopi.cli.spark_job import spark_job, spark_options
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--seeds", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N")
+@click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
+@click.option(
+    "--plans",
+    type=click.Choice(["swarm", "stories"]),
+    default="swarm",
+    show_default=True,
+    help="Draw every option by itself, or faults that belong together.",
+)
+@spark_options
+def simulate(
+    directory: Path, seeds: int, first: int, plans: str, master: str, settings: tuple[str, ...]
+) -> int:
+    """Run the plans of many seeds; write the verdicts to Parquet files in DIR.
+
+    \b
+    For instance:
+      octopi-node pipeline simulate ./verdicts --seeds 2000
+
+    Failures are grouped by the promise that they break, each with a line that replays one.
+    """
+    with spark_job("octopi simulate", master, settings) as spark:
+        from octopi.spark.jobs import simulate as job
+        from octopi.spark.jobs.progress import shown
+
+        options = job.CampaignOptions(directory, count=seeds, first=first, plans=plans)
+        with shown(spark, "simulating"):
+            done = job.simulate(spark, options)
+    for one in done.failures:
+        click.echo(
+            f"{one.rule}: {counted(one.count, 'run')}, the first is seed {one.seed}: {one.text}"
+        )
+        click.echo(f"  octopi-node sim replay '{one.token}'")
+    click.echo(
+        f"{counted(done.runs, 'run')}, {done.cpu_s:,.0f} s of processor time: "
+        f"{counted(len(done.failures), 'broken promise')}"
+    )
+    return ExitCode.FAILED if done.failures else ExitCode.OK

@@ -1,0 +1,1 @@
+"""The jobs of ``octopi-node pipeline``, as functions: one module for each."""

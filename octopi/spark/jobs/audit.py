@@ -1,0 +1,447 @@
+"""Reads every replica's files and proves that they hold what they must; or says what they don't.
+
+Each task takes one segment file of one replica: it checks every record, hashes the bytes by
+stretches of the log (the same stretches whatever files they lie in), and notes which requests
+it holds.  The driver compares what came of that:
+
+=============  =========================================================================
+fault          what it means
+=============  =========================================================================
+damage         a record's bytes are not what was written, or a file can't be read
+gap            a file doesn't begin where the one before ends
+short          a replica ends before the highwater mark that it noted itself
+difference     replicas differ below the highwater mark
+duplicate      one request is in a log twice
+=============  =========================================================================
+
+Files are only read.  Brokers may go on meanwhile: below the highwater mark nothing changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from octopi.errors import CorruptLogError, RecordError, StorageError
+from octopi.identifiers import Offset
+from octopi.limits import MIB, RECORD_BYTES_MAX
+from octopi.operating_system import SystemDisk
+from octopi.record import HEADER_BYTES, STRUCTURED, record_end
+from octopi.spark.frames import Frames, RecordFaultError, check_records, find_records
+from octopi.spark.logs import PIECE_BYTES, Log
+from octopi.spark.stored_logs import LogFolder, find_folders
+from octopi.storage.file_names import index_path, segment_bases
+from octopi.storage.offset_index import OffsetIndex
+from octopi.storage.record_file import RecordFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STRETCH_BYTES: Final = 4 * MIB
+
+_PRODUCER_AT: Final = 9
+_SEQUENCE_AT: Final = 33
+_FINDINGS_MAX: Final = 100
+"""In one file: what has more is broken altogether."""
+
+
+@attrs.frozen(order=True)
+class Fault:
+    """Something that must not be."""
+
+    log: str
+    offset: int
+    kind: str
+    path: str
+    """The file, of the replica that is wrong as far as that can be told."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.path}: {self.log} at offset {self.offset}: {self.what}"
+
+
+@attrs.frozen
+class Audit:
+    """What an audit found."""
+
+    logs: int
+    replicas: int
+    size_bytes: int
+    faults: list[Fault]
+
+
+@attrs.frozen
+class _Replica:
+    """One replica of a log."""
+
+    number: int
+    """Which of the data directories."""
+    directory: str
+    highwater: Offset
+    files: tuple[tuple[Offset, int], ...]
+    """Base offset and size of each segment."""
+
+    @property
+    def start(self) -> Offset:
+        return self.files[0][0]
+
+    @property
+    def end(self) -> Offset:
+        base, size_bytes = self.files[-1]
+        return Offset(base + size_bytes)
+
+    def path(self, offset: int) -> str:
+        """The file that holds *offset*."""
+        at = bisect_right(self.files, offset, key=lambda one: one[0]) - 1
+        return RecordFile(SystemDisk(), self.directory, self.files[max(0, at)][0]).path
+
+
+@attrs.frozen
+class _Task:
+    log: Log
+    replica: _Replica
+    base: Offset
+    until: Offset
+    """Nothing behind it is compared or has to be whole: the rest may be a torn tail."""
+
+
+@attrs.frozen
+class _Run:
+    """Requests with consecutive numbers of one producer, one behind the other."""
+
+    producer: bytes
+    first: int
+    count: int
+    offset: int
+
+
+@attrs.frozen
+class _Seen:
+    """What a task found."""
+
+    log: Log
+    replica: int
+    faults: list[Fault]
+    digests: list[tuple[int, int, bytes]]
+    """First offset, end, and hash of the bytes between: whole stretches, and the parts of
+    stretches at the file's ends."""
+    runs: list[_Run]
+    size_bytes: int
+
+
+def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
+    """Audit the replicas in the brokers' data *directories*, which every executor has to see.
+
+    Raises:
+      InvalidOptionError: if one is no data directory.
+    """
+    replicas, faults = _find(directories)
+    tasks: list[_Task] = []
+    for log, group in replicas.items():
+        committed = max(one.highwater for one in group)
+        for one in group:
+            until = Offset(min(committed, one.end))
+            tasks += [_Task(log, one, base, until) for base, _ in one.files]
+    longest = {log: max(group, key=lambda one: one.end).number for log, group in replicas.items()}
+    seen: list[_Seen] = []
+    if tasks:
+        sizes = {one: dict(one.replica.files)[one.base] for one in tasks}
+        tasks.sort(key=lambda one: -sizes[one])  # the long ones first
+        slices = min(len(tasks), spark.sparkContext.defaultParallelism * 4)
+        seen = spark.sparkContext.parallelize(tasks, slices).map(_look).collect()
+    for found in seen:
+        faults += found.faults
+    faults += _differences(replicas, seen)
+    for log, number in longest.items():
+        runs = [run for one in seen if (one.log, one.replica) == (log, number) for run in one.runs]
+        replica = next(one for one in replicas[log] if one.number == number)
+        faults += _duplicates(log, replica, runs)
+    return Audit(
+        len(replicas),
+        sum(map(len, replicas.values())),
+        sum(one.size_bytes for one in seen),
+        sorted(set(faults)),
+    )
+
+
+def _find(directories: Sequence[Path]) -> tuple[dict[Log, list[_Replica]], list[Fault]]:
+    """The replicas of each log, and what their names and sizes tell."""
+    disk = SystemDisk()
+    replicas: defaultdict[Log, list[_Replica]] = defaultdict(list)
+    faults: list[Fault] = []
+    for number, directory in enumerate(directories):
+        for folder in find_folders(disk, str(directory.absolute())):
+            files = tuple(_files(disk, folder))
+            if not files:
+                continue
+            replica = _Replica(number, folder.directory, folder.highwater, files)
+            replicas[folder.log].append(replica)
+            name = str(folder.log)
+            for (base, size_bytes), (following, _) in pairwise(files):
+                if base + size_bytes != following:
+                    what = f"it ends at offset {base + size_bytes}, the next begins at {following}"
+                    faults.append(Fault(name, base + size_bytes, "gap", replica.path(base), what))
+            if replica.end < folder.highwater:
+                what = f"it ends there, and had been committed up to {folder.highwater}"
+                faults.append(Fault(name, replica.end, "short", replica.path(replica.end), what))
+    return dict(replicas), faults
+
+
+def _files(disk: SystemDisk, folder: LogFolder) -> Iterator[tuple[Offset, int]]:
+    for base in segment_bases(disk.list_directory(folder.directory)):
+        yield base, RecordFile.existing(disk, folder.directory, base).size_bytes
+
+
+# --- what a task does --------------------------------------------------------------------
+
+
+def _look(task: _Task) -> _Seen:
+    """Check one file."""
+    segment = RecordFile.existing(SystemDisk(), task.replica.directory, task.base)
+    reading = _Reading(task, segment)
+    try:
+        reading.read()
+    except (StorageError, OSError) as error:
+        offset = error.offset if isinstance(error, CorruptLogError) else task.base
+        reading.fault(offset, str(error))
+    finally:
+        segment.close()
+    return reading.seen()
+
+
+class _Reading:
+    """One pass over a file."""
+
+    def __init__(self, task: _Task, segment: RecordFile) -> None:
+        self._task = task
+        self._segment = segment
+        self._stop = max(0, min(segment.size_bytes, task.until - task.base))
+        """What is checked ends here."""
+        self._digests: list[tuple[int, int, bytes]] = []
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._hashed_from = self._hashed_to = int(task.base)
+        self._faults: list[Fault] = []
+        self._runs = _Runs()
+
+    def read(self) -> None:
+        """Check, hash and note everything."""
+        position, size_bytes = 0, PIECE_BYTES
+        while position < self._stop:
+            data = self._segment.pread(min(size_bytes, self._stop - position), position)
+            try:
+                frames = find_records(data)
+                check_records(frames, self._task.base + position)
+                whole = frames.size_bytes
+                if not whole and len(data) < min(RECORD_BYTES_MAX, self._stop - position):
+                    size_bytes = RECORD_BYTES_MAX
+                    continue
+                if not whole:
+                    raise RecordError("a record reaches beyond what is committed")
+            except RecordError as error:
+                position = self._behind_damage(position, data, error)
+                continue
+            self._digest(data[:whole])
+            self._runs.add(frames, self._task.base + position)
+            position, size_bytes = position + whole, PIECE_BYTES
+        if self._hashed_to > self._hashed_from:
+            self._end_stretch()
+
+    def fault(self, offset: int, what: str) -> None:
+        """Note damage."""
+        if len(self._faults) < _FINDINGS_MAX:
+            path, log = self._segment.path, str(self._task.log)
+            self._faults.append(Fault(log, offset, "damage", path, what))
+
+    def seen(self) -> _Seen:
+        """What came of it."""
+        task = self._task
+        runs = self._runs.runs
+        return _Seen(task.log, task.replica.number, self._faults, self._digests, runs, self._stop)
+
+    def _behind_damage(self, position: int, data: bytes, error: RecordError) -> int:
+        """Note the damage in *data*; where to go on."""
+        bad = position
+        if isinstance(error, RecordFaultError):
+            bad = error.offset - self._task.base
+            self.fault(error.offset, str(error.why))
+        else:
+            bad = position + _sound_bytes(data)
+            self.fault(self._task.base + bad, str(error))
+        good = bad - position
+        if good:
+            self._runs.add(find_records(data[:good]), self._task.base + position)
+        index = OffsetIndex(SystemDisk(), index_path(self._task.replica.directory, self._task.base))
+        try:
+            sound = self._segment.next_sound(bad, sorted(index.positions_behind(bad)))
+        finally:
+            index.close()
+        sound = self._stop if sound is None else min(sound, self._stop)
+        self._digest(self._segment.pread(sound - position, position))
+        return sound
+
+    def _digest(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            room = STRETCH_BYTES - self._hashed_to % STRETCH_BYTES
+            part = view[:room]
+            self._hash.update(part)
+            self._hashed_to += len(part)
+            view = view[room:]
+            if self._hashed_to % STRETCH_BYTES == 0:
+                self._end_stretch()
+
+    def _end_stretch(self) -> None:
+        self._digests.append((self._hashed_from, self._hashed_to, self._hash.digest()))
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._hashed_from = self._hashed_to
+
+
+class _Runs:
+    """The requests of a file, as runs of consecutive ones."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+
+    def add(self, frames: Frames, base_offset: int) -> None:
+        """Note the records of *frames*."""
+        if not len(frames):
+            return
+        if not frames.is_structured:
+            self._add_mixed(frames, base_offset)
+            return
+        producers = np.stack([frames.words(_PRODUCER_AT + 4 * n) for n in range(5)], axis=1)
+        high, low = frames.words(_SEQUENCE_AT), frames.words(_SEQUENCE_AT + 4)
+        sequences = (high.astype(np.int64) << 32) | low
+        breaks = np.flatnonzero(
+            (producers[1:] != producers[:-1]).any(axis=1) | (np.diff(sequences) != 1)
+        )
+        firsts = np.concatenate(([0], breaks + 1)).tolist()
+        for first, stop in pairwise([*firsts, len(frames)]):
+            at = int(frames.starts[first])
+            producer = frames.buffer[at + _PRODUCER_AT : at + _PRODUCER_AT + 20]
+            run = _Run(producer, int(sequences[first]), stop - first, base_offset + at)
+            self._append(run)
+
+    def _add_mixed(self, frames: Frames, base_offset: int) -> None:
+        for start in frames.starts.tolist():
+            request_id = frames.buffer[start + _PRODUCER_AT : start + HEADER_BYTES]
+            if frames.buffer[start + 4] == STRUCTURED:
+                sequence = int.from_bytes(request_id[24:], "big")
+                self._append(_Run(request_id[:20], sequence, 1, base_offset + start))
+            else:
+                self._append(_Run(request_id, 0, 1, base_offset + start))
+
+    def _append(self, run: _Run) -> None:
+        last = self.runs[-1] if self.runs else None
+        if last and last.producer == run.producer and last.first + last.count == run.first:
+            self.runs[-1] = attrs.evolve(last, count=last.count + run.count)
+        else:
+            self.runs.append(run)
+
+
+def _sound_bytes(data: bytes) -> int:
+    """How far lengths lead in *data* before one is none."""
+    position = 0
+    try:
+        while True:
+            position = record_end(data, position)
+    except RecordError:
+        return min(position, len(data))
+
+
+# --- what the driver does ----------------------------------------------------------------
+
+
+def _differences(replicas: dict[Log, list[_Replica]], seen: list[_Seen]) -> Iterator[Fault]:
+    """Where replicas differ, found by their hashes and then byte by byte."""
+    hashes: defaultdict[tuple[Log, int], dict[int, list[tuple[int, int, bytes]]]]
+    hashes = defaultdict(lambda: defaultdict(list))
+    for one in seen:
+        for start, end, digest in one.digests:
+            stretch = hashes[one.log, start // STRETCH_BYTES]
+            stretch[one.replica].append((start, end, digest))
+    for (log, number), by_replica in sorted(hashes.items()):
+        parts = [sorted(one) for one in by_replica.values()]
+        if len(parts) < 2 or all(one == parts[0] for one in parts):
+            continue
+        # Files may end at different places at different replicas: then the bytes decide.
+        group = [one for one in replicas[log] if one.number in by_replica]
+        start = max(number * STRETCH_BYTES, *(one.start for one in group))
+        committed = max(one.highwater for one in replicas[log])
+        ends = [min(one.end, committed) for one in group]
+        yield from _compare(log, group, start, min((number + 1) * STRETCH_BYTES, *ends))
+
+
+def _compare(log: Log, group: list[_Replica], start: int, end: int) -> Iterator[Fault]:
+    contents = {one.number: _bytes(one, start, end) for one in group}
+    counts: defaultdict[bytes, list[_Replica]] = defaultdict(list)
+    for one in group:
+        counts[contents[one.number]].append(one)
+    # With two replicas nobody knows who is right; the one that holds more is believed.
+    right, *wrong = sorted(counts, key=lambda one: (-len(counts[one]), -len(one)))
+    for content in wrong:
+        common = min(len(content), len(right))
+        pair = np.frombuffer(content[:common], np.uint8), np.frombuffer(right[:common], np.uint8)
+        differs = np.flatnonzero(pair[0] != pair[1])
+        at = int(differs[0]) if len(differs) else common
+        for one in counts[content]:
+            other = counts[right][0].directory
+            what = f"from there on it is not what {other} holds"
+            yield Fault(str(log), start + at, "difference", one.path(start + at), what)
+
+
+def _bytes(replica: _Replica, start: int, end: int) -> bytes:
+    """What a replica holds between two offsets; zeros where it has no file."""
+    found = bytearray(max(0, end - start))
+    for base, size_bytes in replica.files:
+        low, high = max(start, base), min(end, base + size_bytes)
+        if low < high:
+            segment = RecordFile.existing(SystemDisk(), replica.directory, base)
+            found[low - start : high - start] = segment.pread(high - low, low - base)
+            segment.close()
+    return bytes(found)
+
+
+def _duplicates(log: Log, replica: _Replica, runs: list[_Run]) -> Iterator[Fault]:
+    by_producer: defaultdict[bytes, list[_Run]] = defaultdict(list)
+    for run in runs:
+        by_producer[run.producer].append(run)
+    for group in by_producer.values():
+        group.sort(key=lambda one: (one.first, one.offset))
+        furthest: _Run | None = None
+        for run in group:
+            if furthest is not None and run.first < furthest.first + furthest.count:
+                later, earlier = max(run, furthest, key=_offset), min(run, furthest, key=_offset)
+                first = max(run.first, furthest.first)
+                offset = _offset_of(replica, later, first)
+                where = _offset_of(replica, earlier, first)
+                what = (
+                    f"the request {run.producer.hex()} {first} is there already, at offset {where}"
+                )
+                yield Fault(str(log), offset, "duplicate", replica.path(offset), what)
+            if furthest is None or run.first + run.count > furthest.first + furthest.count:
+                furthest = run
+
+
+def _offset(run: _Run) -> int:
+    return run.offset
+
+
+def _offset_of(replica: _Replica, run: _Run, sequence: int) -> int:
+    """Where the record with that number of *run* is."""
+    offset = run.offset
+    for _ in range(sequence - run.first):
+        segment_base = max(base for base, _ in replica.files if base <= offset)
+        segment = RecordFile.existing(SystemDisk(), replica.directory, segment_base)
+        head = segment.pread(HEADER_BYTES, offset - segment_base)
+        segment.close()
+        offset += record_end(head, 0)
+    return offset

@@ -1,0 +1,112 @@
+"""A campaign of simulator seeds, spread over a Spark cluster.
+
+The simulator is a package beside this one; it is imported in the tasks and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_VERDICT = (
+    "seed bigint, rule string, text string, token string, digest string, cpu_s double, "
+    "virtual_s double"
+)
+
+_TASK_SEEDS = 50
+"""Enough work that handing it out doesn't matter, and so little that all cores end together."""
+
+
+@attrs.frozen
+class CampaignOptions:
+    """Which seeds are run, and where the verdicts go."""
+
+    directory: Path
+    """Of the verdicts, as Parquet; must not exist yet."""
+    count: int = 1000
+    first: int = 1
+    plans: str = "swarm"
+    """What draws a plan from a seed: ``swarm`` or ``stories``."""
+    prepare: Callable[[], None] | None = None
+    """Called in each worker before the simulator is imported there."""
+
+
+@attrs.frozen
+class Failures:
+    """The runs that broke one promise."""
+
+    rule: str
+    count: int
+    seed: int
+    """The smallest."""
+    text: str
+    token: str
+    """What repeats that run."""
+
+
+@attrs.frozen
+class Campaign:
+    """What came of it."""
+
+    runs: int
+    cpu_s: float
+    """Of all runs together."""
+    failures: list[Failures]
+
+
+def simulate(spark: SparkSession, options: CampaignOptions) -> Campaign:
+    """Run the seeds, store the verdicts, and group the failures by the promise that they broke."""
+    from pyspark.sql.functions import count as count_rows, min as minimum
+
+    prepare, plans = options.prepare, options.plans
+    seeds = range(options.first, options.first + options.count)
+    slices = max(1, min(options.count // _TASK_SEEDS, 10_000))
+    slices = max(slices, min(options.count, spark.sparkContext.defaultParallelism))
+    verdicts = spark.sparkContext.parallelize(seeds, slices).mapPartitions(
+        lambda some: _run(some, plans, prepare)
+    )
+    path = str(options.directory.absolute())
+    spark.createDataFrame(verdicts, _VERDICT).write.parquet(path)
+    stored = spark.read.parquet(path)
+    (total,) = stored.selectExpr("count(*) as runs", "sum(cpu_s) as cpu_s").collect()
+    failed = (
+        stored.where("rule <> ''")
+        .selectExpr("rule", "struct(seed, text, token) as run")
+        .groupBy("rule")
+        .agg(count_rows("*").alias("count"), minimum("run").alias("run"))
+        .orderBy("rule")
+        .collect()
+    )
+    failures = [
+        Failures(
+            one["rule"], one["count"], one["run"]["seed"], one["run"]["text"], one["run"]["token"]
+        )
+        for one in failed
+    ]
+    return Campaign(total["runs"], total["cpu_s"] or 0.0, failures)
+
+
+def _run(
+    seeds: Iterable[int], plans: str, prepare: Callable[[], None] | None
+) -> Iterator[tuple[Any, ...]]:
+    if prepare is not None:
+        prepare()
+    run_seed = import_module("sim.searching").run_seed
+    for seed in seeds:
+        _, outcome = run_seed(plans, None, seed)
+        yield (
+            seed,
+            outcome.rule,
+            outcome.text,
+            outcome.token,
+            outcome.digest,
+            outcome.cpu_s,
+            outcome.seconds,
+        )
