@@ -1,0 +1,41 @@
+"""Kill streaming Spark jobs, and the brokers that lead, at many random moments.
+
+The tests do it three times; this does it as often as wanted, and prints JSON on standard
+output.  It ends with an error if a message is lost, doubled, changed or out of order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import attrs
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.spark.kills import run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--driver-kills", type=int, default=20)
+    parser.add_argument("--broker-kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=1000, help="messages a second")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        outcome = run(
+            Path(directory),
+            driver_kills=arguments.driver_kills,
+            broker_kills=arguments.broker_kills,
+            seed=arguments.seed,
+            rate=arguments.rate,
+        )
+    print(json.dumps(attrs.asdict(outcome)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""Exactly once, by killing: a short version of `benchmarks/spark_kills.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.kills import run
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.mark.timeout(600)
+def test_killed_streams_leave_each_message_once(tmp_path: Path) -> None:
+    outcome = run(tmp_path, driver_kills=3, broker_kills=3, seed=1, rate=1000)
+    assert outcome.produced > 1000
+    assert outcome.batches > 10
