@@ -18,11 +18,12 @@ from typing import Any, Final
 import attrs
 import trio
 
-from octopi.cli.compose import environment as this_machine
 from octopi.clients.client import connect
 from octopi.environment import Environment, Trace
+from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.transport.websocket import WebSocketNet
 from sim.bench import FEW, Figure
 
 _BROKERS: Final = 3
@@ -79,8 +80,9 @@ async def _produce(counter: _Counter | None) -> float:
     """Processor seconds that a message takes from `send` to its receipt, in all nodes of a
     cluster in this process, over real connections and files."""
     with tempfile.TemporaryDirectory(prefix="octopi-bench-") as directory:
-        async with this_machine() as here, trio.open_nursery() as nursery:
-            here = attrs.evolve(here, trace=counter)
+        async with trio.open_nursery() as nursery:
+            net = WebSocketNet(SystemStreams(), SystemClock(), nursery)
+            here = Environment(SystemClock(), net, SystemDisk(), SystemChance(), counter)
             stop = trio.Event()
             register = RegisterOptions("127.0.0.1:0", f"{directory}/register", 1, gather_s=0.0)
             url: str = await nursery.start(partial(run_register, here, register, stop=stop))
