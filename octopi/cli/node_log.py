@@ -22,9 +22,10 @@ def set_up_log(settings: LogSettings) -> None:
     rendering: list[structlog.typing.Processor]
     if console:
         rendering = [
+            _without_control_characters,
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
         ]
     else:
         rendering = [
@@ -48,6 +49,23 @@ def set_up_log(settings: LogSettings) -> None:
     # Other libraries speak only when something is wrong.
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     logging.getLogger("octopi").setLevel(level)
+
+
+def _without_control_characters(
+    logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """What strangers wrote must not move the cursor, colour the screen or begin a line.  JSON
+    needs no such care."""
+    return {
+        key: printable(value) if isinstance(value, str) else value for key, value in event.items()
+    }
+
+
+def printable(text: str) -> str:
+    """*text* with what is not to be seen in it, and line ends, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def bind_node(**facts: object) -> None:

@@ -12,7 +12,8 @@ import trio
 from octopi.clients.credentials import Credentials
 from octopi.clients.retrying import reworded
 from octopi.environment import Environment
-from octopi.errors import ClosedError, OctopiError, ProtocolError
+from octopi.errors import ClosedError, OctopiError, ProtocolError, UnreachableError
+from octopi.transport.addresses import is_secure
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
@@ -42,6 +43,8 @@ class Connections:
         self._agent = agent
         self._credentials = credentials
         self._by_address: dict[str, _Opening] = {}
+        self._is_secure = False
+        """Whether a node was spoken to over TLS: from then on no token goes without."""
         self._is_closed = False
 
     async def get(self, address: str) -> Connection:
@@ -87,7 +90,7 @@ class Connections:
     async def _keep(self, address: str, opening: _Opening) -> None:
         try:
             try:
-                token = await self._credentials.current()
+                token = await self._token_for(address)
                 opening.connection = await open_connection(
                     self._environment, address, CLIENT, self._agent, token=token
                 )
@@ -100,6 +103,15 @@ class Connections:
         finally:
             if self._by_address.get(address) is opening:
                 del self._by_address[address]
+
+    async def _token_for(self, address: str) -> str | None:
+        self._is_secure = self._is_secure or is_secure(address)
+        token = await self._credentials.current()
+        if token is not None and self._is_secure and not is_secure(address):
+            raise UnreachableError(
+                f"{address} is without TLS, unlike others of its cluster: it gets no token"
+            )
+        return token
 
     async def _run(self, connection: Connection) -> None:
         async with trio.open_nursery() as nursery:

@@ -1,7 +1,7 @@
 """Who is let in: checks tokens, and counts how many connections each subject has.
 
 One for each node.  What is limited is the subject, not the token: a refreshed token is no
-second allowance.
+second allowance, and neither is a new connection.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ class Doorkeeper:
         self._clock = clock
         self._limits = limits or TokenLimits()
         self._subjects: dict[str, _Subject] = {}
+        self._gone: dict[str, _Subject] = {}
+        """Those without connections that have had more than their share; who left first."""
+
+    @property
+    def subject_count(self) -> int:
+        """Subjects that something is known of."""
+        return len(self._subjects) + len(self._gone)
 
     def identify(self, token: str | None) -> Identity:
         """Who holds *token*.
@@ -63,17 +70,14 @@ class Doorkeeper:
         why = denied_at(identity.grants, endpoint)
         if why is not None:
             raise RefusedError(why, Status.FORBIDDEN)
-        subject = self._subjects.get(identity.subject)
-        if subject is None:
-            rate, now = self._limits.bytes_per_s, self._clock.now()
-            subject = _Subject(0, None if rate is None else Throttle(rate, now))
-            self._subjects[identity.subject] = subject
+        subject = self._subject(identity.subject)
         if subject.connection_count >= self._limits.connections_max:
             raise RefusedError(
                 f"a token has at most {self._limits.connections_max} connections to a node",
                 Status.OVER_LIMIT,
             )
         subject.connection_count += 1
+        self._subjects[identity.subject] = subject
         return Entry(self, identity, subject.throttle)
 
     def left(self, subject: str) -> None:
@@ -82,6 +86,19 @@ class Doorkeeper:
         known.connection_count -= 1
         if not known.connection_count:
             del self._subjects[subject]
+            if known.throttle is not None:
+                self._gone[subject] = known
+
+    def _subject(self, name: str) -> _Subject:
+        rate, now = self._limits.bytes_per_s, self._clock.now()
+        for gone, known in list(self._gone.items()):
+            if known.throttle is None or known.throttle.is_full(now):
+                del self._gone[gone]
+        return (
+            self._subjects.get(name)
+            or self._gone.pop(name, None)
+            or _Subject(0, None if rate is None else Throttle(rate, now))
+        )
 
 
 class Entry:

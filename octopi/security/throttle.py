@@ -25,6 +25,11 @@ class Throttle:
         self._fill(now)
         return max(0.0, -self._level_bytes / self._bytes_per_s)
 
+    def is_full(self, now: float) -> bool:
+        """Whether it is as it was at the beginning."""
+        self._fill(now)
+        return self._level_bytes >= self._bytes_per_s
+
     def _fill(self, now: float) -> None:
         gained = max(0.0, now - self._at) * self._bytes_per_s
         self._level_bytes = min(self._bytes_per_s, self._level_bytes + gained)

@@ -116,7 +116,7 @@ class KeyRing:
             claims = jwt.decode(
                 token, key.key, algorithms=[key.algorithm], options=_ONLY_THE_SIGNATURE
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:  # the latter: of deeply nested JSON
             raise _invalid(type(error).__name__) from None
         return _identity(claims, now_ms)
 
@@ -130,7 +130,7 @@ def read_unverified(token: str) -> dict[str, Any]:
     try:
         header = jwt.get_unverified_header(token)
         claims = jwt.decode(token, options={"verify_signature": False})
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, RecursionError) as error:
         raise InvalidOptionError(f"no token: {type(error).__name__}") from None
     return {"kid": header.get("kid"), "alg": header.get("alg"), **claims}
 

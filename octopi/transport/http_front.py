@@ -141,9 +141,10 @@ class HttpFront:
         headers = [
             *_ALWAYS,
             ("content-type", answer.content_type),
-            ("content-length", str(len(answer.body))),
             *answer.headers,
         ]
+        if answer.status != 304:  # whose length would be that of what the peer has already
+            headers.append(("content-length", str(len(answer.body))))
         if is_last:
             headers.append(("connection", "close"))
         parts = [protocol.send(h11.Response(status_code=answer.status, headers=headers))]
