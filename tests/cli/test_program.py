@@ -23,6 +23,8 @@ COMMANDS = [
     "verify",
     "pipeline",
     "sim",
+    "token",
+    "tls",
     "config",
     "completion",
 ]

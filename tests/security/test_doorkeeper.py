@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 
 import pytest
 import trio
@@ -28,7 +27,7 @@ class HandClock:
     async def sleep_until(self, deadline: float) -> None:
         raise NotImplementedError
 
-    def timeout(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
+    def timeout(self, seconds: float) -> trio.CancelScope:
         raise NotImplementedError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.commands.token import write_secret
+from octopi.cli.commands.token import refuse_existing, write_secret
 from octopi.cli.failures import CommandError
 from octopi.cli.invocation import common_options
 
@@ -45,11 +45,14 @@ def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
             "certificates need the package trustme: install octopi-node[crypto]"
         ) from None
 
+    files = [directory / name for name in ("ca.pem", "node.pem", "node.key")]
+    refuse_existing(*files)
     authority = trustme.CA()
     certificate = authority.issue_cert(*(hosts or ("localhost", "127.0.0.1", "::1")))
     directory.mkdir(parents=True, exist_ok=True)
     chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
-    write_secret(directory / "ca.pem", authority.cert_pem.bytes().decode(), mode=0o644)
-    write_secret(directory / "node.pem", chain, mode=0o644)
-    write_secret(directory / "node.key", certificate.private_key_pem.bytes().decode())
+    ca_file, cert_file, key_file = files
+    write_secret(ca_file, authority.cert_pem.bytes().decode(), mode=0o644)
+    write_secret(cert_file, chain, mode=0o644)
+    write_secret(key_file, certificate.private_key_pem.bytes().decode())
     click.echo(f"{directory}: ca.pem, node.pem and node.key", err=True)

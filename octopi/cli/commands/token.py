@@ -61,6 +61,7 @@ def keygen(file: Path, public: Path | None) -> None:
         write_secret(file, _key_set(secret_key(name, chance.token_bytes(SECRET_BYTES_MIN))))
         click.echo(f"{file}: key {name} signs and verifies; keep it secret", err=True)
         return
+    refuse_existing(public)
     signing, verifying = signing_key_pair(name)
     write_secret(file, _key_set(signing))
     write_secret(public, _key_set(verifying), mode=0o644)
@@ -145,14 +146,30 @@ def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
     """Make *file*, which is not to be read by others unless *mode* says so.
 
     Raises:
-      CommandError: if it exists, or can't be made.
+      CommandError: if it exists.
+      OSError: if it can't be made.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise CommandError(f"{file} exists: choose another name", ExitCode.USAGE) from None
+        raise _exists(file) from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
         opened.write(text)
+
+
+def refuse_existing(*files: Path) -> None:
+    """Make sure, before any file is written, that all of them can be.
+
+    Raises:
+      CommandError: if one exists.
+    """
+    for file in files:
+        if file.exists():
+            raise _exists(file)
+
+
+def _exists(file: Path) -> CommandError:
+    return CommandError(f"{file} exists: choose another name", ExitCode.USAGE)
 
 
 def _key_set(entry: dict[str, str]) -> str:

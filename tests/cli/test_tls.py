@@ -1,0 +1,58 @@
+"""`octopi-node tls`: certificates that nodes and clients take."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+from tests.processes import NodeProcesses
+
+
+def test_a_cluster_runs_on_what_dev_ca_made(
+    program: Program,
+    nodes: NodeProcesses,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    made = program("tls", "dev-ca", "tls")
+    assert made.exit_code == 0, made.stderr
+    folder = tmp_path / "tls"
+    assert {one.name for one in folder.iterdir()} == {"ca.pem", "node.pem", "node.key"}
+    assert stat.S_IMODE((folder / "node.key").stat().st_mode) == 0o600
+    files = ["--tls-cert", str(folder / "node.pem"), "--tls-key", str(folder / "node.key")]
+    files += ["--tls-ca", str(folder / "ca.pem")]
+    register = nodes.register("register", *files)
+    assert register.url.startswith("wss://127.0.0.1:")
+    nodes.broker(register, "broker-1", *files)
+    mine = ("--server", register.url, "--tls-ca", str(folder / "ca.pem"))
+    (tmp_path / "lines").write_text("umbrella\n")
+    written = program("produce", "orders", "-f", "lines", *mine)
+    assert written.exit_code == 0, written.stderr
+    read = program("consume", "orders", "-o", "earliest", "-e", "-f", "%v\\n", *mine)
+    assert (read.exit_code, capfdbinary.readouterr().out) == (0, b"umbrella\n")
+    stranger = program("status", "--server", register.url)
+    assert stranger.exit_code == 3
+    assert "its certificate is not to be trusted" in stranger.stderr
+
+
+def test_a_certificate_is_for_the_hosts_that_were_named(program: Program, tmp_path: Path) -> None:
+    made = program("tls", "dev-ca", "tls", "--host", "log.example", "--host", "10.0.0.7")
+    assert made.exit_code == 0, made.stderr
+    decoded = ssl._ssl._test_decode_cert(str(tmp_path / "tls" / "node.pem"))  # type: ignore[attr-defined]
+    names = {(kind, name) for kind, name in decoded["subjectAltName"]}
+    assert names == {("DNS", "log.example"), ("IP Address", "10.0.0.7")}
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "node.pem", "node.key"])
+def test_a_certificate_is_never_overwritten(name: str, program: Program, tmp_path: Path) -> None:
+    (tmp_path / "tls").mkdir()
+    (tmp_path / "tls" / name).write_text("precious")
+    refused = program("tls", "dev-ca", "tls")
+    assert refused.exit_code == 2
+    assert f"{name} exists" in refused.stderr
+    assert [one.name for one in (tmp_path / "tls").iterdir()] == [name], "all or nothing"
+    assert (tmp_path / "tls" / name).read_text() == "precious"
