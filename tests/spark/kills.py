@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -44,14 +46,23 @@ class Outcome:
     """That were begun, of both streams."""
 
 
-def run(directory: Path, *, driver_kills: int, broker_kills: int, seed: int, rate: int) -> Outcome:
-    """Kill so often, at moments drawn from *seed*, while *rate* messages come a second.
+def run(
+    directory: Path,
+    *,
+    driver_kills: int,
+    broker_kills: int,
+    seed: int,
+    rate: int,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Outcome:
+    """Kill so often, at moments drawn from *seed*, while *rate* messages come a second; *tell*
+    is told of each kill.
 
     Raises:
       AssertionError: if a message is lost, doubled, changed or out of order.
     """
     moments = random.Random(seed)
-    with node_processes(directory) as nodes:
+    with node_processes(directory) as nodes, _Drivers(directory) as drivers:
         register = nodes.register()
         brokers = [nodes.broker(register, f"broker-{n}") for n in (1, 2, 3)]
         cluster = Cluster(register, brokers[0])
@@ -59,18 +70,20 @@ def run(directory: Path, *, driver_kills: int, broker_kills: int, seed: int, rat
         cluster.topic(3, name=COPY)
         with _Producing(cluster.url, rate) as producing:
             for number in range(driver_kills):
-                driver = _Driver(directory, cluster.url)
+                driver = drivers.start(cluster.url, "follow")
                 driver.wait_for_batches(1 + number % 2)
                 time.sleep(moments.uniform(0, 2))
                 driver.kill()
-            driver = _Driver(directory, cluster.url)
-            for _ in range(broker_kills):
+                tell(f"driver {number + 1} of {driver_kills} is killed")
+            driver = drivers.start(cluster.url, "follow")
+            for number in range(broker_kills):
                 driver.wait_for_batches(2)
                 time.sleep(moments.uniform(0, 2))
-                _kill_a_leader(cluster, brokers, moments)
+                killed = _kill_a_leader(cluster, brokers, moments)
+                tell(f"{killed} is killed: {number + 1} of {broker_kills}")
             driver.wait_for_batches(2)
             driver.kill()
-        _Driver(directory, cluster.url, "drain").wait()
+        drivers.start(cluster.url, "drain").wait()
         produced = cluster.messages(SOURCE)
         assert len(produced) == producing.count, "the producer's own messages"
         _check(produced, cluster.messages(COPY), directory)
@@ -87,10 +100,12 @@ def _check(produced: list[octopi.Message], copied: list[octopi.Message], directo
             table = pq.read_table(stretch.path, columns=["offset", "request_id"])
             for offset, request_id in zip(*table.to_pydict().values(), strict=True):
                 found[log.partition, offset, request_id] += 1
-    assert found == expected, "the archive"
+    assert found == expected, "lost or doubled in the archive"
+    values = Counter(one.value for one in produced)
+    assert Counter(one.value for one in copied) == values, "lost or doubled in the copy"
     # A key's place in the list of partitions is the same in both topics, and so is the order.
     there, here = (sorted(by_partition(one).values()) for one in (copied, produced))
-    assert there == here, "the copy"
+    assert there == here, "the order of the copy"
 
 
 def _batches(directory: Path) -> list[Path]:
@@ -100,18 +115,18 @@ def _batches(directory: Path) -> list[Path]:
 class _Driver:
     """A Spark driver of both streams, as a process that can be killed with its children."""
 
-    def __init__(self, directory: Path, url: str, mode: str = "follow") -> None:
+    def __init__(self, directory: Path, url: str, mode: str) -> None:
         self._directory = directory
-        self._log = (directory / "driver.log").open("ab")
         command = [sys.executable, "-m", "tests.spark.streams", str(directory), url, mode]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-            cwd=Path(__file__).parents[2],
-        )
+        with (directory / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=Path(__file__).parents[2],
+            )
 
     def wait_for_batches(self, count: int) -> None:
         """Wait until each stream has begun so many more batches."""
@@ -126,22 +141,39 @@ class _Driver:
                 time.sleep(0.05)
 
     def kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._end()
+        """End it, its JVM and its workers without any grace."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def wait(self) -> None:
         """Wait until it ends by itself."""
         assert self._process.wait(_DEADLINE_S) == 0, self._text()
-        self._end()
-
-    def _end(self) -> None:
-        self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._log.close()
 
     def _text(self) -> str:
         return (self._directory / "driver.log").read_text(errors="replace")[-4000:]
+
+
+class _Drivers:
+    """All that were started; none outlives the block."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: list[_Driver] = []
+
+    def __enter__(self) -> _Drivers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._started:
+            one.kill()
+
+    def start(self, url: str, mode: str) -> _Driver:
+        driver = _Driver(self._directory, url, mode)
+        self._started.append(driver)
+        return driver
 
 
 class _Producing:
@@ -173,8 +205,8 @@ class _Producing:
                 await trio.sleep(0.05)
 
 
-def _kill_a_leader(cluster: Cluster, brokers: list[NodeProcess], moments: random.Random) -> None:
-    """Kill the broker that leads one of the logs, and start it again a moment later."""
+def _kill_a_leader(cluster: Cluster, brokers: list[NodeProcess], moments: random.Random) -> str:
+    """Kill the broker that leads one of the logs, and start it again a moment later; its name."""
     info = cluster.ask(lambda client: client.describe_topic(moments.choice([SOURCE, COPY])))
     address = moments.choice(info.partitions).leader_address
     broker = next((one for one in brokers if one.url == address), moments.choice(brokers))
@@ -182,6 +214,7 @@ def _kill_a_leader(cluster: Cluster, brokers: list[NodeProcess], moments: random
     time.sleep(moments.uniform(0, 2))
     broker.restart()
     _wait_until_in_sync(cluster)
+    return broker.name
 
 
 def _wait_until_in_sync(cluster: Cluster) -> None:

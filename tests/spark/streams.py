@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -15,19 +16,24 @@ from octopi.spark.session import SMALL_JOB, spark_session
 
 
 def main(directory: Path, url: str, mode: str) -> None:
-    spark = spark_session("streams", master="local[2,4]", settings=SMALL_JOB)
+    settings = SMALL_JOB | {"spark.ui.showConsoleProgress": "false"}
+    spark = spark_session("streams", master="local[2,4]", settings=settings)
     spark.sparkContext.setLogLevel("ERROR")
     drains = mode == "drain"
     source = {
         "server": url,
         "subscribe": "source",
         "startingOffsets": "earliest",
-        "minPartitions": "4",
     }
     options = ArchiveOptions(
-        directory / "archive", source, continuous=not drains, interval_s=0.5, file_bytes=0
+        directory / "archive",
+        source | {"minPartitions": "4"},
+        continuous=not drains,
+        interval_s=0.5,
+        file_bytes=0,
     )
     archiving = start_archive(spark, options)
+    # One task for each log, so that the copy keeps the order.
     stream = spark.readStream.format("octopi").options(**source)
     copying = (
         stream.load()
@@ -38,7 +44,7 @@ def main(directory: Path, url: str, mode: str) -> None:
     if drains:
         query = copying.trigger(availableNow=True).start()
     else:
-        query = copying.trigger(processingTime="500 ms").start()
+        query = copying.trigger(processingTime="500 milliseconds").start()
     archiving.awaitTermination()
     query.awaitTermination()
     spark.stop()
@@ -46,8 +52,10 @@ def main(directory: Path, url: str, mode: str) -> None:
 
 def end_with_parent() -> None:
     """Whoever started this has gone when standard input ends."""
-    sys.stdin.buffer.read()
-    os.killpg(0, 9)
+    # Not sys.stdin, whose lock this thread would hold when the interpreter ends.
+    while os.read(0, 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

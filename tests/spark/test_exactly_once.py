@@ -13,6 +13,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 @pytest.mark.timeout(600)
 def test_killed_streams_leave_each_message_once(tmp_path: Path) -> None:
-    outcome = run(tmp_path, driver_kills=3, broker_kills=3, seed=1, rate=1000)
+    outcome = run(tmp_path, driver_kills=1, broker_kills=1, seed=1, rate=300)
     assert outcome.produced > 1000
-    assert outcome.batches > 10
+    assert outcome.batches > 4
