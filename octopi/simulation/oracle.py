@@ -27,11 +27,13 @@ two-leaders             (W5) two lives lead in one epoch, or a record appoints n
 undecided-told          (W5) the register tells what it may forget
 promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
                         older one; or it asks to lead alone and would forget that
+in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
+                        epoch, or by what another life of it held
 incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
                         committed records
 uncommitted-seen        a consumer or follower is told more than is committed
 receipt-wrong           (W10) a producer is told of records that aren't committed, or
-                        that are others than its own
+                        that are others than its own; or its newest batches are forgotten
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
 invalid-committed       bytes are committed that are no records
 ======================= ================================================================
@@ -43,6 +45,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from octopi import steps
+from octopi.errors import Status
+from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
@@ -51,7 +55,7 @@ from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
 from octopi.simulation.replica_bytes import ReplicaBytes
 from octopi.simulation.world import Event, Violation
-from octopi.wire.messages import PartitionRecord
+from octopi.wire.messages import AlterInSync, PartitionRecord
 
 Where = tuple[str, int]
 """A host and its life."""
@@ -86,6 +90,10 @@ class CommittedLog:
             if end > offset:
                 return (event,)
         return ()
+
+    def next_sequence(self, producer: bytes, producer_epoch: int) -> int:
+        """What follows the committed records of a producer."""
+        return self._sequences.get((producer, producer_epoch), 0)
 
     def extend(self, data: bytes, event: Event) -> tuple[str, str] | None:
         """*data* was committed, too; return the rule that this breaks, and how."""
@@ -147,6 +155,7 @@ class Oracle:
             steps.P6_COMMITTED: self._commit,
             steps.P7_ACKNOWLEDGING: self._check_receipt,
             steps.P8_FOLLOWING: self._check_following,
+            steps.P9_REFUSING: self._check_refusal,
             steps.E3_ANNOUNCING: self._check_announced,
             steps.E6_ACCEPTING: self._check_acceptance,
             steps.E8_DECIDED: self._check_decision,
@@ -158,6 +167,7 @@ class Oracle:
             steps.T7_REMOVED: self._forget_highwater,
             steps.E16_PROPOSING: self._check_proposal,
             steps.J13_RETIRING: self._note_giving_up,
+            steps.E17_ALTERING: self._check_joiner,
             steps.E17_ALTERED: self._check_altered,
             steps.C10_DELIVERING: self._check_delivery,
         }
@@ -262,9 +272,8 @@ class Oracle:
 
     def _is_excused(self, broker: int, log: CommittedLog) -> bool:
         """Whether the in-sync set counts on data that a fault took from *broker*."""
-        host = self._cluster.host_of(broker)
-        if not host or host in self._spoiled or broker != self._cluster.broker_of(host):
-            return True  # the host has got a new disk, and the broker is gone
+        if not self._has_its_disk(broker):
+            return True
         lost_at = self._data_lost_at.get(broker, _NEVER)
         topic = self._view.state.topic(log.topic)
         if topic is None or not topic.options.flush_before_ack:
@@ -365,6 +374,15 @@ class Oracle:
             text += f"{_name(log)}, where other records are"
             self._break("receipt-wrong", text, event, *log.committed_by(offset))
 
+    def _check_refusal(self, event: Event) -> None:
+        facts = event.facts
+        if facts["status"] != Status.RECEIPT_FORGOTTEN or facts["producer"] is None:
+            return
+        behind = self._log(event).next_sequence(facts["producer"], facts["producer_epoch"])
+        if behind - facts["sequence"] <= RECENT_BATCHES_COUNT:
+            text = f"a producer is told that its sequence {facts['sequence']} is too old to be "
+            self._break("receipt-wrong", text + f"remembered, and {behind} comes next", event)
+
     def _check_following(self, event: Event) -> None:
         log, highwater = self._log(event), event.facts["highwater"]
         before = log.highwater.get((event.host, event.life), 0)
@@ -421,7 +439,40 @@ class Oracle:
     def _check_decision(self, event: Event) -> None:
         for entry in event.facts["entries"]:
             if isinstance(entry, PartitionDecided):
+                self._check_acceptances(event, entry.record)
                 self._check_record(event, entry.record)
+
+    def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
+        missing = [
+            broker
+            for broker in record.in_sync
+            if self._has_its_disk(broker)
+            and self._promised.get((self._cluster.host_of(broker), record.partition), 0)
+            < record.epoch
+        ]
+        # Where more than one has to be in sync, others are waited for rather than left out.
+        if missing and self._view.state.min_insync(record.partition) == 1:
+            text = f"brokers {missing} are to be in sync in epoch {record.epoch} of partition "
+            text += f"{record.partition}, and have not promised it"
+            self._break("in-sync-unasked", text, event)
+
+    def _has_its_disk(self, broker: int) -> bool:
+        """Whether *broker* has the disk that it began with, and what it wrote there."""
+        host = self._cluster.host_of(broker)
+        return bool(host) and host not in self._spoiled and broker == self._cluster.broker_of(host)
+
+    def _check_joiner(self, event: Event) -> None:
+        asked: AlterInSync = event.facts["asked"]
+        record: PartitionRecord = event.facts["record"]
+        if not event.facts["accepted"] or asked.joiner_incarnation is None:
+            return
+        known = self._view.state.partitions.get(asked.partition)
+        for broker in set(record.in_sync).difference(known.in_sync if known else ()):
+            life = self._view.incarnation_to_be(broker)
+            if life != asked.joiner_incarnation:
+                text = f"broker {broker} joins the in-sync set of partition {asked.partition} by "
+                text += f"what its life {asked.joiner_incarnation} held, and lives life {life}"
+                self._break("in-sync-unasked", text, event)
 
     def _check_altered(self, event: Event) -> None:
         record: PartitionRecord | None = event.facts["record"]
@@ -566,6 +617,7 @@ RULES: Final = (
     "two-leaders",
     "undecided-told",
     "promise-forgotten",
+    "in-sync-unasked",
     "incomplete-leader",
     "uncommitted-seen",
     "receipt-wrong",

@@ -11,7 +11,7 @@ from typing import Final
 
 from octopi import steps
 from octopi.membership.cluster_state import ClusterState
-from octopi.membership.entries import Entry, PartitionDecided
+from octopi.membership.entries import BrokerRegistered, Entry, PartitionDecided
 from octopi.simulation.world import Event
 from octopi.wire.messages import PartitionRecord
 
@@ -72,6 +72,16 @@ class RegisterView:
     def version_to_be(self) -> int:
         """What `version` will be when all that is decided is on the device."""
         return self.version + len(self._appended)
+
+    def incarnation_to_be(self, broker: int) -> int:
+        """The registered life of *broker* when all that is decided is on the device; 0: none."""
+        known = self.state.brokers.get(broker)
+        lives = [
+            one.incarnation
+            for one in self._appended
+            if isinstance(one, BrokerRegistered) and one.broker == broker
+        ]
+        return lives[-1] if lives else known.incarnation if known else 0
 
     def to_be(self, partition: int) -> list[PartitionRecord]:
         """Records of *partition* that are decided and not on the device yet."""

@@ -11,6 +11,9 @@ import trio
 from octopi import steps
 from octopi.clients.client import connect
 from octopi.environment import Environment
+from octopi.errors import Status
+from octopi.limits import RECENT_BATCHES_COUNT
+from octopi.membership.entries import PartitionDecided
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.register.sessions import MembershipSession
 from octopi.simulation import driver
@@ -21,6 +24,7 @@ from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
 from octopi.simulation.oracle import RULES, Oracle
 from octopi.simulation.world import Event, Violation, World
+from octopi.wire.messages import AlterInSync, PartitionRecord
 
 OPTIONS = ClusterOptions(partitions=1, gather_s=0.05, rebalance_interval_s=3600.0)
 MESSAGE_COUNT = 20
@@ -217,3 +221,60 @@ def test_a_follower_that_acts_in_an_older_epoch_than_it_promised_is_found() -> N
         scenario.world.note(steps.E12_FOLLOWING, "broker-1", 1, partition=7, epoch=2, leader=2)
 
     assert broken(follow).rule == "promise-forgotten"
+
+
+def decided(*in_sync: int, epoch: int = 9) -> Callable[[Scenario], Awaitable[None]]:
+    """The register decides on an in-sync set, and brokers 1 and 2 have promised epoch 9."""
+
+    async def scene(scenario: Scenario) -> None:
+        for host in ("broker-1", "broker-2"):
+            stored = {"partition": 7, "promised": 9, "sync_flag": False, "intact": True}
+            scenario.world.note(steps.D2_PROMISED, host, 1, **stored)
+        record = PartitionRecord(7, epoch, 0, 1, 1, [1, 2, 3], list(in_sync))
+        entry = PartitionDecided(record)
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, {"entries": [entry]}))
+
+    return scene
+
+
+def test_an_in_sync_set_of_brokers_that_have_not_promised_its_epoch_is_found() -> None:
+    play(decided(1, 2))
+    assert broken(decided(1, 2, 3)).rule == "in-sync-unasked"
+    assert broken(decided(1, 2, epoch=10)).rule == "in-sync-unasked"
+
+
+def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], Awaitable[None]]:
+    """The register lets the first life of broker 3, or another, be in sync."""
+
+    async def scene(scenario: Scenario) -> None:
+        asked = AlterInSync(7, 1, 1, 1, 0, [1, 2, 3], incarnation)
+        record = PartitionRecord(7, 1, 1, 1, 1, [1, 2, 3], [1, 2, 3])
+        judged = {"asked": asked, "accepted": accepted, "record": record}
+        scenario.world.note(steps.E17_ALTERING, "register", 1, **judged)
+
+    return scene
+
+
+def test_a_joiner_that_lives_another_life_than_the_one_that_caught_up_is_found() -> None:
+    play(joined(1))
+    play(joined(2, accepted=False))
+    assert broken(joined(2)).rule == "in-sync-unasked"
+
+
+def refused(sequence: int) -> Callable[[Scenario], Awaitable[None]]:
+    """A producer of which twenty messages are committed is told that one is too long ago."""
+
+    async def scene(scenario: Scenario) -> None:
+        receipts: list[Event] = []
+        scenario.at(steps.P7_ACKNOWLEDGING, receipts.append, occurrence=MESSAGE_COUNT)
+        await scenario.produce()
+        (last,) = receipts
+        about = {**last.facts, "sequence": sequence, "status": Status.RECEIPT_FORGOTTEN}
+        scenario.world.note(steps.P9_REFUSING, last.host, last.life, **about, reason="a test")
+
+    return scene
+
+
+def test_a_producer_whose_newest_batches_are_forgotten_is_found() -> None:
+    play(refused(MESSAGE_COUNT - RECENT_BATCHES_COUNT - 1))
+    assert broken(refused(MESSAGE_COUNT - RECENT_BATCHES_COUNT)).rule == "receipt-wrong"
