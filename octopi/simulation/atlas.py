@@ -37,13 +37,21 @@ class Atlas:
         """Host and partition -> whether the sync flag is on the device."""
         self._proposed: dict[int, dict[str, Any]] = {}
         """Partition -> the in-sync set that its leader asked for last."""
-        cluster.world.observe(self._see, {steps.D2_PROMISED, steps.E16_PROPOSED})
+        self._made: set[tuple[str, int, str]] = set()
+        """Host, partition and topic id of logs that are on the device."""
+        cluster.world.observe(
+            self._see, {steps.D2_PROMISED, steps.E16_PROPOSED, steps.T3_MADE, steps.T7_REMOVING}
+        )
 
     def _see(self, event: Event) -> None:
         if event.what == steps.D2_PROMISED:
             self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
         elif event.what == steps.E16_PROPOSED:
             self._proposed[event.facts["partition"]] = event.facts
+        elif event.what == steps.T3_MADE:
+            self._made.add((event.host, event.facts["partition"], event.facts["topic_id"]))
+        elif event.what == steps.T7_REMOVING:
+            self._made.discard((event.host, event.facts["partition"], event.facts["topic_id"]))
 
     def objection(self, host: str, action: Destroying) -> str:
         """Why *action* must not happen to *host* now; empty: it may."""
@@ -111,7 +119,9 @@ class Atlas:
         if not isinstance(action, LosePower) or host in self._unsure:
             return False
         topics = self._cluster.register_view.state.topics_on({record.partition})
-        flushed = bool(topics) and all(one.options.flush_before_ack for one in topics)
+        flushed = all(one.options.flush_before_ack for one in topics)
+        # A broker without logs can't tell that what it had was flushed.
+        flushed &= any((host, record.partition, one.topic_id) in self._made for one in topics)
         led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
         # Whoever is alone because the register took the others out may have to hear of it yet.
         return flushed or (led_alone and self._flagged.get((host, record.partition), False))
@@ -138,6 +148,7 @@ class Atlas:
                 self._destroyed_at[record.partition, broker] = at
         if isinstance(action, Wipe):
             self._unsure.discard(host)
+            self._made = {one for one in self._made if one[0] != host}
 
     def sync_failed(self, host: str) -> None:
         """A sync of *host* fails, or may."""

@@ -67,6 +67,10 @@ EVERY_ACTION: tuple[Action, ...] = (
 )
 
 
+async def make(client: Client, *, flush_before_ack: bool) -> None:
+    await client.create_topic("topic", flush_before_ack=flush_before_ack)
+
+
 async def produce(client: Client) -> None:
     async with client.producer() as producer:
         for number in range(20):
@@ -177,6 +181,24 @@ def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> 
         assert cluster.register_view.state.partitions[0].in_sync == [record.leader]
 
     play(scenario, ClusterOptions(brokers=2, partitions=1, replicas=2, gather_s=0.05))
+
+
+def test_a_broker_that_flushes_is_spared_until_its_log_is_on_the_device() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        atlas = Atlas(cluster)
+        objections: list[str] = []
+
+        def look() -> None:
+            objections.append(atlas.objection("broker-1", LosePower()))
+
+        when(cluster, lambda event: event.what == steps.T3_MAKING, look)
+        await ask(cluster, lambda client: make(client, flush_before_ack=True))
+        look()
+        before, made = objections
+        assert "last intact copy" in before
+        assert not made
+
+    play(scenario, ClusterOptions(brokers=1, partitions=1, gather_s=0.05))
 
 
 def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
