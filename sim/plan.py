@@ -40,7 +40,7 @@ from cattrs.preconf.json import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi.errors import OctopiError
-from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
+from octopi.limits import CLIENT_BATCH_BYTES, JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
 from octopi.simulation.disk_faults import How
 from octopi.simulation.failures import Action, Fault, Place
 
@@ -93,6 +93,8 @@ class Workload:
     chores: tuple[Chore, ...] = ()
     """What an operator does meanwhile: make and delete a topic, drain a broker, grow the
     number of partitions, move a replica."""
+    batch_bytes: int = CLIENT_BATCH_BYTES
+    """A producer sends a batch that has so many without waiting for receipts of others."""
 
 
 @attrs.frozen

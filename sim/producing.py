@@ -60,6 +60,7 @@ class ProducerProgram:
                 try:
                     async with client.producer(
                         linger_s=chance.choice(_LINGERS_S),
+                        batch_bytes=workload.batch_bytes,
                         delivery_timeout_s=workload.delivery_timeout_s,
                     ) as producer:
                         await self._send_some(environment, producer, chance, on_its_way)

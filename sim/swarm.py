@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
+from octopi.limits import CLIENT_BATCH_BYTES, JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
     STEPS,
@@ -154,6 +154,7 @@ class _Swarm:
             consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
             starts_late=self._pick("starts_late", (False, False, True)),
             chores=tuple(chores),
+            batch_bytes=self._pick("batch_bytes", (CLIENT_BATCH_BYTES, 1, 1_000)),
         )
 
     # --- faults --------------------------------------------------------------------------
