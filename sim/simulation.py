@@ -28,6 +28,7 @@ from octopi.simulation.checker import check
 from octopi.simulation.cluster import ClusterOptions, Node, SimulatedCluster
 from octopi.simulation.frames import FrameNet
 from octopi.simulation.history import History
+from octopi.simulation.host import is_ordinary
 from octopi.simulation.injector import Injector
 from octopi.simulation.network import Network, Tier
 from octopi.simulation.schedule import Fifo, Random
@@ -69,7 +70,8 @@ class Verdict:
     violation: Violation | None
     """The rule that was broken; None: all is well."""
     outside: Violation | None
-    """The one that clients alone can tell of: by what they saw, or because all stands still."""
+    """The one that clients alone can tell of: by what they saw, because they crashed, or because
+    all stands still."""
     details: str
     """More about it, many lines; or empty."""
     digest: str
@@ -92,10 +94,19 @@ class Verdict:
 
 
 def simulate(
-    plan: Plan, observers: Sequence[ObserverMaker] = (), *, events_kept: int | None = 20_000
+    plan: Plan,
+    observers: Sequence[ObserverMaker] = (),
+    *,
+    events_kept: int | None = 20_000,
+    outlives_crashes: bool = False,
 ) -> Verdict:
-    """Run *plan* to its end; *observers* hear of every event of it."""
+    """Run *plan* to its end; *observers* hear of every event of it.
+
+    A server that crashes by its own fault ends the run, or (*outlives_crashes*) is started
+    again, for clients to find out what comes of it.
+    """
     world = World(plan.seed, events_kept=events_kept)
+    world.outlives_crashes = outlives_crashes
     network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
     run = _Run(world, network, plan, observers)
     schedule = Fifo() if plan.order == "fifo" else Random(world.random("schedule"))
@@ -130,6 +141,7 @@ class _Run:
         self._complaints: list[str] = []
         self._marks = Marks()
         self._stuck: Violation | None = None
+        self._crash: Violation | None = None
         self._counts: Counter[str] = Counter()
         self._cluster: SimulatedCluster
         self._injector: Injector
@@ -240,6 +252,11 @@ class _Run:
         node = self._cluster.nodes[event.host]
         assert node.life is not None
         error = node.life.error
+        if error is not None and not is_ordinary(error):
+            self._crash = self._crash or _as_violation(error)
+            if node.kind == "client":  # nobody starts it again
+                self._stuck = self._crash
+                self._world.fail(self._crash)
         is_asked = node.kind == "client" or node.stop.is_set()
         if not (self._may_end(node, error) or (is_asked and error is None)):
             self.complain(f"{node.name} ended with {error!r}")
@@ -260,7 +277,7 @@ class _Run:
         """What came of it."""
         history = self._notebook.history
         self._marks.look_back(history.events)
-        violation, details = self.broken, ""
+        violation, details = self.broken or self._crash, ""
         faults = check(history)
         stands_still = violation is not None and violation.rule in _STANDSTILLS
         outside = violation if stands_still else self._stuck

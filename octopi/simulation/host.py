@@ -196,7 +196,7 @@ class Host:
         )
         if others is None or life.is_over:
             return  # what a dead process does with its death is nobody's business
-        if not _is_ordinary(others):
+        if not (self.world.outlives_crashes or is_ordinary(others)):
             self.world.fail(others)
         life.error = others
 
@@ -246,10 +246,10 @@ class Host:
         self.life = None
 
 
-def _is_ordinary(error: BaseException) -> bool:
+def is_ordinary(error: BaseException) -> bool:
     """Whether a process may end with *error*, as on a broken disk, instead of having a fault."""
     from octopi.errors import OctopiError
 
     if isinstance(error, BaseExceptionGroup):
-        return all(_is_ordinary(one) for one in error.exceptions)
+        return all(is_ordinary(one) for one in error.exceptions)
     return isinstance(error, OctopiError)

@@ -97,6 +97,9 @@ class World:
         self._observers_of: dict[str, list[Observer]] = {}
         self.failure: BaseException | None = None
         """Why the run was given up, if it was."""
+        self.outlives_crashes = False
+        """Whether the run goes on when a program ends with an exception that is its own fault,
+        as it would for everybody else."""
         self.scope = trio.CancelScope()
         """All tasks of the run."""
         self._due: list[_Due] = []

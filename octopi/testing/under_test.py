@@ -16,12 +16,11 @@ import trio
 
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
-from octopi.errors import OctopiError
 from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.simulation.checker import check
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history import History
-from octopi.simulation.host import Program as LifeProgram
+from octopi.simulation.host import Program as LifeProgram, is_ordinary
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Event, Violation
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
@@ -346,7 +345,7 @@ class Cluster(Faults):
         program.ended(error)
         if error is None:
             return
-        if program.restart_s is not None and _is_ordinary(error):
+        if program.restart_s is not None and is_ordinary(error):
             self._simulated.boot_after(host, program.restart_s)
         else:
             error.add_note(f"raised by program {host!r}, life {node.life.number}")
@@ -369,9 +368,3 @@ class Cluster(Faults):
                 )
         lines.append("if it only takes longer, give it more time with timeout_s")
         return StuckError("\n".join(lines))
-
-
-def _is_ordinary(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_ordinary(one) for one in error.exceptions)
-    return isinstance(error, OctopiError)

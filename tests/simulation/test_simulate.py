@@ -88,6 +88,24 @@ def test_an_exception_within_a_node_is_a_broken_rule() -> None:
     assert "a fault of ours" in f"{verdict.violation}{verdict.details}"
 
 
+def test_a_server_that_crashes_is_started_again_where_only_clients_are_to_judge() -> None:
+    crashes: list[Event] = []
+
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == steps.P2_APPENDED and not crashes:
+                crashes.append(event)
+                raise ZeroDivisionError("a fault of ours")
+
+        return observe
+
+    verdict = simulate(Plan(1, workload=QUICK), [watch], outlives_crashes=True)
+    assert crashes
+    assert verdict.rule == "exception"
+    assert verdict.outside is None
+    assert any(isinstance(one, Rested) for one in verdict.history.events)
+
+
 def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
