@@ -2,9 +2,10 @@
 
 Two searches share the runs.  The white-box one has everything: the oracle, nodes' own
 assertions and complaints, the checker of what clients saw.  The black-box one has only what
-clients saw, and that everything comes to rest in the end.  A run counts only if its plan finds
-nothing in the code as it is (`sim.mutants.control`), and what is found first is reduced to the
-faults and the little else that it takes (`sim.shrink`).
+clients saw, and that everything comes to rest in the end; it judges alone, but is told where to
+look: what the oracle saw, clients may see if brokers die right then (`sim.mutants.aftermath`).
+A run counts only if its plan finds nothing in the code as it is (`sim.mutants.control`), and
+what is found first is reduced to the faults and the little else that it takes (`sim.shrink`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -25,8 +26,13 @@ from sim.mutants.control import Control
 from sim.mutants.mutant import plant
 
 if TYPE_CHECKING:
+    from octopi.simulation.failures import AtStep
     from octopi.simulation.world import Violation
     from sim.plan import Plan
+
+
+_AFTERMATHS_COUNT: Final = 12
+"""Of so many plans in which the oracle saw something the aftermath is tried."""
 
 
 @attrs.frozen
@@ -63,6 +69,18 @@ class Hunt:
 
 
 @attrs.frozen
+class Seen:
+    """What was noticed in a run."""
+
+    inside: Violation | None
+    """By who sees everything."""
+    outside: Violation | None
+    """By who sees clients only."""
+    place: AtStep | None
+    """Where the oracle saw something."""
+
+
+@attrs.frozen
 class Budget:
     """How long to look, in seconds of processor time."""
 
@@ -73,52 +91,109 @@ class Budget:
     """By the clock on the wall."""
 
 
+class _Hunter:
+    def __init__(self, name: str, is_sound: Callable[[Plan], bool], budget: Budget) -> None:
+        self._name = name
+        self._is_sound = is_sound
+        self._budget = budget
+        self._began = time.process_time()
+        self._runs = 0
+        self._white: Kill | None = None
+        self._black: Kill | None = None
+        self._unsound: list[str] = []
+        self._aftermaths_left = _AFTERMATHS_COUNT
+
+    def hunt(self, plans: Iterable[Plan]) -> Hunt:
+        for plan in plans:
+            if not (self._wants_white or self._wants_black):
+                break
+            self._try(plan)
+        spent_s = self._spent_s
+        return Hunt(self._name, self._white, self._black, self._runs, spent_s, tuple(self._unsound))
+
+    @property
+    def _spent_s(self) -> float:
+        return time.process_time() - self._began
+
+    @property
+    def _wants_white(self) -> bool:
+        return self._white is None and self._spent_s < self._budget.white_s
+
+    @property
+    def _wants_black(self) -> bool:
+        return self._black is None and self._spent_s < self._budget.black_s
+
+    def _try(self, plan: Plan) -> None:
+        seen = self._look(plan, self._wants_white or self._aftermaths_left > 0)
+        is_news = (seen.inside and self._wants_white) or (seen.outside and self._wants_black)
+        if is_news and not self._is_fine(plan):
+            return
+        if seen.outside and self._wants_black:
+            self._black = self._kill(plan, seen.outside)
+        if seen.inside and self._wants_white:
+            white = self._kill(plan, seen.inside)
+            before_s = self._spent_s
+            least = shrunk(plan, self._is_sound, self._budget.shrink_s)
+            self._began += self._spent_s - before_s
+            self._white = attrs.evolve(
+                white, least=_token_of(least), faults_count=len(least.faults)
+            )
+        if seen.inside and self._aftermaths_left > 0 and self._wants_black:
+            self._look_behind(plan, seen)
+
+    def _look_behind(self, plan: Plan, seen: Seen) -> None:
+        """Try *plan* with more faults, that strike when the oracle has *seen* something."""
+        from sim.mutants.aftermath import aftermaths
+
+        self._aftermaths_left -= 1
+        assert seen.inside is not None
+        for one in aftermaths(plan, seen.inside, seen.place):
+            if not self._wants_black:
+                return
+            outside = self._look(one, watches=False).outside
+            if outside and self._is_fine(one):
+                self._black = self._kill(one, outside)
+
+    def _look(self, plan: Plan, watches: bool) -> Seen:
+        self._runs += 1
+        return look(plan, watch=watches)
+
+    def _is_fine(self, plan: Plan) -> bool:
+        is_fine = self._is_sound(plan)
+        if not is_fine:
+            self._unsound.append(_token_of(plan))
+        return is_fine
+
+    def _kill(self, plan: Plan, seen: Violation) -> Kill:
+        return Kill(seen.rule, str(seen)[:500], _token_of(plan), self._runs, self._spent_s)
+
+
 def hunt(
     name: str, plans: Iterable[Plan], is_sound: Callable[[Plan], bool], budget: Budget
 ) -> Hunt:
     """Run *plans* in this process, where the mutant is planted, until it is found both ways, or
     the budget is spent."""
-    from sim.plan import to_token
-
-    began, runs, unsound = time.process_time(), 0, []
-    white: Kill | None = None
-    black: Kill | None = None
-    for plan in plans:
-        spent_s = time.process_time() - began
-        wants_white = white is None and spent_s < budget.white_s
-        wants_black = black is None and spent_s < budget.black_s
-        if not (wants_white or wants_black):
-            break
-        runs += 1
-        inside, outside = look(plan, watch=wants_white)
-        is_news = (wants_white and inside) or (wants_black and outside)
-        if not is_news:
-            continue
-        spent_s = time.process_time() - began
-        token = to_token(plan)
-        if not is_sound(plan):
-            unsound.append(token)
-            continue
-        if wants_black and outside:
-            black = Kill(outside.rule, str(outside)[:500], token, runs, spent_s)
-        if wants_white and inside:
-            white = Kill(inside.rule, str(inside)[:500], token, runs, spent_s)
-            least = shrunk(plan, is_sound, budget.shrink_s)
-            white = attrs.evolve(white, least=to_token(least), faults_count=len(least.faults))
-            began += time.process_time() - began - spent_s
-    return Hunt(name, white, black, runs, time.process_time() - began, tuple(unsound))
+    return _Hunter(name, is_sound, budget).hunt(plans)
 
 
-def look(plan: Plan, *, watch: bool = True) -> tuple[Violation | None, Violation | None]:
-    """What is noticed in a run by who sees everything, with an oracle if it is to *watch*, and
-    by who sees clients only."""
+def look(plan: Plan, *, watch: bool = True) -> Seen:
+    """What is noticed in a run; an oracle sees it only if it is to *watch*."""
     from octopi.simulation.oracle import Oracle
-    from sim.simulation import simulate
+    from sim.mutants.aftermath import Occurrences
+    from sim.simulation import ObserverMaker, simulate
 
-    found: list[Violation] = []  # the run goes on, for others to notice, too
-    observers = [lambda cluster: Oracle(cluster, found.append)] if watch else []
-    verdict = simulate(plan, observers, events_kept=10)
-    return found[0] if found else verdict.violation, verdict.outside
+    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, for others to notice, too
+    counts = Occurrences()
+
+    def report(violation: Violation) -> None:
+        found.append((violation, counts.place(violation.events[-1])))
+
+    observers: list[ObserverMaker] = []
+    if watch:
+        observers = [lambda cluster: counts, lambda cluster: Oracle(cluster, report)]
+    verdict = simulate(plan, observers, events_kept=10, outlives_crashes=True)
+    inside, place = found[0] if found else (verdict.violation, None)
+    return Seen(inside, verdict.outside, place)
 
 
 def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
@@ -140,6 +215,12 @@ def plans(first: int = 1) -> Iterator[Plan]:
         yield directed.draw(seed)
         if seed % 3 == 0:
             yield swarm.draw(seed, "message")
+
+
+def _token_of(plan: Plan) -> str:
+    from sim.plan import to_token
+
+    return to_token(plan)
 
 
 def _plan_of(token: str) -> Plan:
