@@ -50,6 +50,8 @@ class Story:
 
     faults: tuple[Fault, ...]
     options: Mapping[str, Any] = attrs.field(factory=dict)
+    load: Mapping[str, Any] = attrs.field(factory=dict)
+    """Of the workload."""
 
 
 _PRODUCING: Final = (
@@ -68,6 +70,8 @@ _COMING_BACK: Final = (
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
+_PIPELINED: Final = {"batch_bytes": 1}
+"""Each message is a batch, and several are under way."""
 _EDGES: Final = (
     *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
     *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
@@ -110,7 +114,8 @@ class _Director:
             workload=self._workload(partitions),
         )
         story = self._pick("story", _STORIES)(self._chance("faults"))
-        return attrs.evolve(plan, faults=story.faults, **story.options)
+        workload = attrs.evolve(plan.workload, **story.load)
+        return attrs.evolve(plan, faults=story.faults, workload=workload, **story.options)
 
     def _workload(self, partitions: int) -> Workload:
         return Workload(
@@ -431,7 +436,47 @@ def _answers_get_lost(chance: Random) -> Story:
         again = AtStep(chance.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
         strike = chance.choice((Reset("client"), Reset("client"), _death(chance)))
         faults.append(Fault(again, strike, "leader/0"))
-    return Story(tuple(faults))
+    return Story(tuple(faults), load={"burst_count": chance.choice((4, 12)), **_PIPELINED})
+
+
+def _full_for_a_moment(chance: Random) -> Story:
+    """A disk doesn't take a batch, and takes what comes right behind it."""
+    full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+    moment = BreakDisk(DiskFault("append", full, ".log"))
+    if chance.random() < 0.5:
+        # A new epoch is stored first, and what is sent meanwhile piles up behind that.
+        slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.1, 0.3)), times=9))
+        faults = [
+            Fault(AtStep("P2a", "leader"), slow, "follower"),
+            Fault(AtStep("P3a", "follower", chance.choice((1, 2, 3))), moment),
+        ]
+        replicas = 2
+    else:
+        faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 2, 3, 5))), moment)]
+        replicas = chance.choice((1, 1, 3))  # who leads alone goes on leading
+    if chance.random() < 0.3:
+        faults.append(Fault(_shortly(chance), _death(chance), chance.choice(("leader", "here"))))
+    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
+    return Story(tuple(faults), {"partitions": 1, "replicas": replicas, "min_insync": 1}, load)
+
+
+def _ghost(chance: Random) -> Story:
+    """A follower comes back with less than it acknowledged last, slowly, and maybe before the
+    last that it said has arrived."""
+    records = chance.choice((3, 5, 8))
+    said = AtStep("P3b", "follower", records - chance.choice((0, 0, 1)))
+    late = Slow("leader", 0.3, latency_s=_seconds(chance, 0.5, 0.9))
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.2, 0.6)), times=20))
+    stalled = Cut("leader", _seconds(chance, 0.7, 1.2), "in", holds=True)
+    faults = (
+        Fault(said, late if chance.random() < 0.6 else Reset("client")),
+        Fault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
+        Fault(AtStep("J8b", behind=True), chance.choice((slow, stalled))),
+        Fault(AtTime(4.0), Reset("client"), "leader"),  # so long nothing is healed
+    )
+    options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK}, load)
 
 
 def _disk_fails(chance: Random) -> Story:
@@ -505,6 +550,11 @@ _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _register_fails,
     _answers_get_lost,
     _answers_get_lost,
+    _full_for_a_moment,
+    _full_for_a_moment,
+    _ghost,
+    _ghost,
+    _ghost,
     _disk_fails,
     _torn_writes,
     _disk_is_lost,

@@ -88,21 +88,17 @@ def client_options(function: _F) -> _F:
         metavar="SECONDS",
         help=help_text(ClientSettings, "timeout_s"),
     )
-    return access_options(server(timeout(common_options(function))))
-
-
-def access_options(function: _F) -> _F:
-    """Add what nodes may ask for, of a command that talks to them."""
+    decorated = server(timeout(common_options(function)))
     for key in ("tls_ca", "token_file"):
-        function = click.option(
+        decorated = click.option(
             f"--{key.replace('_', '-')}",
             key,
             metavar="FILE",
             expose_value=False,
             callback=_remember,
             help=help_text(ClientSettings, key),
-        )(function)
-    return function
+        )(decorated)
+    return decorated
 
 
 _NODE_FLAGS: Final = {

@@ -33,7 +33,7 @@ def client_thread(connection: Connection) -> ClientThread:
     """This process's client for *connection*.
 
     Raises:
-      InvalidOptionError: if its token can't be had, or its authority is none.
+      InvalidOptionError: if its token can't be had.
     """
     key = (os.getpid(), connection)
     found = _threads.get(key)
@@ -49,16 +49,10 @@ class ClientThread:
         """Start the thread; connections are made when they are needed.
 
         Raises:
-          InvalidOptionError: if the token can't be had, or the authority is none.
+          InvalidOptionError: if the token can't be had.
         """
         self._connection = connection
-        connection.secret()
-        self._entering = connect(
-            list(connection.servers),
-            token=connection.secret,
-            tls_ca=connection.tls_ca or None,
-            request_timeout_s=connection.request_timeout_s,
-        )
+        self._secret = connection.secret()
         self._started = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._run,), daemon=True)
         self._thread.start()
@@ -121,7 +115,11 @@ class ClientThread:
 
     async def _run(self) -> None:
         async with (
-            self._entering as client,
+            connect(
+                list(self._connection.servers),
+                token=self._secret,
+                request_timeout_s=self._connection.request_timeout_s,
+            ) as client,
             trio.open_nursery() as nursery,
         ):
             self._client = client

@@ -27,44 +27,14 @@ MUTANTS: Final = (
         "incomplete-leader",
     ),
     Mutant(
-        "accepted-in-an-older-epoch",
-        _CHANGE,
-        """
--        if message.epoch != self.epoch:
--            return False
-""",
-        "an acceptance of an earlier epoch counts for this one",
-        "incomplete-leader",
-    ),
-    Mutant(
         "everybody-stays-in-sync",
         _CHANGE,
         """
 -        in_sync = [one.broker for one in accepted]
 +        in_sync = members
 """,
-        "who did not accept the epoch stays in the in-sync set and stops every commit",
-        LIVENESS,
-    ),
-    Mutant(
-        "in-sync-set-altered-in-another-epoch",
-        _IN_SYNC,
-        """
--    if request.epoch != record.epoch:
--        return f"the epoch is {record.epoch}"
-""",
-        "a deposed leader's proposal changes the set of its successor",
-        "incomplete-leader",
-    ),
-    Mutant(
-        "in-sync-version-ignored",
-        _IN_SYNC,
-        """
--    if request.version != record.version:
--        return f"the version is {record.version}"
-""",
-        "a proposal that was overtaken changes the set all the same",
-        "incomplete-leader",
+        "who did not accept the epoch stays in the in-sync set, and commits wait for it",
+        "in-sync-unasked",
     ),
     Mutant(
         "restarted-joiner-accepted",
@@ -74,17 +44,7 @@ MUTANTS: Final = (
 +        if False:
 """,
         "a broker joins the in-sync set by what an earlier life of it held (KIP-903)",
-        "incomplete-leader",
-    ),
-    Mutant(
-        "acceptance-of-another-life",
-        _LEADERSHIPS,
-        """
--        if change is None or known is None or known.incarnation != message.incarnation:
-+        if change is None or known is None:
-""",
-        "an acceptance counts though its broker was restarted since",
-        "incomplete-leader",
+        "in-sync-unasked",
     ),
     Mutant(
         "damaged-brokers-stay-in-sync",

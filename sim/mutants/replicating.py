@@ -300,16 +300,6 @@ MUTANTS: Final = (
         "committed-differs",
     ),
     Mutant(
-        "any-session-followed",
-        _PARTITION_FOLLOWER,
-        """
--        if session != (self.epoch, self._incarnation, self._attempt):
-+        if False:
-""",
-        "records of an older session or epoch are taken",
-        "committed-differs",
-    ),
-    Mutant(
         "promise-forgotten",
         _REPLICA,
         """
