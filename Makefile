@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests in a browser run where there is one, and in CI, which installs it.
 BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
+# The cases of Autobahn, likewise.
+CONFORMANCE := $(if $(CI),.venv/.conformance)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
@@ -24,11 +26,13 @@ types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev .venv/.spark $(BROWSER) ## all tests, with branch coverage; record, wire and storage fully covered
+cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage; record, wire and storage fully covered
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
+conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
+	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
 search: .venv/.runtime ## simulated clusters: plans that failed once, every step and I/O, some seeds; results in search/
 	$(BIN)/octopi-node sim seeds
 	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
@@ -43,6 +47,7 @@ lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
 	$(COMPILE) --extra dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --extra dev --extra browser --constraint requirements/dev.txt --output-file requirements/browser.txt
+	$(COMPILE) --extra conformance --constraint requirements/dev.txt --output-file requirements/conformance.txt
 	$(COMPILE) --extra dev --extra spark --constraint requirements/dev.txt --output-file requirements/spark.txt
 	$(COMPILE) --extra bench --constraint requirements/runtime.txt --output-file requirements/bench.txt
 clean: ## remove what was made here
@@ -61,7 +66,7 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	$(PYTHON) -m venv .venv
 # All stamps stand for one environment: the tools are added to what a node needs to run, and
 # what is large, for a browser or for Spark, to the tools.
-.venv/.runtime .venv/.dev .venv/.browser .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
+.venv/.runtime .venv/.dev .venv/.browser .venv/.conformance .venv/.spark: .venv/.%: requirements/%.txt pyproject.toml | .venv/bin/pip
 	$(BIN)/pip install --quiet --require-hashes -r $<
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -77,5 +82,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test search check format format-check lint types layers cover bench bench-quick venv lock clean
+.PHONY: help demo test search check format format-check lint types layers cover conformance bench bench-quick venv lock clean
 .DELETE_ON_ERROR:

@@ -88,17 +88,21 @@ def client_options(function: _F) -> _F:
         metavar="SECONDS",
         help=help_text(ClientSettings, "timeout_s"),
     )
-    decorated = server(timeout(common_options(function)))
+    return access_options(server(timeout(common_options(function))))
+
+
+def access_options(function: _F) -> _F:
+    """Add what nodes may ask for, of a command that talks to them."""
     for key in ("tls_ca", "token_file"):
-        decorated = click.option(
+        function = click.option(
             f"--{key.replace('_', '-')}",
             key,
             metavar="FILE",
             expose_value=False,
             callback=_remember,
             help=help_text(ClientSettings, key),
-        )(decorated)
-    return decorated
+        )(function)
+    return function
 
 
 _NODE_FLAGS: Final = {

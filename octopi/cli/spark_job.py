@@ -7,12 +7,14 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from octopi.cli.config import ClientSettings, help_text
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.invocation import common_options
+from octopi.cli.invocation import access_options, common_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,19 @@ def spark_options(function: _F) -> _F:
         help="A setting of Spark, such as spark.driver.memory=4g.  Repeat for more.",
     )
     return master(setting(common_options(function)))
+
+
+def cluster_options(function: _F) -> _F:
+    """Add what every job takes that talks to a cluster."""
+    server = click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+    return server(access_options(function))
+
+
+def connection(settings: ClientSettings) -> dict[str, str]:
+    """*settings* as options of ``format("octopi")``; files are looked for where this runs."""
+    files = {"tokenFile": settings.token_file, "tlsCa": settings.tls_ca}
+    given = {name: str(Path(path).absolute()) for name, path in files.items() if path}
+    return {"server": settings.server} | given
 
 
 @contextlib.contextmanager

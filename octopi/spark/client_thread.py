@@ -33,7 +33,7 @@ def client_thread(connection: Connection) -> ClientThread:
     """This process's client for *connection*.
 
     Raises:
-      InvalidOptionError: if its token can't be had.
+      InvalidOptionError: if its token can't be had, or its authority is none.
     """
     key = (os.getpid(), connection)
     found = _threads.get(key)
@@ -49,10 +49,16 @@ class ClientThread:
         """Start the thread; connections are made when they are needed.
 
         Raises:
-          InvalidOptionError: if the token can't be had.
+          InvalidOptionError: if the token can't be had, or the authority is none.
         """
         self._connection = connection
-        self._secret = connection.secret()
+        connection.secret()
+        self._entering = connect(
+            list(connection.servers),
+            token=connection.secret,
+            tls_ca=connection.tls_ca or None,
+            request_timeout_s=connection.request_timeout_s,
+        )
         self._started = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._run,), daemon=True)
         self._thread.start()
@@ -115,11 +121,7 @@ class ClientThread:
 
     async def _run(self) -> None:
         async with (
-            connect(
-                list(self._connection.servers),
-                token=self._secret,
-                request_timeout_s=self._connection.request_timeout_s,
-            ) as client,
+            self._entering as client,
             trio.open_nursery() as nursery,
         ):
             self._client = client

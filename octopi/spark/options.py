@@ -43,10 +43,12 @@ class Connection:
     token: str | None
     token_file: str
     token_env: str
+    tls_ca: str
+    """A file with the authority to trust at ``wss://``; empty: the system's."""
     request_timeout_s: float
 
     def secret(self) -> str | None:
-        """The token, looked up where it is used.
+        """The token, looked up where it is used and each time, as it may be replaced.
 
         Raises:
           InvalidOptionError: if it is not where it should be.
@@ -102,7 +104,7 @@ class WriteOptions:
     """Names a batch job, so that doing it again adds nothing; empty: a new name each time."""
 
 
-_CONNECTION: Final = {"server", "token", "tokenfile", "tokenenv", "requesttimeout"}
+_CONNECTION: Final = {"server", "token", "tokenfile", "tokenenv", "tlsca", "requesttimeout"}
 _READ: Final = _CONNECTION | {
     "path",
     "subscribe",
@@ -221,6 +223,7 @@ def _connection(values: Mapping[str, str]) -> Connection:
         values.get("token"),
         values.get("tokenfile", ""),
         values.get("tokenenv", ""),
+        values.get("tlsca", ""),
         _optional(values, "requestTimeout", _seconds) or 60.0,
     )
 

@@ -186,16 +186,29 @@ class FramedLink:
             self._unsent[0] = memoryview(self._unsent[0])[sent_bytes:]
 
     def _send_control(self, opcode: int, payload: bytes) -> None:
-        """Send a control frame as soon as that can be done; of several pongs the last one."""
-        if not self._said_close and not self._is_torn:
-            self._due = [*map(bytes, self._frame(opcode, payload))]
-            self._said_close = opcode == CLOSE
-            if not self._is_sending and not self._unsent:
-                self._tasks.start_soon(self._send_due)
+        """Send a control frame, at once if that can be done; of the pongs that wait, the last one
+        is enough (RFC 6455 section 5.5.3)."""
+        if self._said_close or self._is_torn:
+            return
+        self._due = [*map(bytes, self._frame(opcode, payload))]
+        self._said_close = opcode == CLOSE
+        if self._is_sending or self._unsent:
+            return
+        if self._prompt is not None and opcode == PONG:
+            self._unsent, self._due = [*self._due], []
+            try:
+                self._send_now(self._prompt)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._is_torn = self._is_broken = True
+                return
+            if not self._unsent:
+                return
+        self._tasks.start_soon(self._send_due)
 
     async def _send_due(self) -> None:
-        if not self._is_sending and not self._unsent and not self._is_torn:
-            self._unsent, self._due = [*self._due], []
+        if not self._is_sending and not self._is_torn:
+            if not self._unsent:
+                self._unsent, self._due = [*self._due], []
             try:
                 await self._send_unsent()
                 if self._said_close:

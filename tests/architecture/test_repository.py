@@ -46,7 +46,7 @@ def lock_files() -> list[Path]:
 
 
 def test_the_lock_files_are_there() -> None:
-    names = ["bench.txt", "browser.txt", "dev.txt", "runtime.txt", "spark.txt"]
+    names = ["bench.txt", "browser.txt", "conformance.txt", "dev.txt", "runtime.txt", "spark.txt"]
     assert [path.name for path in lock_files()] == names
 
 
@@ -66,7 +66,7 @@ def test_all_lock_files_choose_the_same_versions() -> None:
         path.name: dict(re.findall(r"^([a-z][\w.-]*)==([^\s;]+)", path.read_text(), re.MULTILINE))
         for path in lock_files()
     }
-    for name in ("bench.txt", "dev.txt"):
+    for name in ("bench.txt", "conformance.txt", "dev.txt"):
         assert versions["runtime.txt"].items() <= versions[name].items()
     for name in ("browser.txt", "spark.txt"):
         assert versions["dev.txt"].items() <= versions[name].items()

@@ -129,7 +129,7 @@ def test_a_replay_gives_the_same_messages_in_the_same_order_once(
     spark: SparkSession, cluster: Cluster, topic: str, archive_directory: Path
 ) -> None:
     target = f"{topic}-again"
-    options = ReplayOptions(archive_directory, target, cluster.url)
+    options = ReplayOptions(archive_directory, target, {"server": cluster.url})
     for _ in range(2):  # done again, it adds nothing
         assert replay(spark, options).rows == COUNT
     there, here = (by_partition(cluster.messages(one)).values() for one in (target, topic))
@@ -141,18 +141,24 @@ def test_a_replay_gives_the_same_messages_in_the_same_order_once(
 def test_a_pace_needs_a_slot_for_each_log(
     spark: SparkSession, cluster: Cluster, archive_directory: Path
 ) -> None:
-    options = ReplayOptions(archive_directory, "paced", cluster.url, speed=1000.0)
+    options = ReplayOptions(archive_directory, "paced", {"server": cluster.url}, speed=1000.0)
     with pytest.raises(InvalidOptionError, match=r"local\[3\]"):
         replay(spark, options)
     with pytest.raises(InvalidOptionError, match="no archive"):
-        replay(spark, ReplayOptions(archive_directory, "paced", cluster.url, only=("nosuch",)))
+        replay(
+            spark,
+            ReplayOptions(archive_directory, "paced", {"server": cluster.url}, only=("nosuch",)),
+        )
 
 
 def test_a_pace_is_kept(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     name = cluster.topic()
     cluster.fill(name, [b"%d" % n for n in range(50)], key=lambda _: None)
     archive(spark, ArchiveOptions(tmp_path, {"server": cluster.url, "subscribe": name}))
-    assert replay(spark, ReplayOptions(tmp_path, "live", cluster.url, speed=1.0)).rows == 50
+    assert (
+        replay(spark, ReplayOptions(tmp_path, "live", {"server": cluster.url}, speed=1.0)).rows
+        == 50
+    )
     assert [int(one.value) for one in cluster.messages("live")] == list(range(50))
 
 

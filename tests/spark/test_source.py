@@ -238,39 +238,3 @@ def test_a_topic_that_comes_later_is_found_by_its_pattern(
     rows = stored(spark, tmp_path)
     assert {row.topic for row in rows} == {"late-1", "late-2"}
     assert len(rows) == 40
-
-
-def test_history_that_is_lost_fails_the_query_or_is_skipped_as_told(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    name = cluster.topic(segment_bytes=10_000, retention_bytes=20_000)
-    start = json.dumps({name: {str(p): 0 for p in range(8)}})
-    for first in range(0, 100, 10):  # a segment takes a whole batch at least
-        cluster.fill(name, [b"%0500d" % n for n in range(first, first + 10)])
-    cluster.retain(name)
-    text = failure(batch(spark, cluster, subscribe=name, startingOffsets=start))
-    assert "were removed by retention" in text
-    rows = batch(spark, cluster, subscribe=name, startingOffsets=start, failOnDataLoss=False)
-    assert by_partition(rows.collect()) == by_partition(cluster.messages(name))
-
-
-# --- bad input ---------------------------------------------------------------------------
-
-
-def test_bad_input_is_said_plainly(spark: SparkSession, cluster: Cluster, topic: str) -> None:
-    assert "no topic nosuch" in failure(batch(spark, cluster, subscribe="nosuch"))
-    text = failure(
-        spark.read.format("octopi")
-        .options(server="ws://127.0.0.1:1", subscribe=topic, requestTimeout="1s")
-        .load()
-    )
-    assert "127.0.0.1:1" in text
-    with pytest.raises(Exception, match="no JSON"):
-        batch(spark, cluster, subscribe=topic, startingOffsets="{malformed").collect()
-    with pytest.raises(Exception, match="say what to read"):
-        batch(spark, cluster).collect()
-    ends = json.dumps({topic: {"0": 10**15}})
-    partition = cluster.messages(topic)[0].partition
-    ends = json.dumps({topic: {str(partition): 10**15}})
-    text = failure(batch(spark, cluster, subscribe=topic, endingOffsets=ends))
-    assert f"there is no offset {10**15} in {topic}/{partition}" in text

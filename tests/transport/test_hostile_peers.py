@@ -307,6 +307,23 @@ async def test_pings_are_answered_and_harmless() -> None:
             await connection.ping()
 
 
+async def test_each_ping_is_answered_in_its_place() -> None:
+    """Also those in one piece, and within a message that comes in parts."""
+    async with serving() as server, stranger(server) as stream:
+        await greet(stream)
+        question = encode(m.Produce(1, "t", 0, b""))
+        parts = [bytes((0x02, 0x80 | 3)) + bytes(4) + question[:3]]
+        parts += [bytes((0x89, 0x81)) + bytes(4) + bytes((number,)) for number in range(5)]
+        rest = question[3:]
+        parts.append(bytes((0x80, 0x80 | len(rest))) + bytes(4) + rest)
+        await stream.send_all(b"".join(parts))
+        heard = b""
+        with trio.fail_after(5):
+            while b"produced" not in heard:
+                heard += await stream.receive_some()
+        assert heard.startswith(b"".join(bytes((0x8A, 1, number)) for number in range(5)))
+
+
 async def test_a_ping_instead_of_an_answer_to_the_close_is_harmless(
     autojump_clock: MockClock,
 ) -> None:

@@ -63,7 +63,8 @@ def rates(spark: SparkSession, options: RatesOptions) -> list[Rate]:
 
 def start_rates(spark: SparkSession, options: RatesOptions, checkpoint: Path) -> StreamingQuery:
     """Count on as messages come; `current_rates` says how many there are so far."""
-    frame = spark.readStream.format("octopi").options(**options.source).load()
+    source = {"startingOffsets": "earliest", **options.source}
+    frame = spark.readStream.format("octopi").options(**source).load()
     return (
         _counted(frame, options)
         .writeStream.format("memory")

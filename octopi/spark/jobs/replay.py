@@ -9,7 +9,7 @@ goes on after a kill, adds only what is not there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,8 @@ class ReplayOptions:
     """Of the archive."""
     topic: str
     """Where messages go."""
-    server: str
+    sink: Mapping[str, str]
+    """Options of the sink: ``server``, ``tokenFile``, ..."""
     only: tuple[str, ...] = ()
     """Archived topics; empty: all of them."""
     speed: float | None = None
@@ -74,7 +75,7 @@ def replay(spark: SparkSession, options: ReplayOptions) -> Replayed:
                 f"{spark.sparkContext.master} has {slots}: give --master 'local[{len(logs)}]'"
             )
         begin_ms = min(_first_ms(one) for one in logs)
-    target = write_options({"server": options.server, "topic": options.topic})
+    target = write_options({**options.sink, "topic": options.topic})
     _make_topic(target, len({one.partition for one in logs}))
     pace = None if options.speed is None or begin_ms is None else (begin_ms, options.speed)
     began_s = time.time()

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.config import ClientSettings, help_text
+from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, json_option, pass_invocation
 from octopi.cli.rendering import counted, print_json
-from octopi.cli.spark_job import spark_job, spark_options
+from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--topic", "topics", metavar="T[,T...]", help="Topics.")
 @click.option("--pattern", metavar="REGEX", help="Topics whose names match, instead.")
-@click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+@cluster_options
 @click.option("--continuous", is_flag=True, help="Go on until stopped.")
 @click.option(
     "--interval",
@@ -60,8 +60,10 @@ def archive(
     Stopped or killed, it goes on with the same command.  Small files are merged in the end;
     don't read the archive meanwhile.
     """
+    if bool(topics) == bool(pattern):
+        raise click.UsageError("say which topics: --topic orders,bills or --pattern 'orders.*'")
     client = invocation.configuration().section(ClientSettings, server=server)
-    source = {"server": client.server}
+    source = connection(client)
     if topics:
         source["subscribe"] = topics
     if pattern:

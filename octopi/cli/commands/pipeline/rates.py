@@ -8,15 +8,15 @@ from pathlib import Path
 import attrs
 import click
 
-from octopi.cli.config import ClientSettings, help_text
+from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, json_option, pass_invocation
 from octopi.cli.rendering import print_json, print_table
-from octopi.cli.spark_job import spark_job, spark_options
+from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
 
 @click.command()
 @click.argument("topics", metavar="T[,T...]")
-@click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+@cluster_options
 @click.option("--window", default="1 minute", show_default=True, help="As Spark has it.")
 @click.option("--by-key", is_flag=True, help="For each key, too.")
 @click.option(
@@ -54,7 +54,7 @@ def rates(
     While it goes on it tells how many bytes each log is ahead of it.
     """
     client = invocation.configuration().section(ClientSettings, server=server)
-    source = {"server": client.server, "subscribe": topics, "startingOffsets": "earliest"}
+    source = connection(client) | {"subscribe": topics}
     with spark_job("octopi rates", master, settings) as spark, tempfile.TemporaryDirectory() as own:
         from octopi.spark.jobs import rates as job
         from octopi.spark.jobs.progress import batch_lines, shown

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.config import ClientSettings, help_text
+from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, pass_invocation
 from octopi.cli.rendering import counted
-from octopi.cli.spark_job import spark_job, spark_options
+from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
 
 @click.command()
@@ -18,7 +18,7 @@ from octopi.cli.spark_job import spark_job, spark_options
 )
 @click.argument("topic")
 @click.option("--only", metavar="T[,T...]", help="These archived topics.  [default: all]")
-@click.option("--server", metavar="URL", help=help_text(ClientSettings, "server"))
+@cluster_options
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),
@@ -53,7 +53,7 @@ def replay(
         from octopi.spark.jobs.progress import shown
 
         names = tuple(only.split(",")) if only else ()
-        options = job.ReplayOptions(directory, topic, client.server, only=names, speed=speed)
+        options = job.ReplayOptions(directory, topic, connection(client), only=names, speed=speed)
         with shown(spark, "replaying"):
             done = job.replay(spark, options)
     click.echo(
