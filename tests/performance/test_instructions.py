@@ -1,0 +1,48 @@
+"""What a message costs stays what it is, or gets less: in instructions, which are the same on
+every machine and in every run, however busy it is.
+"""
+
+import pytest
+
+from benchmarks.instructions import WAYS, Cost, cost, scale
+
+INSTRUCTIONS_MAX = {
+    "produced in a batch": 350,
+    "produced in a batch, 3 replicas": 625,
+    "submitted by itself": 650,
+    "acknowledged by itself": 13_400,
+    "acknowledged by itself, 3 replicas": 52_500,
+    "consumed": 150,
+    "delivered to one more consumer": 5_600,
+}
+"""A tenth above what was measured, with Python 3.11 and the Trio of the lock files."""
+
+
+@pytest.fixture(autouse=True)
+def _as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are those of one seed, and of frames of our own."""
+    for name in ("OCTOPI_TEST_SEED", "OCTOPI_PLAIN_WEBSOCKET"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_every_way_of_a_message_has_a_bound() -> None:
+    assert INSTRUCTIONS_MAX.keys() == WAYS.keys()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_message_costs_no_more_instructions_than_it_did(way: str) -> None:
+    found = cost(way)
+    assert found.instructions <= INSTRUCTIONS_MAX[way] * scale(), explanation(way, found)
+
+
+def explanation(way: str, found: Cost) -> str:
+    places = "\n".join(
+        f"  {instructions / found.places.total():6.1%}  {name}"
+        for name, instructions in found.places.most_common(8)
+    )
+    return (
+        f"a message {way} costs {found.instructions:,.0f} instructions now, and may cost "
+        f"{INSTRUCTIONS_MAX[way] * scale():,.0f}:\n{places}\n"
+        "Compare with `python -m benchmarks.instructions` before the change.  If it is worth "
+        "them, measure the rate, too, and raise the bound with the reason."
+    )
