@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import attrs
@@ -37,16 +37,8 @@ class Greeting:
 
 def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> dict[str, float]:
     """Subscribe *count* times at *url*; return when each has got the message with *mark*."""
-    address = urlsplit(url)
-    assert address.hostname is not None
-    assert address.port is not None
     sockets = {}
-    for number in range(count):
-        one = socket.create_connection((address.hostname, address.port), 30)
-        _shake_hands(one, greeting)
-        for message in greeting.messages(number):
-            one.sendall(_frame(message))
-            assert one.recv(_RECEIVE_BYTES), "a subscriber was not wanted"
+    for one in connected(url, greeting, count):
         one.setblocking(False)
         sockets[one.fileno()] = one
     poll = select.epoll()
@@ -73,6 +65,20 @@ def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> 
     for one in sockets.values():
         one.close()
     return figures
+
+
+def connected(url: str, greeting: Greeting, count: int) -> Iterator[socket.socket]:
+    """*count* WebSockets to *url* that have said their *greeting*."""
+    address = urlsplit(url)
+    assert address.hostname is not None
+    assert address.port is not None
+    for number in range(count):
+        one = socket.create_connection((address.hostname, address.port), 30)
+        _shake_hands(one, greeting)
+        for message in greeting.messages(number):
+            one.sendall(_frame(message))
+            assert one.recv(_RECEIVE_BYTES), "a subscriber was not wanted"
+        yield one
 
 
 def _shake_hands(one: socket.socket, greeting: Greeting) -> None:

@@ -7,67 +7,84 @@ can be told apart.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-
-import structlog
+from datetime import UTC, datetime
+from typing import Final
 
 from octopi.cli.config import LogSettings
+
+_COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+_BOLD: Final = "\x1b[1m"
+_PLAIN: Final = "\x1b[0m"
+_EVENT_COLUMNS: Final = 30
+
+_OF_EVERY_RECORD: Final = frozenset(
+    vars(logging.makeLogRecord({})) | {"message": "", "asctime": "", "taskName": ""}
+)
+"""What `logging` keeps in a record itself; all else is a field of the event."""
 
 
 def set_up_log(settings: LogSettings) -> None:
     """Have everything that is logged in this process come out as *settings* say."""
     stream = sys.stderr
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
-    rendering: list[structlog.typing.Processor]
-    if console:
-        rendering = [
-            _without_control_characters,
-            structlog.dev.ConsoleRenderer(
-                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
-        ]
-    else:
-        rendering = [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ]
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.stdlib.ExtraAdder(),
-                structlog.stdlib.add_log_level,
-                structlog.processors.TimeStamper(
-                    fmt="%H:%M:%S.%f" if console else "iso", utc=not console
-                ),
-            ],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
-        )
-    )
+    handler.setFormatter(_Columns(colours=stream.isatty()) if console else _JsonLines())
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     # Other libraries speak only when something is wrong.
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     logging.getLogger("octopi").setLevel(level)
 
 
-def _without_control_characters(
-    logger: object, method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """What strangers wrote must not move the cursor, colour the screen or begin a line.  JSON
-    needs no such care."""
-    return {
-        key: printable(value) if isinstance(value, str) else value for key, value in event.items()
-    }
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"event": record.getMessage(), **_fields(record), "level": _level(record)}
+        line["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat()
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _Columns(logging.Formatter):
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self._colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = _level(record)
+        event = f"{printable(record.getMessage()):<{_EVENT_COLUMNS}}"
+        name = f"{level:<8}"
+        if self._colours:
+            name = f"{_COLOURS.get(level, '')}{name}{_PLAIN}"
+            event = f"{_BOLD}{event}{_PLAIN}"
+        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")
+        fields = (f"{key}={_shown(value)}" for key, value in sorted(_fields(record).items()))
+        line = " ".join([time, name, event, *fields]).rstrip()
+        if record.exc_info:
+            trace = self.formatException(record.exc_info)
+            line = "\n".join([line, *map(printable, trace.split("\n"))])
+        return line
 
 
 def printable(text: str) -> str:
-    """*text* with what is not to be seen in it, and line ends, as escapes."""
+    """*text* with what is not to be seen in it, and line ends, as escapes: what strangers wrote
+    must not move the cursor, colour the screen or begin a line."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def bind_node(**facts: object) -> None:
-    """Say *facts* on every line that this task, and tasks begun in it, log from here on."""
-    structlog.contextvars.bind_contextvars(**facts)
+def _level(record: logging.LogRecord) -> str:
+    return record.levelname.lower()
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {key: one for key, one in vars(record).items() if key not in _OF_EVERY_RECORD}
+
+
+def _shown(value: object) -> str:
+    """*value* in one word, where it isn't one by itself in quotation marks."""
+    text = printable(str(value))
+    return text if text and " " not in text else repr(text)

@@ -9,7 +9,7 @@ import trio
 from octopi.admin.node_views import BrokerView, RegisterView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
-from octopi.cli.node_log import bind_node
+from octopi.logger import bind
 from octopi.operating_system import allow_many_files
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -29,7 +29,7 @@ async def run_register_node(
       OctopiError: see `octopi.roles.register.node.run_register`.
     """
     allow_many_files()
-    bind_node(role="register")
+    bind(role="register")
     async with place_for_node(common, settings.listen, ready) as place:
         options = RegisterOptions(
             listen=settings.listen,
@@ -62,7 +62,7 @@ async def run_broker_node(
       OctopiError: see `octopi.roles.broker.node.run_broker`.
     """
     allow_many_files()
-    bind_node(role="broker")
+    bind(role="broker")
     async with place_for_node(common, settings.listen, ready) as place:
         options = BrokerOptions(
             listen=settings.listen,

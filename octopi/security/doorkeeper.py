@@ -6,7 +6,7 @@ second allowance, and neither is a new connection.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -15,8 +15,10 @@ from octopi.errors import RefusedError, Status
 from octopi.limits import CONNECTIONS_PER_TOKEN_MAX, DECISIONS_KEPT_COUNT
 from octopi.security.requirements import denied, denied_at
 from octopi.security.throttle import Throttle
-from octopi.security.tokens import Identity, KeyRing
 from octopi.wire.endpoints import Endpoint
+
+if TYPE_CHECKING:  # 8 MB of code, which a node without keys doesn't need
+    from octopi.security.tokens import Identity, KeyRing
 
 
 @attrs.frozen

@@ -29,7 +29,7 @@ def test_a_broker_serves_when_it_has_joined(nodes: NodeProcesses) -> None:
     broker = nodes.broker(register)
     assert broker.url.startswith("ws://127.0.0.1:")
     assert "broker joined" in register.log()
-    assert 10e6 < broker.rss_bytes() <= broker.rss_bytes_max() < 120e6
+    assert 10e6 < broker.rss_bytes() <= broker.rss_bytes_max() < 60e6
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -115,7 +115,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(program: Program) -> No
 
 
 def test_help_imports_nothing_dear() -> None:
-    dear = ["trio", "trio_websocket", "rich.progress", "structlog", "cbor2"]
+    dear = ["trio", "trio_websocket", "rich.progress", "cbor2"]
     code = (
         "import sys; from octopi.cli.main import cli\n"
         "try: cli.main(['--help'])\n"
@@ -124,6 +124,16 @@ def test_help_imports_nothing_dear() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_a_node_imports_nothing_that_only_others_need() -> None:
+    dear = ["asyncio", "rich", "pygments", "jwt", "cryptography", "numpy", "octopi.testing"]
+    code = (
+        "import sys, octopi.cli.node_log, octopi.cli.nodes\n"
+        f"print([name for name in {dear} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -92,8 +92,8 @@ async def _run_cluster(
     import trio
 
     from octopi.cli.commands.serve import announce
-    from octopi.cli.node_log import bind_node
     from octopi.cli.nodes import run_broker_node, run_register_node
+    from octopi.logger import bind
 
     brokers_ended = trio.Event()
 
@@ -111,7 +111,7 @@ async def _run_cluster(
                     announce("register", url)
 
             name = f"broker-{number}"
-            bind_node(node=name)
+            bind(node=name)
             settings = attrs.evolve(broker, data_dir=str(directory / name), register=url)
             beside_it = attrs.evolve(common, metrics_listen="")
             await run_broker_node(settings, beside_it, stop, ready)

@@ -1,0 +1,155 @@
+"""What nodes take: memory and processor when idle, for a connection, a subscriber and a topic,
+and with a long log; and how soon a broker serves again that was killed with that log.
+
+Starts a register and one broker as processes, with default settings.  Connections are bare
+sockets that only greet.  ``--log-gb 10`` needs as much disk for a minute or two.  Prints JSON
+on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+import octopi
+from benchmarks.processes import cpu_s
+from benchmarks.report import machine
+from benchmarks.subscribers import Greeting, connected
+from octopi.wire.codec import encode
+from octopi.wire.endpoints import CLIENT
+from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
+from tests.processes import NodeProcess, node_processes
+
+TOPIC: Final = "measured"
+IDLE_S: Final = 10.0
+REST_S: Final = 2.0
+"""What was set up comes to rest."""
+VALUE: Final = bytes(16 * 1024)
+GROUP: Final = 500
+
+
+class Measurement:
+    """Figures of a register and a broker, taken one after the other."""
+
+    def __init__(self, register: NodeProcess, broker: NodeProcess) -> None:
+        self.figures: dict[str, float] = {}
+        self._register, self._broker = register, broker
+
+    def idle(self) -> None:
+        """What they take while nobody wants anything."""
+        for node in (self._register, self._broker):
+            before = cpu_s(node.pid)
+            time.sleep(IDLE_S)
+            self.figures[f"{node.name}_idle_mb"] = node.rss_bytes() / 1e6
+            self.figures[f"{node.name}_idle_cpu_percent"] = (
+                (cpu_s(node.pid) - before) / IDLE_S * 100
+            )
+
+    def connections(self, count: int) -> None:
+        """What clients cost that only greet, and those that wait for messages."""
+        hello = encode(Hello(PROTOCOL_VERSION, "benchmark"))
+        partition = trio.run(_make_topic, self._register.url)
+        subscribe = Subscribe(1, TOPIC, partition, 0, 1 << 30)
+        for what, messages in (
+            ("connection", [hello]),
+            ("subscriber", [hello, encode(subscribe)]),
+        ):
+            with ExitStack() as sockets:
+                connect = partial(_connect, sockets, self._broker.url, messages, count)
+                self._grow(what, count, connect)
+            time.sleep(REST_S)
+
+    def topics(self, count: int) -> None:
+        """What topics cost that were made, and that nobody uses."""
+        self._grow("topic", count, lambda: trio.run(_create, self._register.url, count))
+
+    def long_log(self, log_gb: float) -> None:
+        """What a long log costs, and how soon a broker that was killed with it serves again."""
+        before = self._broker.rss_bytes()
+        trio.run(_fill, self._register.url, int(log_gb * 1e9) // len(VALUE))
+        self.figures["broker_growth_over_log_mb"] = (self._broker.rss_bytes() - before) / 1e6
+        self.figures["broker_most_mb"] = self._broker.rss_bytes_max() / 1e6
+        self._broker.kill9()
+        began = time.perf_counter()
+        self._broker.restart()
+        self.figures["killed_to_ready_s"] = time.perf_counter() - began
+        trio.run(_fill, self._register.url, 1)
+        self.figures["killed_to_first_receipt_s"] = time.perf_counter() - began
+
+    def _grow(self, what: str, count: int, make: Callable[[], None]) -> None:
+        nodes = (self._register, self._broker)
+        before = {node.name: node.rss_bytes() for node in nodes}
+        cpu_before = {node.name: cpu_s(node.pid) for node in nodes}
+        began = time.perf_counter()
+        make()
+        self.figures[f"{what}s_made_per_s"] = count / (time.perf_counter() - began)
+        time.sleep(REST_S)
+        for node in nodes:
+            grown = node.rss_bytes() - before[node.name]
+            self.figures[f"{node.name}_kib_per_{what}"] = grown / count / 1024
+            took_s = cpu_s(node.pid) - cpu_before[node.name]
+            self.figures[f"{node.name}_cpu_us_per_{what}"] = took_s / count * 1e6
+
+
+def _connect(sockets: ExitStack, url: str, messages: list[bytes], count: int) -> None:
+    greeting = Greeting(CLIENT.path, SUBPROTOCOL, lambda _: messages)
+    for one in connected(url, greeting, count):
+        sockets.enter_context(one)
+
+
+async def _make_topic(register: str) -> int:
+    """Make the topic; return its one partition."""
+    async with octopi.connect(register) as client:
+        [place] = (await client.create_topic(TOPIC)).partitions
+        return place.partition
+
+
+async def _create(register: str, count: int) -> None:
+    async with octopi.connect(register) as client:
+        for begin in range(0, count, GROUP):
+            async with trio.open_nursery() as nursery:
+                for number in range(begin, min(count, begin + GROUP)):
+                    nursery.start_soon(client.create_topic, f"topic-{number}")
+
+
+async def _fill(register: str, count: int) -> None:
+    async with octopi.connect(register) as client, client.producer() as producer:
+        for begin in range(0, count, GROUP):
+            await producer.submit_many(TOPIC, [VALUE] * min(GROUP, count - begin))
+        await producer.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.footprint", description=__doc__)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--log-gb", type=float, default=10.0)
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="octopi-bench-") as folder,
+        node_processes(Path(folder)) as nodes,
+    ):
+        register = nodes.register()
+        measurement = Measurement(register, nodes.broker(register, "broker"))
+        measurement.idle()
+        if arguments.connections:
+            measurement.connections(arguments.connections)
+        if arguments.topics:
+            measurement.topics(arguments.topics)
+        if arguments.log_gb:
+            measurement.long_log(arguments.log_gb)
+        json.dump({"machine": machine(), **measurement.figures}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()
