@@ -159,7 +159,7 @@ class Protected:
 
     def token_file(self, name: str, **grants: str) -> str:
         path = self.keys / name
-        path.write_text(token(SystemClock().wall_ms(), 3600, name, **grants))
+        path.write_text(token(SystemClock().wall_ms(), 3600, name, **grants))  # type: ignore[arg-type]
         return str(path)
 
 
