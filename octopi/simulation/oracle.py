@@ -50,6 +50,7 @@ from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
+from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.failures import RollBack, Rot, Wipe
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
@@ -57,63 +58,8 @@ from octopi.simulation.replica_bytes import ReplicaBytes
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
-Where = tuple[str, int]
-"""A host and its life."""
-
 _NEVER: Final = -2
 """Before any `RegisterView.version`."""
-
-
-class CommittedLog:
-    """The records of one log that were ever committed."""
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.data = bytearray()
-        """From offset 0 on."""
-        self.commits: list[tuple[int, Event]] = []
-        """How far each commit that got further reached."""
-        self.compared: set[tuple[Where, int]] = set()
-        """Lives and epochs whose log was compared as a whole."""
-        self.highwater: dict[Where, int] = {}
-        self._sequences: dict[tuple[bytes, int], int] = {}
-
-    @property
-    def end(self) -> int:
-        """Where the committed records end."""
-        return len(self.data)
-
-    def committed_by(self, offset: int) -> tuple[Event, ...]:
-        """The commit that what lies at *offset* came with."""
-        for end, event in self.commits:
-            if end > offset:
-                return (event,)
-        return ()
-
-    def next_sequence(self, producer: bytes, producer_epoch: int) -> int:
-        """What follows the committed records of a producer."""
-        return self._sequences.get((producer, producer_epoch), 0)
-
-    def extend(self, data: bytes, event: Event) -> tuple[str, str] | None:
-        """*data* was committed, too; return the rule that this breaks, and how."""
-        found = scan(data)
-        start = self.end
-        self.data += data
-        self.commits.append((self.end, event))
-        if found.fault is not None:
-            at = start + found.valid_bytes
-            return "invalid-committed", f"what is committed at {at} is no record: {found.fault}"
-        for run in found.runs:
-            producer = run.producer_id, run.producer_epoch
-            expected = self._sequences.get(producer, 0)
-            if run.first_sequence != expected:
-                return "committed-twice", (
-                    f"sequence {run.first_sequence} of producer {run.producer_id.hex()[:8]} is "
-                    f"committed at {start + run.start}, where {expected} had to follow"
-                )
-            self._sequences[producer] = run.first_sequence + run.count
-        return None
 
 
 class Oracle:
@@ -291,10 +237,10 @@ class Oracle:
         log, end = self._log(event), event.facts["end"]
         replica = self._replica(event.host, log)
         if replica.end < end:
-            text = f"{event.host} acknowledges {_name(log)} up to {end}, and has it to "
+            text = f"{event.host} acknowledges {log.name} up to {end}, and has it to "
             self._break("promised-unheld", text + str(replica.end), event)
         elif self._flags.get((event.host, log.partition)) and replica.durable_end < end:
-            text = f"{event.host} acknowledges {_name(log)} up to {end} with its sync flag set, "
+            text = f"{event.host} acknowledges {log.name} up to {end} with its sync flag set, "
             text += f"and its device has it to {replica.durable_end}"
             self._break("promised-unheld", text, event)
 
@@ -313,7 +259,7 @@ class Oracle:
                 continue
             theirs = self._replica(host, log).read(log.end, highwater)
             if theirs != ours:
-                text = f"{event.host} commits {_name(log)} up to {highwater}, and {host}, "
+                text = f"{event.host} commits {log.name} up to {highwater}, and {host}, "
                 text += "which counts as in sync, "
                 text += "has other records there" if theirs else "has nothing there"
                 self._break("acknowledged-unheld", text, event)
@@ -321,14 +267,12 @@ class Oracle:
         record = self._view.state.partitions.get(log.partition)
         topic = self._view.state.topic(log.topic)
         if topic is not None and len(members) < topic.options.min_insync:
-            text = (
-                f"{_name(log)} is committed with {members} in sync, fewer than its topic asks for"
-            )
+            text = f"{log.name} is committed with {members} in sync, fewer than its topic asks for"
             self._break("acknowledged-unheld", text, event)
         alone = len(counted) == 1 and record is not None and len(record.replicas) > 1
         flushed = topic is not None and topic.options.flush_before_ack
         if alone and leader.durable_end < highwater:
-            text = f"{event.host} leads {_name(log)} alone and commits up to {highwater}; its "
+            text = f"{event.host} leads {log.name} alone and commits up to {highwater}; its "
             text += f"device has it to {leader.durable_end}"
             self._break("acknowledged-unheld", text, event)
         elif flushed:
@@ -339,7 +283,7 @@ class Oracle:
             host = self._cluster.host_of(broker)
             durable_end = self._replica(host, log).durable_end
             if durable_end < event.facts["highwater"] and not self._is_excused(broker, log):
-                text = f"{_name(log)} is committed up to {event.facts['highwater']} and has to be "
+                text = f"{log.name} is committed up to {event.facts['highwater']} and has to be "
                 text += f"on the devices first; that of {host} has it to {durable_end}"
                 self._break("acknowledged-unheld", text, event)
 
@@ -359,7 +303,7 @@ class Oracle:
         log, facts = self._log(event), event.facts
         offset, end = facts["offset"], facts["end"]
         if end > log.end:
-            text = f"a producer is told that it has {_name(log)} {offset} to {end}, and only what "
+            text = f"a producer is told that it has {log.name} {offset} to {end}, and only what "
             self._break("receipt-wrong", text + f"lies before {log.end} is committed", event)
             return
         if facts["producer"] is None:
@@ -371,7 +315,7 @@ class Oracle:
         )
         if found != told:
             text = f"a producer is told that its sequence {facts['sequence']} is at {offset} of "
-            text += f"{_name(log)}, where other records are"
+            text += f"{log.name}, where other records are"
             self._break("receipt-wrong", text, event, *log.committed_by(offset))
 
     def _check_refusal(self, event: Event) -> None:
@@ -391,7 +335,7 @@ class Oracle:
             # It committed as the leader, and left that role before it could say so.
             self._commit(event)
         elif highwater > log.end:
-            text = f"{event.host} is told that {_name(log)} is committed up to {highwater}; it is "
+            text = f"{event.host} is told that {log.name} is committed up to {highwater}; it is "
             self._break("uncommitted-seen", text + f"up to {log.end}", event)
         else:
             self._compare(event, log, before, highwater)
@@ -400,10 +344,10 @@ class Oracle:
         highwater, where = event.facts["highwater"], (event.host, event.life)
         before = log.highwater.get(where, 0)
         if highwater < before:
-            text = f"the highwater mark of {_name(log)} on {event.host} goes from {before} back to "
+            text = f"the highwater mark of {log.name} on {event.host} goes from {before} back to "
             self._break("highwater-back", text + str(highwater), event)
         elif highwater > event.facts["log_end"]:
-            text = f"the highwater mark of {_name(log)} on {event.host} is {highwater}; the log "
+            text = f"the highwater mark of {log.name} on {event.host} is {highwater}; the log "
             self._break("highwater-back", text + f"ends at {event.facts['log_end']}", event)
         log.highwater[where] = highwater
 
@@ -415,8 +359,8 @@ class Oracle:
         start = max(start, replica.start)
         ours, theirs = replica.read(start, end), log.data[start:end]
         if ours != theirs:
-            at = start + _agreement(ours, theirs)
-            text = f"{event.host} has other records at {at} of {_name(log)} than were committed"
+            at = start + agreement(ours, theirs)
+            text = f"{event.host} has other records at {at} of {log.name} than were committed"
             self._break("committed-differs", text, event, *log.committed_by(at))
 
     # --- leadership --------------------------------------------------------------------
@@ -552,8 +496,8 @@ class Oracle:
         start = min(replica.start, log.end)
         ours, committed = replica.read(start, log.end), log.data[start:]
         if ours != committed:
-            at = start + _agreement(ours, committed)
-            text = f"{host} leads or is in sync, and of {_name(log)} it lacks what is committed "
+            at = start + agreement(ours, committed)
+            text = f"{host} leads or is in sync, and of {log.name} it lacks what is committed "
             text += f"from {at} to {log.end}"
             self._break("incomplete-leader", text, event, *log.committed_by(at))
 
@@ -569,7 +513,7 @@ class Oracle:
             ((until, commit) for until, commit in log.commits if until > end), (0, event)
         )
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
-            text = f"{event.host} cuts {_name(log)} at {end}; it has what was committed up to "
+            text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
             self._break("committed-cut", text + str(until), event, commit)
 
     def _forget_highwater(self, event: Event) -> None:
@@ -588,24 +532,6 @@ class Oracle:
             text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
             text += f"committed is what lies before {max(ends, default=0)}"
             self._break("uncommitted-seen", text, event)
-
-
-def _name(log: CommittedLog) -> str:
-    return f"{log.topic}/{log.partition}"
-
-
-def _agreement(one: bytes | bytearray, other: bytes | bytearray) -> int:
-    """How many leading bytes are the same."""
-    if one == other[: len(one)]:
-        return len(one)
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 RULES: Final = (
