@@ -7,7 +7,7 @@ node has a registry of its own.  docs/metrics.md says what each metric means.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import nlargest
 from typing import Final
 
@@ -24,10 +24,15 @@ from prometheus_client.registry import Collector
 from octopi.admin.node_views import BrokerView, NodeView, RegisterView
 from octopi.metrics.latencies import BOUNDS_S
 from octopi.replication.replica import Role
+from octopi.roles.broker.broker_log import BrokerLog
 from octopi.transport.traffic import Traffic
 from octopi.wire.messages import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+LOGS_COUNT_MAX: Final = 2_000
+"""Logs with series of their own: those that most went through.  More would keep the node from
+its work for longer than a tenth of a second."""
 
 CONSUMERS_COUNT_MAX: Final = 1_000
 """Consumers with series of their own: those that lag most."""
@@ -38,11 +43,12 @@ _LOG: Final = ["topic", "partition"]
 class Metrics:
     """The registry of one node."""
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: NodeView, *, logs_max: int = LOGS_COUNT_MAX) -> None:
+        """*logs_max*: logs with series of their own."""
         self._registry = CollectorRegistry()
         self._registry.register(_Traffic(node))
         if isinstance(node, BrokerView):
-            self._registry.register(_Broker(node))
+            self._registry.register(_Broker(node, logs_max))
         elif isinstance(node, RegisterView):
             self._registry.register(_Register(node))
         ProcessCollector(registry=self._registry)
@@ -111,18 +117,23 @@ def _latencies(traffic: Traffic) -> Metric:
 class _Broker(Collector):
     """Logs, replicas and consumers of a broker."""
 
-    def __init__(self, view: BrokerView) -> None:
+    def __init__(self, view: BrokerView, logs_max: int) -> None:
         self._logs = view.node.logs
+        self._logs_max = logs_max
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._of_logs()
-        yield from self._of_replicas()
+        logs = nlargest(
+            self._logs_max, self._logs, key=lambda one: one.appended_bytes + one.delivered_bytes
+        )
+        yield GaugeMetricFamily("octopi_logs", "Logs on this broker.", value=len(self._logs))
+        yield from self._of_logs(logs)
+        yield from self._of_replicas({(one.topic.topic_id, one.partition) for one in logs})
         yield from self._of_consumers()
 
-    def _of_logs(self) -> Iterator[Metric]:
+    def _of_logs(self, logs: Iterable[BrokerLog]) -> Iterator[Metric]:
         start = GaugeMetricFamily(
             "octopi_log_start_bytes", "Offset of the oldest record.", labels=_LOG
         )
@@ -132,7 +143,7 @@ class _Broker(Collector):
         messages = CounterMetricFamily("octopi_appended_messages", "Records appended.", labels=_LOG)
         taken = CounterMetricFamily("octopi_appended_bytes", "Bytes appended.", labels=_LOG)
         given = CounterMetricFamily("octopi_delivered_bytes", "Bytes to consumers.", labels=_LOG)
-        for log in self._logs:
+        for log in logs:
             labels = [log.topic.topic, str(log.partition)]
             start.add_metric(labels, log.start)
             end.add_metric(labels, log.end)
@@ -143,7 +154,7 @@ class _Broker(Collector):
             given.add_metric(labels, log.delivered_bytes)
         yield from (start, end, mark, failed, messages, taken, given)
 
-    def _of_replicas(self) -> Iterator[Metric]:
+    def _of_replicas(self, shown: Container[tuple[str, int]]) -> Iterator[Metric]:
         one = ["partition"]
         leads = GaugeMetricFamily(
             "octopi_partition_leads", "1 if this broker leads it.", labels=one
@@ -168,6 +179,8 @@ class _Broker(Collector):
             in_sync.add_metric(labels, len(leader.in_sync))
             wanted.add_metric(labels, len(leader.replicas))
             for topic_id, led in leader.logs.items():
+                if (topic_id, replica.partition) not in shown:
+                    continue
                 log = replica.logs.get(topic_id)
                 for follower in sorted(leader.replicas - {leader.broker}) if log else ():
                     held = led.acknowledged_end(follower)
