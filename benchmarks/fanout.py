@@ -1,0 +1,138 @@
+"""``python -m benchmarks.fanout``: many WebSocket subscribers on one topic, beside NATS's own
+WebSocket listener: deliveries a second, and what an open connection costs in memory.
+
+Each round starts fresh servers, so that memory is not what an earlier round left, and each
+system takes its turn in it.  A server's memory is taken before anybody subscribes, when all
+have, and when all have got everything.  Prints a table on standard error and JSON on standard
+output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.processes import Client
+from benchmarks.report import machine
+from benchmarks.runner import module_of
+
+SYSTEMS: Final = ("octopi", "nats_core", "nats")
+
+_END: Final = "end-of-the-measurement"
+
+
+@attrs.define
+class FanOut:
+    """What one system did; a list has an entry a round."""
+
+    system: str
+    title: str
+    version: str = ""
+    deliveries_per_s: list[float] = attrs.field(factory=list)
+    idle_kib: list[float] = attrs.field(factory=list)
+    """Resident memory of all servers for each subscriber that waits."""
+    busy_kib: list[float] = attrs.field(factory=list)
+    """The same when all was delivered."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.fanout", description=__doc__)
+    parser.add_argument("--subscribers", type=int, default=1_000)
+    parser.add_argument("--messages", type=int, default=2_000)
+    parser.add_argument("--message-bytes", type=int, default=200)
+    parser.add_argument("--flush-count", type=int, default=100, help="published before a flush")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated")
+    arguments = parser.parse_args()
+    results = []
+    for name in arguments.systems.split(","):
+        why = module_of(name).missing()
+        if why is None:
+            results.append(FanOut(name, module_of(name).TITLE))
+        else:
+            print(f"{name} is left out: {why}", file=sys.stderr)
+    for number in range(arguments.rounds):
+        for result in results:
+            _run_once(result, arguments)
+            print(f"round {number + 1}: {result.title}", file=sys.stderr)
+    print(_table(results), file=sys.stderr)
+    json.dump(
+        {
+            "machine": machine(),
+            "parameters": vars(arguments),
+            "results": [attrs.asdict(one) for one in results],
+        },
+        sys.stdout,
+        indent=1,
+    )
+    return 0
+
+
+def _run_once(result: FanOut, arguments: argparse.Namespace) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="octopi-fanout-", ignore_cleanup_errors=True) as folder,
+        module_of(result.system).serving(Path(folder), 1, False) as serving,
+    ):
+        result.version = serving.version
+        before = _resident_kib(serving.pids)
+        where = {"address": serving.address, "topic": "fan-out", "end": _END}
+        listeners = {"websocket": serving.websocket, "subscribers": arguments.subscribers}
+        subscribers = Client(result.system, "subscribe", {**where, **listeners})
+        try:
+            subscribers.wait_ready()
+            result.idle_kib.append((_resident_kib(serving.pids) - before) / arguments.subscribers)
+            flushed = {
+                "size": arguments.message_bytes,
+                "count": arguments.messages,
+                "flush_count": arguments.flush_count,
+            }
+            producer = Client(result.system, "flush", {**where, **flushed})
+            try:
+                producer.wait_ready()
+                for one in (subscribers, producer):
+                    one.go()
+                wall_s = subscribers.figures()["wall_s"]
+                result.busy_kib.append(
+                    (_resident_kib(serving.pids) - before) / arguments.subscribers
+                )
+                producer.figures()
+            finally:
+                producer.close()
+        finally:
+            subscribers.close()
+        result.deliveries_per_s.append(arguments.messages * arguments.subscribers / wall_s)
+
+
+def _resident_kib(pids: Mapping[str, int]) -> int:
+    """Resident memory of these processes."""
+    total_kib = 0
+    for pid in pids.values():
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total_kib += int(line.split()[1])
+    return total_kib
+
+
+def _table(results: list[FanOut]) -> str:
+    """A line for each system; a ratio above 1 means that Octopi delivers more."""
+    ours = next((one for one in results if one.system == "octopi"), None)
+    lines = [f"{'':<24}{'deliveries/s':>14}{'KiB idle':>10}{'KiB busy':>10}{'Octopi':>8}"]
+    for one in results:
+        rate = statistics.median(one.deliveries_per_s)
+        figures: list[Any] = [f"{one.title} {one.version}", f"{rate:,.0f}"]
+        figures += [f"{statistics.median(kib):.1f}" for kib in (one.idle_kib, one.busy_kib)]
+        ratio = "" if ours is None else f"{statistics.median(ours.deliveries_per_s) / rate:.2f}x"
+        lines.append("{:<24}{:>14}{:>10}{:>10}{:>8}".format(*figures, ratio))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
