@@ -310,3 +310,22 @@ async def test_a_token_that_writes_too_much_is_slowed_down_and_not_cut_off(tmp_p
             assert trio.current_time() - began > 1.0, "two seconds' worth, a second's is free"
             async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
                 assert len([message async for message in consumer]) == 6
+
+
+async def test_a_redirect_after_the_token_s_end_leads_nowhere(tmp_path: Path) -> None:
+    """The leader's address was learnt in time; the leader looks at the token again."""
+    async with guarded(tmp_path) as cluster:
+        leader, _ = await ready(cluster, "orders")
+        short = fresh(1, publish="orders", subscribe="orders")
+        async with octopi.connect(cluster.register.url, token=short) as client:
+            [place] = (await client.describe_topic("orders")).partitions
+            assert place.leader_address == leader
+            await trio.sleep(2.1)  # tokens count whole seconds of the wall clock
+            with trio.fail_after(5):
+                async with client.producer() as producer:
+                    with pytest.raises(octopi.NotDeliveredError, match="expired"):
+                        await producer.send("orders", b"too late")
+                with pytest.raises(RefusedError) as refused:
+                    async with client.consumer("orders", start="earliest") as consumer:
+                        await anext(consumer)
+            assert refused.value.status is Status.EXPIRED

@@ -12,6 +12,7 @@ import trio
 from octopi.environment import Environment, Net, StreamNet
 from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.transport.http_front import HttpSite
@@ -100,13 +101,19 @@ async def serving(
     links: Net | None = None,
     connections_max: int = CONNECTIONS_MAX,
     site: HttpSite | None = None,
+    tls: Tls | None = None,
 ) -> AsyncIterator[Server]:
     """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
-    *site* in front of them."""
+    *site* in front of them, and *tls*."""
     async with trio.open_nursery() as background:
         streams = streams or SystemStreams()
         websockets = WebSocketNet(
-            streams, SystemClock(), background, connections_max=connections_max, site=site
+            streams,
+            SystemClock(),
+            background,
+            connections_max=connections_max,
+            site=site,
+            tls=tls,
         )
         environment = environment_of(links or websockets)
         sessions: list[EchoSession] = []
