@@ -19,7 +19,7 @@ from octopi.cli.main import cli
 from octopi.cli.node_processes import node_environment
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/command-line.md", "docs/operations.md"]
+PAGES = ["README.md", "docs/command-line.md", "docs/operations.md", "docs/security.md"]
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
@@ -30,7 +30,8 @@ def blocks(page: str, language: str = "sh") -> list[str]:
 def commands(page: str) -> list[list[str]]:
     """The arguments of every `octopi-node` in the page's blocks."""
     lines = [line for block in blocks(page) for line in block.splitlines()]
-    found = re.findall(rf"\b{PROGRAM} ([^|;&)>#\n]+)", "\n".join(lines))
+    text = "\n".join(lines).replace("\\\n", " ")
+    found = re.findall(rf"\b{PROGRAM} ([^|;&)>#\n]+)", text)
     return [shlex.split(one) for one in found]
 
 
