@@ -31,7 +31,7 @@ from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
 from tests.processes import NodeProcess, node_processes
 
 TOPIC: Final = "measured"
-IDLE_S: Final = 10.0
+IDLE_S: Final = 5.0
 REST_S: Final = 2.0
 """What was set up comes to rest."""
 VALUE: Final = bytes(16 * 1024)

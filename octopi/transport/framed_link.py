@@ -98,8 +98,7 @@ class FramedLink:
         self._end: OctopiError | None = None
         """Why nothing more is received."""
         self._received_all = trio.Event()
-        self._is_draining = False
-        self._drained = trio.Event()
+        self._drained: trio.Event | None = None
         self._fault_code: int | None = None
         """What to close with, because of what the peer sent."""
 
@@ -309,8 +308,8 @@ class FramedLink:
         To close the stream while the peer still sends would have its system throw away what we
         said last, and a peer that can't send on doesn't read either.
         """
-        if not self._is_draining:
-            self._is_draining = True
+        if self._drained is None:
+            self._drained = trio.Event()
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 while await self._stream.receive_some(RECEIVE_BYTES):
                     pass

@@ -32,7 +32,7 @@ class Guard:
         self._session = session
         self._clock = clock
         self._entry: Entry | None = connection.entry
-        self._refreshed = trio.Event()
+        self._refreshed: trio.Event | None = None
 
     def handle(self, message: object) -> None:
         """Give *message* to the session, if that is granted.
@@ -53,8 +53,8 @@ class Guard:
         if self._entry is not None:
             expires_ms = self._entry.refresh(message.token).expires_ms
             self._session.regranted()
-            self._refreshed.set()
-            self._refreshed = trio.Event()
+            if self._refreshed is not None:
+                self._refreshed.set()
         self._connection.post(Authenticated(message.request, expires_ms))
 
     async def end_in_time(self) -> None:
@@ -67,6 +67,7 @@ class Guard:
             if left_s <= 0:
                 await self._end()
                 return
+            self._refreshed = trio.Event()
             with self._clock.timeout(left_s):
                 await self._refreshed.wait()
 

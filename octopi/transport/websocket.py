@@ -213,6 +213,7 @@ class WebSocketNet:
                 return
             async with trio.open_nursery() as nursery:
                 link = await self._shake_hands(nursery, watched, paths, peer)
+                del watched  # 2 KiB that an idle connection doesn't need
                 if link is not None:
                     try:
                         await handler(link)
