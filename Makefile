@@ -42,6 +42,8 @@ bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hou
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
 bench-quick: .bench/.ready ## the most telling of them: three minutes
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks --quick
+bench-fanout: .bench/.ready ## 1,000 WebSocket subscribers, beside NATS: deliveries and memory
+	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks.fanout
 venv: .venv/.dev ## the virtual environment with the development tools
 lock: .tools/bin/uv ## resolve the dependencies again
 	$(COMPILE) --output-file requirements/runtime.txt
@@ -82,5 +84,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test search check format format-check lint types layers cover conformance bench bench-quick venv lock clean
+.PHONY: help demo test search check format format-check lint types layers cover conformance bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:
