@@ -179,7 +179,8 @@ def test_history_that_is_gone_is_an_event(tmp_path: Path, page: Page) -> None:
                     return
                 await trio.sleep(0.05)
 
-    with in_a_thread(forgetful(tmp_path)) as url:
+    with in_a_thread(forgetful(tmp_path)) as cluster:
+        url = cluster.register.url
         trio.run(fill, url)
         serve_console(page)
         open_client_page(page, url)

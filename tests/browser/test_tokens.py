@@ -12,31 +12,32 @@ import trio
 import octopi
 from tests.browser.clusters import in_a_thread
 from tests.browser.pages import open_client_page, serve_console
-from tests.browser.test_reading import CUTTABLE
 from tests.security.test_authorisation import everything, fresh, guarded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# All that a page with a token does, and how many sockets it has opened for that.
-TRY = """async ([token, idle]) => {
+LONG_MS = 300_000
+
+# Counts the sockets that the page opens.
+COUNTED = """
+    const Plain = WebSocket;
     window.opened = 0;
-    const Plain = window.WebSocket;
     window.WebSocket = class extends Plain {
         constructor(...options) {
             super(...options);
             opened++;
         }
     };
-    const outcome = await (async () => {
-        const octopi = await Octopi.connect(undefined, { token });
-        const receipt = await octopi.publish("orders", "from the page");
-        const orders = octopi.subscribe("orders", { from: receipt.offset });
-        for await (const one of orders) return one.text();
-    })().catch((error) => [error.code, error.retryable]);
-    await new Promise((resolve) => setTimeout(resolve, idle));
-    return { outcome, opened };
-}"""
+"""
+
+# All that a page with a token does.
+TRY = """(token) => (async () => {
+    const octopi = await Octopi.connect(undefined, { token });
+    const receipt = await octopi.publish("orders", "from the page");
+    const orders = octopi.subscribe("orders", { from: receipt.offset });
+    for await (const one of orders) return one.text();
+})().catch((error) => [error.code, error.retryable])"""
 
 
 @pytest.fixture
@@ -47,17 +48,23 @@ def url(tmp_path: Path, page: Page) -> Iterator[str]:
         async with octopi.connect(url, token=everything()) as client:
             await client.create_topic("orders")
 
-    with in_a_thread(guarded(tmp_path)) as register:
+    with in_a_thread(guarded(tmp_path)) as cluster:
+        register = cluster.register.url
         trio.run(create, register)
         serve_console(page)
-        page.add_init_script(CUTTABLE)
+        page.add_init_script(COUNTED)
+        page.clock.install()
         open_client_page(page, register)
         yield register
 
 
 def attempt(page: Page, token: str | None) -> tuple[Any, int]:
-    found = page.evaluate(TRY, [token, 1_000])
-    return found["outcome"], found["opened"]
+    """How it went, and how many sockets were opened for that, also long after."""
+    outcome = page.evaluate(TRY, token)
+    opened = page.evaluate("opened")
+    page.clock.run_for(LONG_MS)
+    assert page.evaluate("opened") == opened
+    return outcome, opened
 
 
 def test_a_good_token_lets_in(page: Page, url: str) -> None:
@@ -86,34 +93,41 @@ def test_what_a_token_does_not_grant_is_forbidden(page: Page, url: str) -> None:
     assert opened <= 2
 
 
-READ = """async ([token, patience]) => {
+# Reads with a token, or with each of several in turn.
+READ = """(tokens) => {
     window.asked = 0;
-    const give = Array.isArray(token) ? async () => token[Math.min(asked++, token.length - 1)] : token;
-    const octopi = await Octopi.connect(undefined, { token: give });
-    const orders = octopi.subscribe("orders");
-    const states = [];
-    octopi.addEventListener("state", ({ detail }) => states.push(detail.state));
-    const outcome = await Promise.race([
-        orders.next().then(() => "a message", (error) => error.code),
-        new Promise((resolve) => setTimeout(resolve, patience, "still reading")),
-    ]);
-    const before = sockets.size;
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    return { outcome, asked, states, before, after: sockets.size };
+    window.states = [];
+    const give = async () => tokens[Math.min(asked++, tokens.length - 1)];
+    window.outcome = (async () => {
+        const octopi = await Octopi.connect(undefined, { token: tokens.length > 1 ? give : tokens[0] });
+        octopi.addEventListener("state", ({ detail }) => states.push(detail.state));
+        const orders = octopi.subscribe("orders");
+        await orders.ready;
+        window.reading = true;
+        return (await orders.next()).value.text();
+    })().catch((error) => error.code);
 }"""  # noqa: E501
 
 
 def test_an_expired_session_ends_and_stays_ended(page: Page, url: str) -> None:
-    token = fresh(ttl_s=2, verbs=["subscribe"])
-    found = page.evaluate(READ, [token, 10_000])
-    assert found["outcome"] == "expired"
-    assert found["after"] <= found["before"]
+    page.evaluate(READ, [fresh(ttl_s=2, verbs=["subscribe"])])
+    assert page.evaluate("outcome") == "expired"
+    opened = page.evaluate("opened")
+    page.clock.run_for(LONG_MS)
+    assert page.evaluate("opened") == opened
 
 
 def test_a_token_is_renewed_before_it_expires(page: Page, url: str) -> None:
-    tokens = [fresh(ttl_s=2, verbs=["subscribe"]) for _ in range(2)]
+    async def publish() -> None:
+        async with octopi.connect(url, token=everything()) as client, client.producer() as producer:
+            await producer.send("orders", b"after three tokens")
+
+    tokens = [fresh(ttl_s=2, verbs=["subscribe"]) for _ in range(4)]
     tokens.append(fresh(ttl_s=3600, verbs=["subscribe"]))
-    found = page.evaluate(READ, [tokens, 4_000])
-    assert found["outcome"] == "still reading"
-    assert found["states"] == []  # nobody had to connect again
-    assert found["asked"] >= 3
+    page.evaluate(READ, tokens)
+    page.wait_for_function("() => window.reading")
+    # Register and broker: a first token, one before that expires, and the last one.
+    page.wait_for_function("() => asked >= 6")
+    trio.run(publish)
+    assert page.evaluate("outcome") == "after three tokens"
+    assert page.evaluate("states") == []  # nobody had to connect again

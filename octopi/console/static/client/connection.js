@@ -12,11 +12,30 @@ const AGENT = "octopi-js/0.1.0";
 const CONNECT_TIMEOUT_MS = 5_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 const NORMAL_CLOSURE = 1000;
+const ABNORMAL_CLOSURE = 1006;
 
 // A connection to the node at *url* (ws:// or wss://, host and port).
 // *canRenew*: whether an expired token ends only this connection, for the next has a new one.
 // Throws an OctopiError: unreachable, protocol, or why the node doesn't want us.
 export async function openConnection(url, token, canRenew) {
+  try {
+    return await openOnce(url, token, canRenew);
+  } catch (error) {
+    if (error.closeCode !== ABNORMAL_CLOSURE || !url.startsWith("wss:") || !globalThis.location) throw error;
+  }
+  await visit(url);
+  return openOnce(url, token, canRenew);
+}
+
+// Nodes that verify each other ask whoever connects for a certificate, and take none for an
+// answer.  Chromium cancels a WebSocket then, unless a request to the same node went through
+// without a certificate before (https://crbug.com/993907): this is that request.
+async function visit(url) {
+  const address = `${url.replace("wss:", "https:")}/healthz`;
+  await fetch(address, { mode: "no-cors", signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) }).catch(() => {});
+}
+
+async function openOnce(url, token, canRenew) {
   const socket = openSocket(url);
   const connection = new Connection(url, socket, canRenew);
   const timer = setTimeout(
@@ -75,7 +94,7 @@ class Connection {
   #closed(code, reason) {
     const said = reason ? `: ${reason}` : "";
     if (this.greeting) this.lose(new OctopiError("connection_lost", `${this.url} closed the connection (${code})${said}`));
-    else this.lose(new OctopiError("unreachable", `nobody welcomed us at ${this.url} (${code})${said}`));
+    else this.lose(new OctopiError("unreachable", `nobody welcomed us at ${this.url} (${code})${said}`, { closeCode: code }));
   }
 
   #keepAlive() {

@@ -67,13 +67,15 @@ function screen() {
     <main>
       ${topology(feed.cluster)}
       <div class="columns">
-        ${topics(feed, open, act)}
-        <section class="card" aria-labelledby="chart-title">
-          <h2 id="chart-title">Written <small>${rate(feed.rates.at(-1)?.[1] ?? null)}, without copies</small></h2>
-          ${feed.rates.length < 2 ? html`<p class="empty">The second look will tell.</p>` : nothing}
-          <div id="chart" role="img" aria-label="Bytes written a second, over the last two minutes"></div>
-        </section>
-        ${consumers(feed)} ${events(feed.events)}
+        <div>${topics(feed, open, act)} ${consumers(feed)}</div>
+        <div>
+          <section class="card" aria-labelledby="chart-title">
+            <h2 id="chart-title">Written <small>${rate(feed.rates.at(-1)?.[1] ?? null)}, without copies</small></h2>
+            ${feed.rates.length < 2 ? html`<p class="empty">The second look will tell.</p>` : nothing}
+            <div id="chart" role="img" aria-label="Bytes written a second, over the last two minutes"></div>
+          </section>
+          ${events(feed.events)}
+        </div>
       </div>
       ${tailPanel(tail, feed.topics)}
     </main>

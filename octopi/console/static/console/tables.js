@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { consumerName } from "./cluster_feed.js";
+import { MARKS, markOf } from "./topology.js";
 import { clock, count, plural, rate, size } from "./words.js";
 
 // --- topics -----------------------------------------------------------------------------------
@@ -23,7 +24,7 @@ export function topics(feed, open, act) {
       </form>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of topics">
         <table>
-          <thead><tr><th>Topic</th><th class="number roomy">Partitions</th><th>State</th><th class="number">Size</th><th class="number">Written</th><th></th></tr></thead>
+          <thead><tr><th>Topic</th><th class="number roomy">Partitions</th><th>State</th><th class="number">Size</th><th class="number roomy">Written</th><th></th></tr></thead>
           <tbody>${feed.topics.map((one) => topic(one, feed.topicRates.get(one.topic) ?? null, open.has(one.topic), act))}</tbody>
         </table>
         ${feed.topics.length ? nothing : html`<p class="empty">${feed.prefix ? "No topic's name begins so." : "There is no topic yet: octopi-node produce orders"}</p>`}
@@ -42,7 +43,7 @@ function topic({ topic, partitions }, written, isOpen, act) {
       <td class="number roomy">${count(partitions.length)}</td>
       <td>${wrong.length ? html`<span class="warning">${leaderless ? "no leader" : "under-replicated"}</span>` : html`<span class="good">in sync</span>`}</td>
       <td class="number">${size(bytes)}</td>
-      <td class="number">${rate(written)}</td>
+      <td class="number roomy">${rate(written)}</td>
       <td><button type="button" class="small" @click=${() => act.tail(topic)}>Tail</button></td>
     </tr>
     ${isOpen ? partitions.map(partition) : nothing}
@@ -53,8 +54,7 @@ function partition({ partition, epoch, leader, replicas, in_sync: inSync, log_st
   const dot = (broker) => {
     const copy = copies.find((one) => one.broker === broker);
     const behind = copy?.lag_bytes ? ` −${size(copy.lag_bytes)}` : "";
-    const mark = broker === leader ? "♛" : inSync.includes(broker) ? "●" : "◐";
-    return html`<span class="replica ${inSync.includes(broker) ? "" : "warning"}">${mark} ${broker}${behind}${copy?.fault ? html` <b class="warning">${copy.fault}</b>` : nothing}</span>`;
+    return html`<span class="replica ${inSync.includes(broker) ? "" : "warning"}">${MARKS[markOf(broker, leader, inSync, copy)]} ${broker}${behind}${copy?.fault ? html` <b class="warning">${copy.fault}</b>` : nothing}</span>`;
   };
   return html`
     <tr class="detail">
@@ -83,7 +83,7 @@ export function consumers(feed) {
             ${all.slice(0, CONSUMERS_SHOWN_MAX).map(
               (one) => html`
                 <tr>
-                  <td>${one.agent} <span class="faint">${one.consumer} at broker ${one.broker}</span></td>
+                  <td class="who">${one.agent} <span class="faint">${one.consumer}</span> <span class="faint">at broker ${one.broker}</span></td>
                   <td class="name">${one.topic}/${one.partition}</td>
                   <td class="number roomy">${count(one.position)}</td>
                   <td class="number"><meter min="0" max=${most} .value=${one.lag_bytes} aria-hidden="true"></meter> ${size(one.lag_bytes)}</td>

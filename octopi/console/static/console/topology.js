@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { count, plural, size } from "./words.js";
 
 const CHIPS_MAX = 60; // of a broker; what is wrong comes first
-const MARKS = { leader: "♛", "in sync": "●", behind: "◐", unknown: "○" };
+export const MARKS = { leader: "♛", "in sync": "●", behind: "◐", unknown: "○" };
 
 // *cluster*: as /api/v1/cluster has it, or `Replay.cluster`.
 export function topology(cluster) {
@@ -35,7 +35,8 @@ function register({ cluster, partition_count: partitions, topic_count: topics, r
 }
 
 function broker({ broker, state, address, leads, incarnation }, chips) {
-  const lag = Math.max(0, ...chips.map((one) => one.lag ?? 0));
+  const isSilent = chips.length > 0 && chips.every((one) => one.mark === "unknown");
+  const lag = isSilent ? null : Math.max(0, ...chips.map((one) => one.lag ?? 0));
   const isBehind = chips.some((one) => one.mark === "behind");
   const shown = chips.slice(0, CHIPS_MAX);
   return html`
@@ -62,6 +63,13 @@ function broker({ broker, state, address, leads, incarnation }, chips) {
   `;
 }
 
+// What a replica is: a leader that is silent is still shown as the leader.
+export function markOf(broker, leader, inSync, copy) {
+  if (broker === leader) return "leader";
+  if (!copy || copy.log_end === null) return "unknown";
+  return inSync.includes(broker) ? "in sync" : "behind";
+}
+
 const ORDER = ["behind", "unknown", "leader", "in sync"];
 
 function chipsByBroker(partitions) {
@@ -69,9 +77,7 @@ function chipsByBroker(partitions) {
   for (const { partition, epoch, leader, replicas, in_sync: inSync, copies } of partitions) {
     for (const broker of replicas) {
       const copy = copies.find((one) => one.broker === broker);
-      const isKnown = copy && copy.log_end !== null;
-      const isIn = inSync.includes(broker);
-      const mark = broker === leader ? "leader" : isIn && isKnown ? "in sync" : isKnown ? "behind" : "unknown";
+      const mark = markOf(broker, leader, inSync, copy);
       if (!chips.has(broker)) chips.set(broker, []);
       chips.get(broker).push({ partition, epoch, mark, lag: broker === leader ? 0 : copy?.lag_bytes });
     }

@@ -1,0 +1,58 @@
+"""The console and the client as operators have them: over TLS, and with tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.admin.nodes import Nodes, serving_nodes
+from tests.admin.test_protected_nodes import certificates, token, with_tokens
+from tests.browser.clusters import in_a_thread
+from tests.browser.pages import http_url
+from tests.browser.test_console import ROWS, start_tail
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PUBLISH = """async ([token, text]) => {
+    const { Octopi } = await import("/console/octopi.js");
+    const octopi = await Octopi.connect(undefined, { token });
+    await octopi.publish("orders", text);
+    await octopi.close();
+}"""
+
+
+@asynccontextmanager
+async def protected(directory: Path) -> AsyncIterator[Nodes]:
+    """A register and a broker with certificates, that ask for tokens."""
+    settings = with_tokens(directory, certificates(directory).settings)
+    async with serving_nodes(directory, 1, common=settings) as nodes:
+        yield nodes
+
+
+def test_a_page_over_tls_asks_for_a_token_then_shows_reads_and_writes(
+    tmp_path: Path, page: Page
+) -> None:
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+    with in_a_thread(protected(tmp_path)) as nodes:
+        assert nodes.register.startswith("wss://")
+        page.goto(f"{http_url(nodes.register)}/console/")
+        page.fill("input[name=token]", "nonsense")
+        page.click("text=Look")
+        page.wait_for_selector("form .hint:has-text('token')")
+        mine = token("app", create="orders", publish="orders", subscribe="*")
+        page.fill("input[name=token]", mine)
+        page.click("text=Look")
+        page.wait_for_selector(".node.up:has-text('Broker')")
+        page.evaluate(PUBLISH, [mine, "before"])
+        start_tail(page, "orders", "earliest")
+        page.wait_for_selector(f"{ROWS}:text-is('before')")
+        page.evaluate(PUBLISH, [mine, "after"])
+        page.wait_for_selector(f"{ROWS}:text-is('after')")
+        page.reload()
+        page.wait_for_selector("#topology")  # the tab keeps the token
+    assert {url.partition("//")[0] for url in sockets} == {"wss:"}
+    assert not any(mine in url for url in sockets)
