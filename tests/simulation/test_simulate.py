@@ -106,6 +106,16 @@ def test_a_server_that_crashes_is_started_again_where_only_clients_are_to_judge(
     assert any(isinstance(one, Rested) for one in verdict.history.events)
 
 
+def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:
+    def batches(batch_bytes: int) -> int:
+        workload = Workload(producers=1, records=20, burst_count=10, batch_bytes=batch_bytes)
+        verdict = simulate(Plan(1, workload=workload))
+        assert verdict.violation is None, verdict.details
+        return sum(event.what == steps.P1_RECEIVED for event in verdict.events)
+
+    assert batches(1) >= 20 > batches(Workload().batch_bytes)
+
+
 def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
