@@ -443,21 +443,23 @@ def _full_for_a_moment(chance: Random) -> Story:
     """A disk doesn't take a batch, and takes what comes right behind it."""
     full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
     moment = BreakDisk(DiskFault("append", full, ".log"))
+    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
+    options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
     if chance.random() < 0.5:
         # A new epoch is stored first, and what is sent meanwhile piles up behind that.
         slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.1, 0.3)), times=9))
         faults = [
             Fault(AtStep("P2a", "leader"), slow, "follower"),
-            Fault(AtStep("P3a", "follower", chance.choice((1, 2, 3))), moment),
+            Fault(AtStep("P3a", "follower", chance.choice((1, 1, 2))), moment),
         ]
-        replicas = 2
+        options.update(replicas=2, latency_s=0.001, jitter_s=0.02)
+        load["producers"] = 3
     else:
         faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 2, 3, 5))), moment)]
-        replicas = chance.choice((1, 1, 3))  # who leads alone goes on leading
+        options["replicas"] = chance.choice((1, 1, 3))  # who leads alone goes on leading
     if chance.random() < 0.3:
         faults.append(Fault(_shortly(chance), _death(chance), chance.choice(("leader", "here"))))
-    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
-    return Story(tuple(faults), {"partitions": 1, "replicas": replicas, "min_insync": 1}, load)
+    return Story(tuple(faults), options, load)
 
 
 def _ghost(chance: Random) -> Story:
