@@ -84,13 +84,17 @@ def draw(seed: int, tier: Tier = "message") -> Plan:
     return _Director(seed).plan(tier)
 
 
+def _chance(key: str, number: int) -> Random:
+    state = hashlib.blake2b(f"directed|{number}|{key}".encode(), digest_size=8).digest()
+    return Random(int.from_bytes(state, "big"))
+
+
 class _Director:
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def _chance(self, key: str) -> Random:
-        state = hashlib.blake2b(f"directed|{self._seed}|{key}".encode(), digest_size=8).digest()
-        return Random(int.from_bytes(state, "big"))
+        return _chance(key, self._seed)
 
     def _pick(self, option: str, choices: Sequence[T]) -> T:
         return self._chance(option).choice(choices)
@@ -113,9 +117,15 @@ class _Director:
             jitter_s=jitter_s,
             workload=self._workload(partitions),
         )
-        story = self._pick("story", _STORIES)(self._chance("faults"))
+        story = self._teller()(self._chance("faults"))
         workload = attrs.evolve(plan.workload, **story.load)
         return attrs.evolve(plan, faults=story.faults, workload=workload, **story.options)
+
+    def _teller(self) -> Callable[[Random], Story]:
+        """Each story comes once in a round of seeds, so that none is left out by chance."""
+        number, place = divmod(self._seed, len(_STORIES))
+        order = _chance("round", number).sample(_STORIES, len(_STORIES))
+        return order[place]
 
     def _workload(self, partitions: int) -> Workload:
         return Workload(
