@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from octopi import steps
 from octopi.simulation.failures import AtEffect, AtStep, AtTime, Fault, Kill, Pause, Reset
 from octopi.simulation.injector import FAULT
 from octopi.simulation.world import Event
+from sim import directed
 from sim.plan import Plan, Workload, from_json, from_token, to_json, to_token
 from sim.simulation import simulate
 
@@ -72,3 +75,11 @@ def test_a_plan_keeps_what_stands_behind_what() -> None:
     assert from_token(to_token(kept)) == kept
     assert from_json(to_json(kept)) == kept
     assert str(kept.faults[1]) != str(kept.faults[0])
+
+
+def test_each_story_is_told_once_in_a_round_of_seeds() -> None:
+    count = len(directed._STORIES)
+    options = [directed._Director(seed)._teller() for seed in range(2 * count)]
+    first, second = options[:count], options[count:]
+    assert first != second
+    assert Counter(first) == Counter(second) == Counter(directed._STORIES)
