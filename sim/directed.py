@@ -373,6 +373,19 @@ def _joiner_dies(chance: Random) -> Story:
     return Story(tuple(faults), {**options, "flush_interval_s": 1.0, **_QUICK})
 
 
+def _back_with_less(chance: Random) -> Story:
+    """A follower loses what was in its memory, and the leader is gone before it can say so."""
+    loss = chance.choice((LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.3)))
+    step = chance.choice(("J1b", "J2", "J4b", "J5a", "J5b", "J7", "J8a", "J8b"))
+    death = chance.choice((Kill, Kill, Pause))(_seconds(chance, 2.0, 4.0))
+    faults = (
+        Fault(AtStep("P4b", "follower", chance.choice((2, 3, 5, 8))), loss),
+        Fault(AtStep(step, behind=True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK})
+
+
 def _too_few(chance: Random) -> Story:
     """Nothing can be taken until who died is back, and as much as before."""
     place = _when_producing(chance)
@@ -552,6 +565,7 @@ _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _last_one,
     _last_one,
     _left_behind,
+    _back_with_less,
     _too_few,
     _candidates_die,
     _joiner_dies,
