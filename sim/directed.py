@@ -32,6 +32,7 @@ from octopi.simulation.failures import (
     Pause,
     Place,
     Reset,
+    RollBack,
     Rot,
     Slow,
     Spoil,
@@ -386,6 +387,20 @@ def _back_with_less(chance: Random) -> Story:
     return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK})
 
 
+def _older_copy(chance: Random) -> Story:
+    """A follower's machine is set up again from a copy that it went on from, and starts so
+    often that its life could be the next one; then its leader is gone."""
+    taken_s = chance.choice((0.3, 0.5))
+    faults = (
+        Fault(AtTime(taken_s + 0.1), Kill(0.0), "follower/0"),
+        Fault(AtTime(_seconds(chance, 1.0, 1.6), behind=True), RollBack(taken_s, 0.0)),
+        Fault(AtStep("J1b", behind=True), Kill(0.0)),
+        Fault(AtStep(chance.choice(("J1b", "J2", "J5b")), behind=True), Kill(3.0), "leader/0"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": True, **_QUICK}
+    return Story(faults, options, {"producers": 1, "records": 60})
+
+
 def _too_few(chance: Random) -> Story:
     """Nothing can be taken until who died is back, and as much as before."""
     place = _when_producing(chance)
@@ -478,7 +493,7 @@ def _full_for_a_moment(chance: Random) -> Story:
         options.update(replicas=2, latency_s=0.001, jitter_s=0.02)
         load["producers"] = 3
     else:
-        faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 2, 3, 5))), moment)]
+        faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 1, 2, 3))), moment)]
         options["replicas"] = chance.choice((1, 1, 3))  # who leads alone goes on leading
     if chance.random() < 0.3:
         faults.append(Fault(_shortly(chance), _death(chance), chance.choice(("leader", "here"))))
@@ -566,6 +581,7 @@ _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _last_one,
     _left_behind,
     _back_with_less,
+    _older_copy,
     _too_few,
     _candidates_die,
     _joiner_dies,
@@ -576,6 +592,7 @@ _STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _register_fails,
     _answers_get_lost,
     _answers_get_lost,
+    _full_for_a_moment,
     _full_for_a_moment,
     _full_for_a_moment,
     _ghost,
