@@ -11,6 +11,7 @@ from octopi.simulation.world import Event
 from sim import directed
 from sim.plan import Plan, Workload, from_json, from_token, to_json, to_token
 from sim.simulation import simulate
+from sim.stories import STORIES
 
 WORKLOAD = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
@@ -78,8 +79,8 @@ def test_a_plan_keeps_what_stands_behind_what() -> None:
 
 
 def test_each_story_is_told_once_in_a_round_of_seeds() -> None:
-    count = len(directed._STORIES)
+    count = len(STORIES)
     options = [directed._Director(seed)._teller() for seed in range(2 * count)]
     first, second = options[:count], options[count:]
     assert first != second
-    assert Counter(first) == Counter(second) == Counter(directed._STORIES)
+    assert Counter(first) == Counter(second) == Counter(STORIES)

@@ -1,0 +1,538 @@
+"""The ways in which replicated logs are known to fail, as faults that belong together.
+
+A follower is away, then the leader dies; a leader sleeps through its successor's election; who
+recovers is struck again.  Each fault stands at a step of the protocol, or counts from the fault
+before it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
+from octopi.simulation.failures import (
+    Action,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    Fault,
+    FillDisk,
+    Kill,
+    LosePower,
+    Pause,
+    Place,
+    Reset,
+    RollBack,
+    Rot,
+    Slow,
+    Spoil,
+    Stop,
+    Wipe,
+)
+from octopi.simulation.route import Mishap
+
+
+@attrs.frozen
+class Story:
+    """Faults, and what of the plan has to be so for them to tell anything."""
+
+    faults: tuple[Fault, ...]
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    load: Mapping[str, Any] = attrs.field(factory=dict)
+    """Of the workload."""
+
+
+_PRODUCING: Final = (
+    *("P1", "P2a", "P2b", "P2c", "P2d", "P3a", "P3b", "P4a", "P4b", "P5a", "P5b"),
+    *("P6a", "P6b", "P6c", "P6d", "P7a", "P7b", "P8a", "P8b", "C1b", "C3", "C10b", "D1a", "D1b"),
+)
+_CHANGING: Final = (
+    *("E1", "E2", "E3a", "E3b", "E4", "E5", "E6a", "E6b", "E7", "E8a", "E8b", "E9a", "E9b"),
+    *("E10a", "E10b", "E11", "E12", "E13a", "E13b", "E15", "E16b", "E17a", "E17b", "E18"),
+    *("J7", "J8b", "J9b", "J10", "J11", "J12", "D2a", "D2b", "D3a", "D3b", "R2b", "R3a", "R3b"),
+)
+_COMING_BACK: Final = (
+    *("J1b", "J2", "J3", "J4a", "J4b", "J5a", "J5b", "J6", "E10b", "E12", "J8a", "J9a", "J10"),
+    *("E13a", "E13b", "P3a", "P3b", "J11", "E16a", "E17a", "J12", "D2b", "D3b"),
+)
+_REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
+_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+_QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
+_PIPELINED: Final = {"batch_bytes": 1}
+"""Each message is a batch, and several are under way."""
+_EDGES: Final = (
+    *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
+    *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
+    *(("sync_directory", "before"), ("sync_directory", "after"), ("send", "after")),
+)
+
+
+# --- what stories are made of ----------------------------------------------------------
+
+
+def _when_producing(chance: Random) -> Place:
+    occurrence = chance.choice((1, 2, 3, 5, 8, 12, 20))
+    if chance.random() < 0.7:
+        return AtStep(chance.choice(_PRODUCING), occurrence=occurrence)
+    operation, edge = chance.choice(_EDGES)
+    return AtEffect(operation, edge, chance.choice(("leader", "follower")), occurrence)
+
+
+def _soon(chance: Random) -> Place:
+    """Behind the fault before it: in what follows from that."""
+    kind = chance.random()
+    if kind < 0.5:
+        steps = chance.choice((_CHANGING, _COMING_BACK, _PRODUCING))
+        return AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2, 4)), behind=True)
+    if kind < 0.7:
+        operation, edge = chance.choice(_EDGES)
+        who = chance.choice(("leader", "follower", "register"))
+        return AtEffect(operation, edge, who, chance.choice((1, 1, 2, 4)), behind=True)
+    return AtTime(chance.choice((0.0, _seconds(chance, 0.0, 0.4), _late_s(chance))), behind=True)
+
+
+def _at_once(chance: Random) -> Place:
+    """Behind the fault before it, at a step of producing."""
+    return AtStep(chance.choice(_PRODUCING), occurrence=chance.randint(1, 8), behind=True)
+
+
+def _shortly(chance: Random) -> Place:
+    """Behind the fault before it, and before anybody draws consequences."""
+    return AtTime(_seconds(chance, 0.0, 0.9), behind=True)
+
+
+def _late(chance: Random) -> Place:
+    """Behind the fault before it, when its consequences were drawn."""
+    return AtTime(_late_s(chance), behind=True)
+
+
+def _late_s(chance: Random) -> float:
+    return _seconds(chance, 1.1, 2.2)
+
+
+def _seconds(chance: Random, least: float, most: float) -> float:
+    return round(chance.uniform(least, most), 2)
+
+
+def _restart_s(chance: Random) -> float | None:
+    return chance.choice((0.0, 0.1, _seconds(chance, 0.2, 0.8), _seconds(chance, 1.2, 3.0), None))
+
+
+def _death(chance: Random) -> Action:
+    kind = chance.choice((Kill, Kill, LosePower, LosePower, Stop))
+    return kind(_restart_s(chance))
+
+
+def _absence(chance: Random) -> Action:
+    """For longer than anybody waits."""
+    seconds = _seconds(chance, 1.2, 3.0)
+    away = _seconds(chance, 1.2, 3.0)
+    return chance.choice(
+        (
+            Pause(seconds),
+            Cut("others", seconds, "both", chance.random() < 0.5, chance.random() < 0.5),
+            Cut(chance.choice(("leader", "follower", "register")), seconds, resets=True),
+            Cut("others", seconds, chance.choice(("in", "out"))),
+            Kill(away),
+            LosePower(away),
+        )
+    )
+
+
+def _trouble(chance: Random) -> Action:
+    """What connections and disks do now and then."""
+    peer = chance.choice(("leader", "follower", "client", "register", "others"))
+    return chance.choice(
+        (
+            Reset(peer),
+            Spoil(chance.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE)), peer),
+            Slow(peer, _seconds(chance, 0.3, 2.0), latency_s=_seconds(chance, 0.05, 0.6)),
+            Cut(peer, _seconds(chance, 0.1, 1.0), "both", holds=True),
+            Pause(_seconds(chance, 0.1, 0.9)),
+            BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 1.0)), times=3)),
+        )
+    )
+
+
+def _failing_disk(chance: Random) -> Action:
+    if chance.random() < 0.15:
+        return FillDisk(0.3)
+    if chance.random() < 0.5:
+        full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+        return BreakDisk(DiskFault("append", full, ".log", chance.choice((0, 0, 1, 5))))
+    operation = chance.choice(("append", "sync", "sync", "sync", "rename", "sync_directory"))
+    how = Fail(errno.EIO, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+    return BreakDisk(DiskFault(operation, how, chance.choice((".log", ""))))
+
+
+# --- stories ---------------------------------------------------------------------------
+
+
+def _one_dies(chance: Random) -> Story:
+    who = chance.choice(("here", "leader", "follower"))
+    return Story((Fault(_when_producing(chance), _death(chance), who),))
+
+
+def _one_after_the_other(chance: Random) -> Story:
+    """Who recovers, or helps to, is struck again."""
+    second = chance.choice(("here", "here", "leader", "follower", "register"))
+    return Story(
+        (
+            Fault(_when_producing(chance), _death(chance), chance.choice(("leader", "follower"))),
+            Fault(_soon(chance), _death(chance), second),
+        )
+    )
+
+
+def _leaders_die(chance: Random) -> Story:
+    """One leader after the other: logs part, and meet again."""
+    steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")
+    place = AtStep(chance.choice((*steps, "E11", "E15")), "leader", chance.randint(1, 3), True)
+    first = AtStep(chance.choice(steps), occurrence=chance.randint(1, 20))
+    again = [Fault(place, _death(chance), "leader") for _ in range(chance.randint(1, 2))]
+    return Story((Fault(first, _death(chance), "leader"), *again))
+
+
+def _left_alone(chance: Random) -> Story:
+    """A follower is away, the leader goes on without it and dies; the other comes back."""
+    place = chance.choice((_late, _soon))
+    replicas = chance.choice((2, 3))
+    return Story(
+        (
+            Fault(_when_producing(chance), _absence(chance), "follower"),
+            Fault(place(chance), chance.choice((_death, _absence))(chance), "leader"),
+        ),
+        {"replicas": replicas},
+    )
+
+
+def _all_alone(chance: Random) -> Story:
+    """All followers are away, and then the leader is."""
+    away = _absence(chance)
+    return Story(
+        (
+            Fault(_when_producing(chance), away, "follower"),
+            Fault(AtTime(0.0, True), chance.choice((away, Pause(2.5), Kill(2.5))), "follower"),
+            Fault(_late(chance), chance.choice((_death, _absence))(chance), "leader"),
+        )
+    )
+
+
+def _last_one(chance: Random) -> Story:
+    """One broker is slow; then all others die, and what it has is all that there is."""
+    survivor, *others = chance.sample(_BROKERS, len(_BROKERS))
+    weakness = chance.choice(
+        (
+            Slow("others", 3.0, latency_s=_seconds(chance, 0.05, 0.6)),
+            Cut("others", _seconds(chance, 0.1, 0.9), "in", holds=True),
+            Cut("others", _seconds(chance, 0.1, 0.9), "both", holds=True),
+            Pause(_seconds(chance, 0.1, 0.9)),
+            BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.9)), times=20)),
+            Kill(_seconds(chance, 0.0, 0.8)),
+            LosePower(_seconds(chance, 0.0, 0.8)),
+            Reset("others"),
+        )
+    )
+    deaths = [
+        chance.choice((Kill, LosePower))(chance.choice((_seconds(chance, 1.5, 3.0), None)))
+        for _ in others
+    ]
+    behind = chance.choice((_at_once, _shortly, _soon))
+    return Story(
+        (
+            Fault(_when_producing(chance), weakness, survivor),
+            Fault(behind(chance), deaths[0], others[0]),
+            *(Fault(AtTime(0.0, True), *one) for one in zip(deaths[1:], others[1:], strict=True)),
+        )
+    )
+
+
+def _left_behind(chance: Random) -> Story:
+    """A slow follower is left behind, the leader dies as soon as it commits without it, and the
+    next one doesn't hear for a while what the others have."""
+    commit = AtStep(chance.choice(("P6b", "P7a", "P7b")), "any", chance.choice((1, 2)), True)
+    gone = AtStep(chance.choice(("E11", "E12", "J7")), behind=True)
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.15)), times=40))
+    first = AtStep("P2b", occurrence=chance.choice((1, 2, 3, 5)))
+    return Story(
+        (
+            Fault(first, Cut("leader", 3.0), "follower"),
+            Fault(AtTime(0.0, behind=True), slow),
+            Fault(commit, Kill(3.0), "leader"),
+            Fault(gone, chance.choice((Pause(0.9), Kill(2.0))), "follower"),
+            *((Fault(_soon(chance), Kill(None), "leader"),) if chance.random() < 0.3 else ()),
+        ),
+        {"brokers": 4, "replicas": 4, "min_insync": 1, "latency_s": 0.02, "jitter_s": 0.005},
+    )
+
+
+def _candidates_die(chance: Random) -> Story:
+    """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
+    steps = ("E4", "E6a", "E6b", "E7", "E8b", "E9a", "E10b", "E11", "E12", "D2b", "J7", "J10")
+    place = AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2)), behind=True)
+    first = chance.choice((Kill, Kill, LosePower, Stop))(_restart_s(chance))
+    target = chance.choice(("here", "leader", "follower"))
+    return Story(
+        (
+            Fault(_when_producing(chance), first, "leader"),
+            Fault(place, LosePower(chance.choice((0.0, 0.1, 0.5))), target),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.3 else ()),
+        ),
+        {"replicas": 3, "flush_before_ack": False, "flush_interval_s": 1.0},
+    )
+
+
+def _joiner_dies(chance: Random) -> Story:
+    """A follower dies while it is let back into the in-sync set, maybe slowly."""
+    steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
+    death = chance.choice((Kill, LosePower, LosePower, LosePower))(chance.choice((0.0, 0.0, 0.1)))
+    slow = Slow("register", 2.0, latency_s=_seconds(chance, 0.3, 0.7))
+    faults = [
+        Fault(_when_producing(chance), Kill(_seconds(chance, 0.1, 0.4)), "follower"),
+        Fault(AtStep(chance.choice(steps), behind=True), death, "follower"),
+    ]
+    if chance.random() < 0.7:
+        faults.insert(1, Fault(AtStep("J9b", behind=True), slow, "leader"))
+    if chance.random() < 0.3:
+        faults.append(Fault(_soon(chance), _death(chance), "leader"))
+    options = {"replicas": chance.choice((2, 2, 3)), "min_insync": 1, "flush_before_ack": False}
+    return Story(tuple(faults), {**options, "flush_interval_s": 1.0, **_QUICK})
+
+
+def _back_with_less(chance: Random) -> Story:
+    """A follower loses what was in its memory, and the leader is gone before it can say so."""
+    loss = chance.choice((LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.3)))
+    step = chance.choice(("J1b", "J2", "J4b", "J5a", "J5b", "J7", "J8a", "J8b"))
+    death = chance.choice((Kill, Kill, Pause))(_seconds(chance, 2.0, 4.0))
+    faults = (
+        Fault(AtStep("P4b", "follower", chance.choice((2, 3, 5, 8))), loss),
+        Fault(AtStep(step, behind=True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK})
+
+
+def _older_copy(chance: Random) -> Story:
+    """A follower's machine is set up again from a copy that it went on from, and starts so
+    often that its life could be the next one; then its leader is gone."""
+    taken_s = chance.choice((0.3, 0.5))
+    faults = (
+        Fault(AtTime(taken_s + 0.1), Kill(0.0), "follower/0"),
+        Fault(AtTime(_seconds(chance, 1.0, 1.6), behind=True), RollBack(taken_s, 0.0)),
+        Fault(AtStep("J1b", behind=True), Kill(0.0)),
+        Fault(AtStep(chance.choice(("J1b", "J2", "J5b")), behind=True), Kill(3.0), "leader/0"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": True, **_QUICK}
+    return Story(faults, options, {"producers": 1, "records": 60})
+
+
+def _too_few(chance: Random) -> Story:
+    """Nothing can be taken until who died is back, and as much as before."""
+    place = _when_producing(chance)
+    slow = Slow("others", 2.0, latency_s=_seconds(chance, 0.05, 0.3))
+    return Story(
+        (
+            Fault(place, LosePower(_seconds(chance, 0.0, 0.5)), "follower"),
+            Fault(AtStep(chance.choice(("J2", "J5b", "J7")), behind=True), slow),
+            Fault(_soon(chance), _death(chance), "leader"),
+        )[: chance.randint(1, 3)],
+        {"replicas": 2, "min_insync": 2, "flush_before_ack": False, "flush_interval_s": 1.0},
+    )
+
+
+def _sleeper(chance: Random) -> Story:
+    """A leader sleeps, or is cut off, while another one is chosen; then it wakes up."""
+    sleep = chance.choice((Pause(_seconds(chance, 1.2, 3.0)), _absence(chance)))
+    return Story(
+        (
+            Fault(_when_producing(chance), sleep, "leader"),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.6 else ()),
+        )
+    )
+
+
+def _power_fails(chance: Random) -> Story:
+    """All machines of a room, at about the same time."""
+    count = chance.choice((2, 3, 3))
+    deaths = [chance.choice((LosePower, LosePower, Kill))(_restart_s(chance)) for _ in range(count)]
+    gap_s = chance.choice((0.0, 0.0, 0.01, 0.3))
+    targets = chance.sample(_BROKERS, count)
+    faults = [Fault(_when_producing(chance), deaths[0], targets[0])]
+    for death, target in zip(deaths[1:], targets[1:], strict=True):
+        faults.append(Fault(AtTime(gap_s, True), death, target))
+    return Story(tuple(faults), {"flush_before_ack": True} if chance.random() < 0.7 else {})
+
+
+def _one_replica(chance: Random) -> Story:
+    """There is nobody else who has it."""
+    faults = [Fault(_when_producing(chance), _death(chance), "leader/0")]
+    if chance.random() < 0.5:
+        faults.append(Fault(_soon(chance), _death(chance), "leader/0"))
+    return Story(tuple(faults), {"replicas": 1, "min_insync": 1, "flush_before_ack": True})
+
+
+def _register_fails(chance: Random) -> Story:
+    """The register is slow, or dies, in the midst of what it decides."""
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.02, 0.5)), times=9))
+    death = chance.choice((Kill, LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.6, 2.5)))
+    step = AtStep(chance.choice(_REGISTER), occurrence=chance.choice((1, 1, 2, 3)), behind=True)
+    who = chance.choice(("leader", "follower"))
+    faults = [Fault(_when_producing(chance), chance.choice((_death, _absence))(chance), who)]
+    if chance.random() < 0.5:
+        faults.insert(0, Fault(AtTime(0.3), slow, "register"))
+    if chance.random() < 0.7:
+        faults.append(Fault(step, death, "register"))
+    if chance.random() < 0.6:
+        target = chance.choice(("here", "leader", "leader/0", "follower"))
+        faults.append(Fault(_soon(chance), _death(chance), target))
+    return Story(tuple(faults))
+
+
+def _answers_get_lost(chance: Random) -> Story:
+    """Producers don't hear what became of their batches, and send them again."""
+    step = chance.choice(("C1b", "P1", "P2b", "P5a", "P6b", "P7a", "P7b"))
+    place = AtStep(step, occurrence=chance.randint(2, 40))
+    cut = Cut("client", _seconds(chance, 0.05, 2.0), chance.choice(("both", "out")), resets=True)
+    loss = chance.choice((Reset("client"), cut, _death(chance), Pause(1.5)))
+    faults = [Fault(place, loss, "leader")]
+    for _ in range(chance.randint(0, 2)):
+        again = AtStep(chance.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
+        strike = chance.choice((Reset("client"), Reset("client"), _death(chance)))
+        faults.append(Fault(again, strike, "leader/0"))
+    return Story(tuple(faults), load={"burst_count": chance.choice((4, 12)), **_PIPELINED})
+
+
+def _full_for_a_moment(chance: Random) -> Story:
+    """A disk doesn't take a batch, and takes what comes right behind it."""
+    full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
+    moment = BreakDisk(DiskFault("append", full, ".log"))
+    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
+    options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
+    if chance.random() < 0.5:
+        # A new epoch is stored first, and what is sent meanwhile piles up behind that.
+        slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.1, 0.3)), times=9))
+        faults = [
+            Fault(AtStep("P2a", "leader"), slow, "follower"),
+            Fault(AtStep("P3a", "follower", chance.choice((1, 1, 2))), moment),
+        ]
+        options.update(replicas=2, latency_s=0.001, jitter_s=0.02)
+        load["producers"] = 3
+    else:
+        faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 1, 2, 3))), moment)]
+        options["replicas"] = chance.choice((1, 1, 3))  # who leads alone goes on leading
+    if chance.random() < 0.3:
+        faults.append(Fault(_shortly(chance), _death(chance), chance.choice(("leader", "here"))))
+    return Story(tuple(faults), options, load)
+
+
+def _ghost(chance: Random) -> Story:
+    """A follower comes back with less than it acknowledged last, slowly, and maybe before the
+    last that it said has arrived."""
+    records = chance.choice((3, 5, 8))
+    said = AtStep("P3b", "follower", records - chance.choice((0, 0, 1)))
+    late = Slow("leader", 0.3, latency_s=_seconds(chance, 0.5, 0.9))
+    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.2, 0.6)), times=20))
+    stalled = Cut("leader", _seconds(chance, 0.7, 1.2), "in", holds=True)
+    faults = (
+        Fault(said, late if chance.random() < 0.6 else Reset("client")),
+        Fault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
+        Fault(AtStep("J8b", behind=True), chance.choice((slow, stalled))),
+        Fault(AtTime(4.0), Reset("client"), "leader"),  # so long nothing is healed
+    )
+    options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK}, load)
+
+
+def _disk_fails(chance: Random) -> Story:
+    begins = AtStep(chance.choice(("J10", "E11", "D3a")), occurrence=chance.randint(1, 3))
+    place = chance.choice((begins, _when_producing(chance)))
+    who = chance.choice(("leader", "follower", "follower"))
+    faults = [Fault(place, _failing_disk(chance), who)]
+    if chance.random() < 0.3:
+        faults.insert(0, Fault(_when_producing(chance), Kill(_restart_s(chance)), "leader"))
+        faults[1] = Fault(attrs.evolve(begins, behind=True), _failing_disk(chance), who)
+    if chance.random() < 0.5:
+        faults.append(Fault(_soon(chance), _death(chance), chance.choice(("here", "leader"))))
+    return Story(tuple(faults))
+
+
+def _torn_writes(chance: Random) -> Story:
+    """A machine loses its power while it writes."""
+    operation, edge = chance.choice(_EDGES[:6])
+    who = chance.choice(("leader", "follower", "register"))
+    slow = DiskFault("sync", Delay(_seconds(chance, 0.02, 0.3)), times=20)
+    torn = DiskFault("append", Tear(), calls_before=chance.randrange(9))
+    place = AtEffect(operation, edge, who, chance.randint(1, 25))
+    return Story(
+        (
+            Fault(AtTime(_seconds(chance, 0.0, 0.3)), BreakDisk(chance.choice((slow, torn))), who),
+            Fault(place, LosePower(_restart_s(chance))),
+            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.4 else ()),
+        )
+    )
+
+
+def _disk_is_lost(chance: Random) -> Story:
+    loss = chance.choice((Wipe, Rot))(chance.choice((0.0, 0.2, 1.5)))
+    second = chance.choice(("leader", "follower", "register"))
+    return Story(
+        (
+            Fault(_when_producing(chance), loss, chance.choice(("leader", "follower"))),
+            Fault(_soon(chance), _death(chance), second),
+        )
+    )
+
+
+def _unsteady(chance: Random) -> Story:
+    """Connections and disks have their moods, and somebody dies."""
+    faults = [Fault(_when_producing(chance), _trouble(chance))]
+    for _ in range(chance.randint(1, 2)):
+        what = chance.choice((_trouble, _trouble, _death))
+        target = chance.choice(("here", "leader", "follower"))
+        faults.append(Fault(_soon(chance), what(chance), target))
+    return Story(tuple(faults))
+
+
+STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
+    _one_dies,
+    _one_after_the_other,
+    _one_after_the_other,
+    _leaders_die,
+    _left_alone,
+    _left_alone,
+    _all_alone,
+    _last_one,
+    _last_one,
+    _left_behind,
+    _back_with_less,
+    _older_copy,
+    _too_few,
+    _candidates_die,
+    _joiner_dies,
+    _sleeper,
+    _power_fails,
+    _one_replica,
+    _register_fails,
+    _register_fails,
+    _answers_get_lost,
+    _answers_get_lost,
+    _full_for_a_moment,
+    _full_for_a_moment,
+    _full_for_a_moment,
+    _ghost,
+    _ghost,
+    _ghost,
+    _disk_fails,
+    _torn_writes,
+    _disk_is_lost,
+    _unsteady,
+)
+"""One that stands here twice is drawn more often."""
