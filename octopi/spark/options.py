@@ -105,7 +105,7 @@ class WriteOptions:
 
 
 _CONNECTION: Final = {"server", "token", "tokenfile", "tokenenv", "tlsca", "requesttimeout"}
-_READ: Final = _CONNECTION | {
+READ: Final = _CONNECTION | {
     "path",
     "subscribe",
     "subscribepattern",
@@ -121,7 +121,7 @@ _READ: Final = _CONNECTION | {
     "includeheaders",
     "pushdown",
 }
-_WRITE: Final = _CONNECTION | {
+WRITE: Final = _CONNECTION | {
     "topic",
     "createtopics",
     "jobid",
@@ -144,7 +144,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     Raises:
       InvalidOptionError: naming the option, and what it should be.
     """
-    values = _known(given, _READ)
+    values = _known(given, READ)
     subscribe = _topics(values.get("subscribe", ""))
     pattern = values.get("subscribepattern", "")
     path = values.get("path", "")
@@ -190,7 +190,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     Raises:
       InvalidOptionError: naming the option, and what it should be.
     """
-    values = _known(given, _WRITE)
+    values = _known(given, WRITE)
     topic = values.get("topic", "")
     if topic:
         _topics(topic)

@@ -19,7 +19,13 @@ from octopi.cli.main import cli
 from octopi.cli.node_processes import node_environment
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/command-line.md", "docs/operations.md", "docs/security.md"]
+PAGES = [
+    "README.md",
+    "docs/command-line.md",
+    "docs/operations.md",
+    "docs/security.md",
+    "docs/spark.md",
+]
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:

@@ -44,6 +44,8 @@ class Outcome:
     broker_kills: int
     batches: int
     """That were begun, of both streams."""
+    late_starts: int
+    """Drivers that ended by themselves, because Spark gives a worker ten seconds to start."""
 
 
 def run(
@@ -70,14 +72,13 @@ def run(
         cluster.topic(3, name=COPY)
         with _Producing(cluster.url, rate) as producing:
             for number in range(driver_kills):
-                driver = drivers.start(cluster.url, "follow")
-                driver.wait_for_batches(1 + number % 2)
+                driver = drivers.start_following(cluster.url, 1 + number % 2)
                 time.sleep(moments.uniform(0, 2))
                 driver.kill()
                 tell(f"driver {number + 1} of {driver_kills} is killed")
-            driver = drivers.start(cluster.url, "follow")
+            driver = drivers.start_following(cluster.url, 2)
             for number in range(broker_kills):
-                driver.wait_for_batches(2)
+                driver.wait_for_batches(1)
                 time.sleep(moments.uniform(0, 2))
                 killed = _kill_a_leader(cluster, brokers, moments)
                 tell(f"{killed} is killed: {number + 1} of {broker_kills}")
@@ -87,7 +88,9 @@ def run(
         produced = cluster.messages(SOURCE)
         assert len(produced) == producing.count, "the producer's own messages"
         _check(produced, cluster.messages(COPY), directory)
-        return Outcome(len(produced), driver_kills, broker_kills, len(_batches(directory)))
+        return Outcome(
+            len(produced), driver_kills, broker_kills, len(_batches(directory)), drivers.late_starts
+        )
 
 
 def _check(produced: list[octopi.Message], copied: list[octopi.Message], directory: Path) -> None:
@@ -118,7 +121,7 @@ class _Driver:
     def __init__(self, directory: Path, url: str, mode: str) -> None:
         self._directory = directory
         command = [sys.executable, "-m", "tests.spark.streams", str(directory), url, mode]
-        with (directory / "driver.log").open("ab") as log:
+        with (directory / "driver.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -162,6 +165,7 @@ class _Drivers:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._started: list[_Driver] = []
+        self.late_starts = 0
 
     def __enter__(self) -> _Drivers:
         return self
@@ -169,6 +173,20 @@ class _Drivers:
     def __exit__(self, *_: object) -> None:
         for one in self._started:
             one.kill()
+
+    def start_following(self, url: str, batches: int) -> _Driver:
+        """Start one, and wait until each of its streams has begun so many batches."""
+        while True:
+            driver = self.start(url, "follow")
+            try:
+                driver.wait_for_batches(batches)
+            except AssertionError as error:
+                if "failed to connect back" not in str(error):
+                    raise
+                driver.kill()
+                self.late_starts += 1
+            else:
+                return driver
 
     def start(self, url: str, mode: str) -> _Driver:
         driver = _Driver(self._directory, url, mode)

@@ -91,7 +91,9 @@ def archive(
             }
         )
     else:
+        merged = f"; {counted(done.merged_files, 'file')} merged into others"
+        gaps = f"; messages are missing at {counted(done.gaps, 'place')}: see the warnings"
         click.echo(
-            f"archived {counted(done.rows, 'message')} in {done.batches:,} batches; "
-            f"{counted(done.merged_files, 'file')} merged into others; {counted(done.gaps, 'gap')}"
+            f"archived {counted(done.rows, 'message')}"
+            f"{merged if done.merged_files else ''}{gaps if done.gaps else ''}"
         )
