@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -145,9 +144,9 @@ class _Driver:
 
     def kill(self) -> None:
         """End it, its JVM and its workers without any grace."""
-        with suppress(ProcessLookupError):
+        if self._process.poll() is None:  # else its number may be somebody else's by now
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
 
