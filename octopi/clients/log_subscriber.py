@@ -272,9 +272,10 @@ class LogSubscriber:
         if timeout_s is not None and now - self._lost_at >= timeout_s:
             name = f"{self.session.topic}/{self.session.partition}"
             raise reworded(error, f"{name}: no broker for {timeout_s:g} s; last: {error.args[0]}")
+        is_unexplained = self._has_lost_history  # it was looked into, and that was the error
         if what is Remedy.CHECK_HISTORY:
             self._has_lost_history = True
-        if not self._addresses:
+        if is_unexplained or not self._addresses:
             await self._clock.sleep_until(now + self._backoff.next_s())
 
     async def _check_history(self) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Awaitable
 from functools import partial
 
 import attrs
+import pytest
 import trio
 
 from octopi import steps
 from octopi.clients.client import Client
+from octopi.errors import OffsetOutOfRangeError
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
 from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault
@@ -242,6 +244,27 @@ def test_a_partition_without_a_log_has_a_leader_after_all_machines_lost_power() 
         await ask(cluster, produce, "producer")
 
     play(scenario)
+
+
+def test_a_consumer_that_is_ahead_of_its_log_asks_now_and_then_only() -> None:
+    """It asked hundreds of times a second while there were brokers that it had not tried."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def read(client: Client) -> None:
+            async with client.consumer("topic", start=10_000, reconnect_timeout_s=5) as consumer:
+                with pytest.raises(OffsetOutOfRangeError, match="the log ends at 0"):
+                    await anext(consumer)
+
+        await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
+        await ask(cluster, read)
+        assert 3 < count(cluster, steps.C9_RESUMING) < 50
+
+    play(scenario)
+
+
+def count(cluster: SimulatedCluster, what: str) -> int:
+    """How often *what* happened."""
+    return sum(event.what == what for event in cluster.world.events)
 
 
 def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
