@@ -16,11 +16,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
-from benchmarks.processes import Client
+from benchmarks.processes import Client, cpu_s
 from benchmarks.report import machine
 from benchmarks.runner import module_of
 
@@ -37,6 +37,9 @@ class FanOut:
     title: str
     version: str = ""
     deliveries_per_s: list[float] = attrs.field(factory=list)
+    server_cpu_us: list[float] = attrs.field(factory=list)
+    """Processor time of all servers for a delivery: what other programs of the machine change
+    least."""
     idle_kib: list[float] = attrs.field(factory=list)
     """Resident memory of all servers for each subscriber that waits."""
     busy_kib: list[float] = attrs.field(factory=list)
@@ -97,9 +100,11 @@ def _run_once(result: FanOut, arguments: argparse.Namespace) -> None:
             producer = Client(result.system, "flush", {**where, **flushed})
             try:
                 producer.wait_ready()
+                began_cpu_s = sum(map(cpu_s, serving.pids.values()))
                 for one in (subscribers, producer):
                     one.go()
                 wall_s = subscribers.figures()["wall_s"]
+                used_cpu_s = sum(map(cpu_s, serving.pids.values())) - began_cpu_s
                 result.busy_kib.append(
                     (_resident_kib(serving.pids) - before) / arguments.subscribers
                 )
@@ -108,7 +113,9 @@ def _run_once(result: FanOut, arguments: argparse.Namespace) -> None:
                 producer.close()
         finally:
             subscribers.close()
-        result.deliveries_per_s.append(arguments.messages * arguments.subscribers / wall_s)
+        deliveries = arguments.messages * arguments.subscribers
+        result.deliveries_per_s.append(deliveries / wall_s)
+        result.server_cpu_us.append(used_cpu_s / deliveries * 1e6)
 
 
 def _resident_kib(pids: Mapping[str, int]) -> int:
@@ -124,13 +131,19 @@ def _resident_kib(pids: Mapping[str, int]) -> int:
 def _table(results: list[FanOut]) -> str:
     """A line for each system; a ratio above 1 means that Octopi delivers more."""
     ours = next((one for one in results if one.system == "octopi"), None)
-    lines = [f"{'':<24}{'deliveries/s':>14}{'KiB idle':>10}{'KiB busy':>10}{'Octopi':>8}"]
+    lines = [
+        f"{'':<24}{'deliveries/s':>14}{'us/each':>9}{'KiB idle':>10}{'KiB busy':>10}{'Octopi':>8}"
+    ]
     for one in results:
-        rate = statistics.median(one.deliveries_per_s)
-        figures: list[Any] = [f"{one.title} {one.version}", f"{rate:,.0f}"]
-        figures += [f"{statistics.median(kib):.1f}" for kib in (one.idle_kib, one.busy_kib)]
+        rate, cpu_us, idle_kib, busy_kib = map(
+            statistics.median,
+            (one.deliveries_per_s, one.server_cpu_us, one.idle_kib, one.busy_kib),
+        )
         ratio = "" if ours is None else f"{statistics.median(ours.deliveries_per_s) / rate:.2f}x"
-        lines.append("{:<24}{:>14}{:>10}{:>10}{:>8}".format(*figures, ratio))
+        lines.append(
+            f"{one.title + ' ' + one.version:<24}{rate:>14,.0f}{cpu_us:>9.2f}"
+            f"{idle_kib:>10.1f}{busy_kib:>10.1f}{ratio:>8}"
+        )
     return "\n".join(lines)
 
 

@@ -92,6 +92,8 @@ class WebSocketNet:
         self._plain = plain
         self._tls = tls
         self._connection_count = 0
+        self._is_full = False
+        """Whether the last one that came was one too many."""
 
     @property
     def connection_count(self) -> int:
@@ -203,9 +205,12 @@ class WebSocketNet:
         """Everything about one accepted connection; its faults end here."""
         peer = str(stream)
         if self._connection_count >= self._connections_max:
-            _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
+            if not self._is_full:  # else a crowd would fill the log, too
+                self._is_full = True
+                _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
             await trio.aclose_forcefully(stream)
             return
+        self._is_full = False
         self._connection_count += 1
         try:
             watched = await self._wants_websocket(stream, peer)

@@ -207,11 +207,14 @@ async def test_a_refused_peer_may_finish_talking_but_not_stay(autojump_clock: Mo
             await stream.send_all(b"still here")
 
 
-async def test_one_connection_too_many_is_closed_at_once() -> None:
+async def test_one_connection_too_many_is_closed_at_once_and_a_crowd_is_logged_once() -> None:
     async with serving(connections_max=2) as server:
         async with server.client() as client, server.client():
-            with pytest.raises(UnreachableError, match="did not complete the WebSocket handshake"):
-                await server.connect()
+            with capture_logs() as logs:
+                for _ in range(3):
+                    with pytest.raises(UnreachableError, match="did not complete the WebSocket"):
+                        await server.connect()
+            assert [one["event"] for one in logs].count("too_many_connections") == 1
             await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
         await server.still_serves()
 

@@ -24,7 +24,7 @@ GET = b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
 class EchoSite:
-    """Says who asked for what; knows the pages ``/fault``, ``/never`` and ``/long``."""
+    """Says who asked for what; knows the pages ``/fault``, ``/never``, ``/same`` and ``/long``."""
 
     def __init__(self) -> None:
         self.asked: list[HttpRequest] = []
@@ -41,6 +41,8 @@ class EchoSite:
                 raise ZeroDivisionError("a fault in a page")
             case "/never":
                 await trio.sleep_forever()
+            case "/same":
+                return HttpAnswer(304, b"")
             case "/long":
                 return HttpAnswer(200, bytes(1 << 20))
         return plain(200, f"you asked for {request.path}")
@@ -116,6 +118,19 @@ async def test_a_head_request_is_answered_without_a_body(autojump_clock: MockClo
     async with asking() as (_, _, stream):
         await stream.send_all(GET.replace(b"GET", b"HEAD"))
         assert await Answers(stream).next("HEAD") == (200, b"")
+
+
+async def test_that_nothing_changed_is_said_without_a_length(autojump_clock: MockClock) -> None:
+    """It would be that of what the peer has already."""
+    async with asking() as (_, _, stream):
+        await stream.send_all(GET.replace(b"/hello", b"/same") + GET)
+        received = b""
+        while b"you asked for /hello" not in received:
+            received += await stream.receive_some()
+        first, _, second = received.partition(b"\r\n\r\n")
+        assert first.startswith(b"HTTP/1.1 304")
+        assert b"content-length" not in first.lower()
+        assert second.startswith(b"HTTP/1.1 200")
 
 
 async def test_a_connection_that_asked_over_http_may_become_a_websocket(
