@@ -37,10 +37,20 @@ class Greeting:
 
 def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> dict[str, float]:
     """Subscribe *count* times at *url*; return when each has got the message with *mark*."""
-    sockets = {}
+    sockets: dict[int, socket.socket] = {}
+    heartbeat_at = time.monotonic() + _HEARTBEAT_S
+
+    def beat() -> None:
+        nonlocal heartbeat_at
+        if greeting.heartbeat and time.monotonic() > heartbeat_at:
+            heartbeat_at = time.monotonic() + _HEARTBEAT_S
+            for one in sockets.values():
+                one.send(_frame(greeting.heartbeat))
+
     for one in connected(url, greeting, count):
         one.setblocking(False)
         sockets[one.fileno()] = one
+        beat()  # on a busy machine it takes long until all are there
     poll = select.epoll()
     for descriptor in sockets:
         poll.register(descriptor, select.EPOLLIN)
@@ -48,12 +58,8 @@ def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> 
     gate.wait()
     received_bytes = 0
     waiting = len(sockets)
-    heartbeat_at = time.monotonic() + _HEARTBEAT_S
     while waiting:
-        if greeting.heartbeat and time.monotonic() > heartbeat_at:
-            heartbeat_at += _HEARTBEAT_S
-            for one in sockets.values():
-                one.send(_frame(greeting.heartbeat))
+        beat()
         for descriptor, _ in poll.poll(_HEARTBEAT_S):
             size = sockets[descriptor].recv_into(buffer)
             assert size, "a subscriber was thrown out"
