@@ -46,8 +46,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark" in item.path.as_posix() and not item.get_closest_marker("timeout"):
-            # The first test waits for Java to start.
-            item.add_marker(pytest.mark.timeout(300))
+            # Starting Java, and each kind of worker, takes minutes on a busy machine.
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")

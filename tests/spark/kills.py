@@ -31,7 +31,7 @@ from tests.spark.cluster import Cluster, by_partition, flights
 SOURCE, COPY = "source", "copy"
 _OFFSETS = ("archive/_checkpoint/offsets/[0-9]*", "copying/offsets/[0-9]*")
 """A file for each batch of each stream."""
-_DEADLINE_S = 240.0
+_DEADLINE_S = 400.0
 
 
 @attrs.frozen
