@@ -22,20 +22,24 @@ from typing import Final
 import trio
 
 import octopi
-from benchmarks.processes import cpu_s
+from benchmarks.processes import main_thread_s
 from benchmarks.report import machine
 from benchmarks.subscribers import Greeting, connected
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
-from tests.processes import NodeProcess, node_processes
+from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 TOPIC: Final = "measured"
-IDLE_S: Final = 5.0
+IDLE_S: Final = 10.0
+SETTLE_S: Final = 15.0
+"""New brokers have got their replicas."""
+
 REST_S: Final = 2.0
 """What was set up comes to rest."""
 VALUE: Final = bytes(16 * 1024)
 GROUP: Final = 500
+TOPICS_AT_A_TIME: Final = 50
 
 
 class Measurement:
@@ -48,12 +52,23 @@ class Measurement:
     def idle(self) -> None:
         """What they take while nobody wants anything."""
         for node in (self._register, self._broker):
-            before = cpu_s(node.pid)
-            time.sleep(IDLE_S)
             self.figures[f"{node.name}_idle_mb"] = node.rss_bytes() / 1e6
-            self.figures[f"{node.name}_idle_cpu_percent"] = (
-                (cpu_s(node.pid) - before) / IDLE_S * 100
-            )
+        self._idle_cpu("alone")
+
+    def brokers(self, nodes: NodeProcesses, count: int) -> None:
+        """What register and broker do while *count* more brokers share the partitions."""
+        for number in range(count):
+            nodes.broker(self._register, f"broker-{number + 2}")
+        time.sleep(SETTLE_S)
+        self._idle_cpu(f"with_{count}_more")
+
+    def _idle_cpu(self, when: str) -> None:
+        nodes = (self._register, self._broker)
+        before = [main_thread_s(node.pid) for node in nodes]
+        time.sleep(IDLE_S)
+        for node, then in zip(nodes, before, strict=True):
+            used_s = main_thread_s(node.pid) - then
+            self.figures[f"{node.name}_idle_cpu_us_per_s_{when}"] = used_s / IDLE_S * 1e6
 
     def connections(self, count: int) -> None:
         """What clients cost that only greet, and those that wait for messages."""
@@ -72,6 +87,7 @@ class Measurement:
     def topics(self, count: int) -> None:
         """What topics cost that were made, and that nobody uses."""
         self._grow("topic", count, lambda: trio.run(_create, self._register.url, count))
+        self._kill_and_restart(f"with_{count}_topics")
 
     def long_log(self, log_gb: float) -> None:
         """What a long log costs, and how soon a broker that was killed with it serves again."""
@@ -79,17 +95,20 @@ class Measurement:
         trio.run(_fill, self._register.url, int(log_gb * 1e9) // len(VALUE))
         self.figures["broker_growth_over_log_mb"] = (self._broker.rss_bytes() - before) / 1e6
         self.figures["broker_most_mb"] = self._broker.rss_bytes_max() / 1e6
+        self._kill_and_restart(f"with_{log_gb:g}_gb")
+
+    def _kill_and_restart(self, when: str) -> None:
         self._broker.kill9()
         began = time.perf_counter()
         self._broker.restart()
-        self.figures["killed_to_ready_s"] = time.perf_counter() - began
+        self.figures[f"killed_to_ready_{when}_s"] = time.perf_counter() - began
         trio.run(_fill, self._register.url, 1)
-        self.figures["killed_to_first_receipt_s"] = time.perf_counter() - began
+        self.figures[f"killed_to_first_receipt_{when}_s"] = time.perf_counter() - began
 
     def _grow(self, what: str, count: int, make: Callable[[], None]) -> None:
         nodes = (self._register, self._broker)
         before = {node.name: node.rss_bytes() for node in nodes}
-        cpu_before = {node.name: cpu_s(node.pid) for node in nodes}
+        cpu_before = {node.name: main_thread_s(node.pid) for node in nodes}
         began = time.perf_counter()
         make()
         self.figures[f"{what}s_made_per_s"] = count / (time.perf_counter() - began)
@@ -97,7 +116,7 @@ class Measurement:
         for node in nodes:
             grown = node.rss_bytes() - before[node.name]
             self.figures[f"{node.name}_kib_per_{what}"] = grown / count / 1024
-            took_s = cpu_s(node.pid) - cpu_before[node.name]
+            took_s = main_thread_s(node.pid) - cpu_before[node.name]
             self.figures[f"{node.name}_cpu_us_per_{what}"] = took_s / count * 1e6
 
 
@@ -116,9 +135,9 @@ async def _make_topic(register: str) -> int:
 
 async def _create(register: str, count: int) -> None:
     async with octopi.connect(register) as client:
-        for begin in range(0, count, GROUP):
+        for begin in range(0, count, TOPICS_AT_A_TIME):
             async with trio.open_nursery() as nursery:
-                for number in range(begin, min(count, begin + GROUP)):
+                for number in range(begin, min(count, begin + TOPICS_AT_A_TIME)):
                     nursery.start_soon(client.create_topic, f"topic-{number}")
 
 
@@ -133,6 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.footprint", description=__doc__)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--log-gb", type=float, default=10.0)
     arguments = parser.parse_args()
     with (
@@ -148,6 +168,8 @@ def main() -> None:
             measurement.topics(arguments.topics)
         if arguments.log_gb:
             measurement.long_log(arguments.log_gb)
+        if arguments.brokers:
+            measurement.brokers(nodes, arguments.brokers)
         json.dump({"machine": machine(), **measurement.figures}, sys.stdout, indent=1)
 
 

@@ -60,13 +60,17 @@ class Runner:
         self._servers.close()
 
     def run(self, workload: Workload, rounds: int) -> list[Result]:
-        """The results of all systems that take part."""
+        """The results of all systems that take part; who does not start is named and left out."""
         results = []
         for name in self.systems:
             module = module_of(name)
             if workload.kind in module.KINDS and name in (workload.systems or NAMES):
-                serving = self._serve(name, workload)
-                results.append(Result(workload, name, serving.settings, serving.version))
+                try:
+                    serving = self._serve(name, workload)
+                except RuntimeError as error:
+                    print(f"{name} is left out: {error}", file=sys.stderr)
+                else:
+                    results.append(Result(workload, name, serving.settings, serving.version))
         for _ in range(rounds):
             for result in results:
                 if not result.problem:
