@@ -18,7 +18,8 @@ PACKAGES: list[dict[str, Any]] = json.loads((VENDOR / "vendor.json").read_text()
 
 def test_every_file_is_listed_with_its_checksum() -> None:
     listed = {one["file"]: one["sha256"] for package in PACKAGES for one in package["files"]}
-    here = {path.name: path for path in VENDOR.iterdir() if path.name != "vendor.json"}
+    files = [path for path in VENDOR.rglob("*") if path.is_file() and path.name != "vendor.json"]
+    here = {path.relative_to(VENDOR).as_posix(): path for path in files}
     assert {
         name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in here.items()
     } == listed

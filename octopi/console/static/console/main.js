@@ -11,10 +11,12 @@ import { count, plural, rate } from "./words.js";
 
 const PLAYED_S = 30; // a whole run
 const FRAME_MS = 50;
+const ARRIVAL_MS = 100; // between two drawings of what came, however fast it comes
 
 const root = document.getElementById("console");
 const open = new Set(); // topics whose partitions are shown
 let isDrawing = false;
+let isWaiting = false;
 let chart = null;
 let replay = null;
 let replayProblem = "";
@@ -23,7 +25,7 @@ const feed = new ClusterFeed(() => {
   tail.measure();
   draw();
 });
-const tail = new Tail(draw, () => feed.token ?? "");
+const tail = new Tail(drawSoon, () => feed.token ?? "");
 
 const act = {
   toggle(topic) {
@@ -49,6 +51,15 @@ function draw() {
     render(screen(), root);
     drawChart();
   });
+}
+
+function drawSoon() {
+  if (isWaiting) return;
+  isWaiting = true;
+  setTimeout(() => {
+    isWaiting = false;
+    draw();
+  }, ARRIVAL_MS);
 }
 
 function drawChart() {

@@ -5,6 +5,7 @@
 // nothing: it goes on where it was.
 
 import { Octopi } from "../octopi.js";
+import { repeat } from "../vendor/directives/repeat.js";
 import { html, nothing } from "../vendor/lit-html.js";
 import { clock, content, count, preview, size } from "./words.js";
 
@@ -202,7 +203,7 @@ export function tailPanel(tail, topics) {
       <div class="scroll tall" tabindex="0" role="group" aria-label="Messages, newest first">
         <table class="messages">
           <thead><tr><th>Time</th><th>Log</th><th class="number">Offset</th><th>Key</th><th>Value</th></tr></thead>
-          <tbody>${tail.rows.map((row) => messageRow(tail, row))}</tbody>
+          <tbody>${repeat(tail.rows, (row) => row.key, (row) => messageRow(tail, row))}</tbody>
         </table>
         ${tail.rows.length ? nothing : html`<p class="empty">${tail.subscription ? "Nothing has come yet." : "Choose a topic."}</p>`}
       </div>
@@ -240,6 +241,16 @@ function messageRow(tail, row) {
   `;
 }
 
+// Kept, for the screen is drawn again and again.
+function contentOf(row, form, bytesMax) {
+  const shown = `${form} ${bytesMax} ${row.value.length}`;
+  if (row.shown !== shown) {
+    row.shown = shown;
+    row.content = content(row.value, form, bytesMax);
+  }
+  return row.content;
+}
+
 function whole(tail, row) {
   const bytesMax = row.isWhole ? WHOLE_BYTES_MAX : SHOWN_BYTES_MAX;
   const isCut = row.valueBytes > Math.min(bytesMax, row.value.length);
@@ -251,7 +262,7 @@ function whole(tail, row) {
     <tr class="detail">
       <td colspan="5">
         ${row.headers.map(([name, value]) => html`<p class="header"><b>${name}</b> ${value}</p>`)}
-        <pre>${content(row.value, tail.form, bytesMax)}</pre>
+        <pre>${contentOf(row, tail.form, bytesMax)}</pre>
         ${isCut ? html`<p class="hint">${size(Math.min(bytesMax, row.value.length))} of ${size(row.valueBytes)}.
           ${!row.isWhole && row.value.length > SHOWN_BYTES_MAX ? html`<button type="button" @click=${showAll}>Show ${row.value.length === row.valueBytes ? "all" : size(row.value.length)}</button>` : nothing}</p>` : nothing}
       </td>
