@@ -319,6 +319,20 @@ def _back_with_less(chance: Random) -> Story:
     return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK})
 
 
+def _cut_and_leads_again(chance: Random) -> Story:
+    """A leader appends what nobody hears of, comes back, and leads again before producers found
+    the one in between."""
+    unheard = AtStep("P2a", "leader", chance.choice((2, 3, 5, 8)))
+    faults = (
+        Fault(unheard, Cut("others", _seconds(chance, 1.2, 2.0), "both", resets=True)),
+        Fault(AtStep("E11", behind=True), Cut("client", 4.0)),
+        Fault(AtStep("J12", behind=True), Kill(4.0), "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, **_QUICK}
+    load = {"delivery_timeout_s": 30.0, "topic_partitions": 1, "reopen_count": 0}
+    return Story(faults, options, load)
+
+
 def _older_copy(chance: Random) -> Story:
     """A follower's machine is set up again from a copy that it went on from, and starts so
     often that its life could be the next one; then its leader is gone."""
@@ -464,6 +478,15 @@ def _disk_fails(chance: Random) -> Story:
     return Story(tuple(faults))
 
 
+def _flush_fails(chance: Random) -> Story:
+    """The device refuses what an acknowledgement waits for."""
+    place = AtStep("D1a", chance.choice(("leader", "follower")), chance.choice((1, 2, 3, 5)))
+    faults = [Fault(place, BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log")))]
+    if chance.random() < 0.5:
+        faults.append(Fault(_shortly(chance), LosePower(0.1), chance.choice(("here", "leader"))))
+    return Story(tuple(faults), {"flush_before_ack": True})
+
+
 def _torn_writes(chance: Random) -> Story:
     """A machine loses its power while it writes."""
     operation, edge = chance.choice(_EDGES[:6])
@@ -513,6 +536,7 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _last_one,
     _left_behind,
     _back_with_less,
+    _cut_and_leads_again,
     _older_copy,
     _too_few,
     _candidates_die,
@@ -531,6 +555,7 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _ghost,
     _ghost,
     _disk_fails,
+    _flush_fails,
     _torn_writes,
     _disk_is_lost,
     _unsteady,
