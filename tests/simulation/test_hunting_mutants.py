@@ -26,7 +26,7 @@ FAMILIES = (
 )
 """Bugs of committing, of in-sync sets, of following, of leadership, of the register,
 of reading and of clients."""
-RUNS_MAX = 60
+RUNS_MAX = 200
 
 
 def kill(rule: str = "receipt-wrong", runs: int = 3, faults_count: int = 1) -> Kill:
@@ -50,6 +50,7 @@ def hunted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.timeout(300)  # a hunt has a budget of its own, of processor time
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bugs_of_every_family_are_noticed_within_a_few_runs(name: str) -> None:
     assert name in MUTANTS
