@@ -17,14 +17,14 @@ from tests.cli.conftest import Program
 
 FAMILIES = (
     "commit-on-leader-alone",
-    "proposed-members-do-not-count",
+    "failed-fsync-tried-again",
     "acknowledge-before-append",
     "promise-forgotten",
     "leader-from-outside-the-in-sync-set",
     "reads-to-the-end-of-the-log",
     "retries-get-new-sequences",
 )
-"""Bugs of committing, of in-sync sets, of following, of leadership, of the register,
+"""Bugs of committing, of flushing, of following, of leadership, of the register,
 of reading and of clients."""
 RUNS_MAX = 200
 
