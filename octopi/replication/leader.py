@@ -9,8 +9,6 @@ replica there are no others.
 
 from __future__ import annotations
 
-from collections import deque
-
 import attrs
 
 from octopi.errors import Status
@@ -61,7 +59,7 @@ class LogLeader:
         self._in_sync_count = 1
         self._durable = log.flush_before_ack
         self._acknowledged: dict[int, Offset] = {}
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []
         self._settled_together_below = log.end
         """Batches below this are not known one by one: a repetition of one of them is
         acknowledged when all of this is committed."""
@@ -197,9 +195,13 @@ class LogLeader:
             return []
         log.highwater = end
         effects: list[Effect] = [PublishHighwater(end)]
-        while self._waiting and self._waiting[0].end <= end:
-            waiting = self._waiting.popleft()
+        settled = 0
+        for waiting in self._waiting:
+            if waiting.end > end:
+                break
+            settled += 1
             effects.append(Reply(waiting.answer, waiting.receipt))
+        del self._waiting[:settled]
         return effects
 
     def check_invariants(self) -> None:

@@ -82,6 +82,8 @@ class PartitionLeader:
         """Brokers that are no members at the moment, as the register said last; they may be
         there all the same."""
         self._durable = durable
+        self._others: frozenset[int] = frozenset()
+        """Whom commits wait for: one set for all logs, of which there may be many."""
         self._lag_s_max = lag_s_max
         self._began_at = self._looked_at = now
 
@@ -293,9 +295,11 @@ class PartitionLeader:
     def _require(self, leader: LogLeader) -> list[Effect]:
         proposed = self.pending.in_sync if self.pending else ()
         others = self.in_sync.union(proposed) - {self.broker}
+        if others != self._others:
+            self._others = others
         # Alone, the page cache of this one machine would be all there is.
         durable = self._durable or self.alone
-        return leader.require(others, len(self.in_sync), durable=durable)
+        return leader.require(self._others, len(self.in_sync), durable=durable)
 
     # --- who lags --------------------------------------------------------------------
 
