@@ -14,7 +14,7 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest
-check: .venv/.spark format-check lint types layers cover ## everything that has to hold before a change goes in
+check: .venv/.spark $(CONFORMANCE) format-check lint types layers test ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -26,7 +26,7 @@ types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage; record, wire and storage fully covered
+cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage: twice as long; record, wire and storage fully covered
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 	$(BIN)/coverage report --fail-under=100 \

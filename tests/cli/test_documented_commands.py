@@ -79,6 +79,7 @@ def free_ports(count: int) -> list[int]:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("jq") is None, reason="the page uses jq")
+@pytest.mark.timeout(320)
 def test_the_operators_page_can_be_typed_from_top_to_bottom(tmp_path: Path) -> None:
     script = "\n".join(["set -eu", *blocks("docs/operations.md")])
     documented = sorted(set(re.findall(r"\b70\d\d\b", script)))
@@ -101,7 +102,7 @@ def test_the_operators_page_can_be_typed_from_top_to_bottom(tmp_path: Path) -> N
         start_new_session=True,
     ) as typed:
         try:
-            stdout, stderr = typed.communicate(timeout=100)
+            stdout, stderr = typed.communicate(timeout=300)
         finally:
             with suppress(ProcessLookupError):  # then no node is left
                 os.killpg(typed.pid, signal.SIGKILL)
