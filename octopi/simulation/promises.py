@@ -27,6 +27,9 @@ PROMISES: Final[Mapping[str, str]] = {
     "two-leaders": "in one epoch one life of one broker leads: the one that was appointed",
     "undecided-told": "the register tells only what it has made durable",
     "promise-forgotten": "a broker accepts only an epoch that is on its disk",
+    "in-sync-unasked": (
+        "whoever is decided to be in sync has promised the epoch, in the life that it lives"
+    ),
     "incomplete-leader": (
         "whoever leads, and whoever is in the in-sync set, has all committed records"
     ),

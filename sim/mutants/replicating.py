@@ -67,8 +67,8 @@ MUTANTS: Final = (
         "off-by-one-batch-answered",
         _LEADER,
         """
--        while self._waiting and self._waiting[0].end <= end:
-+        while self._waiting and self._waiting[0].receipt.offset <= end:
+-            if waiting.end > end:
++            if waiting.receipt.offset > end:
 """,
         "the batch that begins at the highwater mark is acknowledged, too",
         "receipt-wrong",
