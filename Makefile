@@ -38,6 +38,8 @@ search: .venv/.runtime ## simulated clusters: plans that failed once, every step
 	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
 	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
+spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
+	$(BIN)/python benchmarks/spark_kills.py
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
 bench-quick: .bench/.ready ## the most telling of them: three minutes
@@ -84,5 +86,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test search check format format-check lint types layers cover conformance bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test search check format format-check lint types layers cover conformance spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:

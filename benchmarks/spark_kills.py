@@ -1,7 +1,8 @@
 """Kill streaming Spark jobs, and the brokers that lead, at many random moments.
 
-The tests do it once; this does it as often as wanted, and prints JSON on standard
-output.  It ends with an error if a message is lost, doubled, changed or out of order.
+Too long for the tests (a driver takes many seconds to start): `make spark-kills`.  Prints
+JSON on standard output, and ends with an error if a message is lost, doubled, changed or out
+of order.
 """
 
 from __future__ import annotations
