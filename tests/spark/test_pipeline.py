@@ -244,6 +244,16 @@ def test_a_truncated_replica_is_named(spark: SparkSession, directories: list[Pat
     assert (found.kind, found.path, found.offset) == ("short", str(path), int(path.stem) + size)
 
 
+def test_a_replica_that_lost_its_files_is_named(
+    spark: SparkSession, directories: list[Path]
+) -> None:
+    lost = segments(directories[2])
+    for path in lost:
+        path.unlink()
+    (found,) = faults(spark, directories)
+    assert (found.kind, found.path, found.offset) == ("short", str(lost[0].parent), 0)
+
+
 def test_a_swapped_segment_is_named(spark: SparkSession, directories: list[Path]) -> None:
     one, other = segments(directories[0])[:2]
     one_data, other_data = one.read_bytes(), other.read_bytes()

@@ -9,7 +9,7 @@ fault          what it means
 =============  =========================================================================
 damage         a record's bytes are not what was written, or a file can't be read
 gap            a file doesn't begin where the one before ends
-short          a replica ends before the highwater mark that it noted itself
+short          a replica ends before the highwater mark that it noted itself, or has no files
 difference     replicas differ below the highwater mark
 duplicate      one request is in a log twice
 =============  =========================================================================
@@ -181,6 +181,9 @@ def _find(directories: Sequence[Path]) -> tuple[dict[Log, list[_Replica]], list[
         for folder in find_folders(disk, str(directory.absolute())):
             files = tuple(_files(disk, folder))
             if not files:
+                if folder.highwater:
+                    what = f"it has no files, and had been committed up to {folder.highwater}"
+                    faults.append(Fault(str(folder.log), 0, "short", folder.directory, what))
                 continue
             replica = _Replica(number, folder.directory, folder.highwater, files)
             replicas[folder.log].append(replica)
