@@ -9,8 +9,8 @@ import attrs
 from octopi.admin.gate import Gate
 from octopi.cli.config import NodeSettings
 from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.key_files import read_keys
 from octopi.cli.token_file import TokenFile
-from octopi.errors import InvalidOptionError
 from octopi.operating_system import SystemClock
 from octopi.security.doorkeeper import Doorkeeper, TokenLimits
 from octopi.security.origins import is_loopback, place_of
@@ -66,17 +66,7 @@ def protection(settings: NodeSettings, listen: str) -> Protection:
 def _doorkeeper(settings: NodeSettings) -> Doorkeeper | None:
     if not settings.auth_keys:
         return None
-    from octopi.security.tokens import KeyRing  # dear to import, and not every node needs it
-
-    try:
-        text = Path(settings.auth_keys).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text"
-        raise CommandError(f"{settings.auth_keys}: {why}", ExitCode.USAGE) from None
-    try:
-        keys = KeyRing.parse(text)
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"{settings.auth_keys}: {error}") from None
+    keys = read_keys(Path(settings.auth_keys))
     limits = TokenLimits(settings.token_connections, settings.token_bytes_per_s)
     return Doorkeeper(keys, SystemClock(), limits)
 

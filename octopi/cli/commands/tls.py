@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.commands.token import refuse_existing, write_secret
 from octopi.cli.failures import CommandError
 from octopi.cli.invocation import common_options
+from octopi.cli.key_files import refuse_existing, write_secret
 
 
 @click.group()

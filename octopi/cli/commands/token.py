@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options, json_option
+from octopi.cli.key_files import read_keys, refuse_existing, write_secret
 from octopi.cli.rendering import print_json
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -100,18 +100,13 @@ def create(
         --publish 'orders.*' --subscribe '*' --ttl 1h > shop.token
     """
     from octopi.operating_system import SystemClock
-    from octopi.security.tokens import KeyRing
 
     if forever and ttl is not None:
         raise CommandError("--forever and --ttl exclude each other", ExitCode.USAGE)
     wanted = {verb: list(patterns) for verb, patterns in verbs.items() if patterns}
     if not wanted:
         raise CommandError("grant something: --publish, --subscribe, ...", ExitCode.USAGE)
-    try:
-        keys = KeyRing.parse(key_file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text"
-        raise CommandError(f"{key_file}: {why}", ExitCode.USAGE) from None
+    keys = read_keys(key_file)
     ttl_s = None if forever else _seconds(ttl or "1h")
     click.echo(keys.sign(subject, wanted, SystemClock().wall_ms(), ttl_s))
 
@@ -140,36 +135,6 @@ def show(file: Path | None, as_json: bool) -> None:
     click.echo(f"expires  {_time(said.get('exp'))}")
     for verb, patterns in granted.items():
         click.echo(f"{verb:8} {' '.join(patterns)}")
-
-
-def write_secret(file: Path, text: str, mode: int = 0o600) -> None:
-    """Make *file*, which is not to be read by others unless *mode* says so.
-
-    Raises:
-      CommandError: if it exists.
-      OSError: if it can't be made.
-    """
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise _exists(file) from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(text)
-
-
-def refuse_existing(*files: Path) -> None:
-    """Make sure, before any file is written, that all of them can be.
-
-    Raises:
-      CommandError: if one exists.
-    """
-    for file in files:
-        if file.exists():
-            raise _exists(file)
-
-
-def _exists(file: Path) -> CommandError:
-    return CommandError(f"{file} exists: choose another name", ExitCode.USAGE)
 
 
 def _key_set(entry: dict[str, str]) -> str:
