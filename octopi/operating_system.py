@@ -10,10 +10,13 @@ import errno
 import fcntl
 import os
 import random
+import resource
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 import attrs
 import trio
@@ -27,6 +30,9 @@ _WRITE_BYTES = 64 * 1024
 """For a longer write Linux's page cache looks for as large a piece of memory: half a megabyte
 at once took seven times the processor time of the same in pieces (6.18, ext4, a virtual
 machine)."""
+
+_LOOKED_AT_COUNT = 8
+"""Files that may lose their descriptors when another one needs one."""
 
 
 class SystemClock:
@@ -149,12 +155,19 @@ class SystemStreams:
 
 
 class SystemFile:
-    """`octopi.environment.File` on a file descriptor."""
+    """`octopi.environment.File` on a file descriptor, which it need not have all the time."""
 
-    def __init__(self, path: str, descriptor: int, size_bytes: int) -> None:
+    __slots__ = ("_changes", "_descriptor", "_is_closed", "_open_files", "_path", "_size_bytes")
+
+    def __init__(self, path: str, descriptor: int, open_files: _OpenFiles) -> None:
         self._path = path
         self._descriptor = descriptor
-        self._size_bytes = size_bytes
+        self._open_files = open_files
+        self._size_bytes = os.fstat(descriptor).st_size
+        self._changes = 0
+        """Since it was last on the device."""
+        self._is_closed = False
+        open_files.used(self)
 
     @property
     def path(self) -> str:
@@ -165,37 +178,92 @@ class SystemFile:
         return self._size_bytes
 
     def append(self, data: bytes | memoryview) -> None:
+        descriptor = self._use()
+        self._changes += 1
         rest = memoryview(data)
         while rest:
-            written = os.pwrite(self._descriptor, rest[:_WRITE_BYTES], self._size_bytes)
+            written = os.pwrite(descriptor, rest[:_WRITE_BYTES], self._size_bytes)
             self._size_bytes += written
             rest = rest[written:]
 
     def pread(self, size_bytes: int, position_bytes: int) -> bytes:
-        data = os.pread(self._descriptor, size_bytes, position_bytes)
+        descriptor = self._use()
+        data = os.pread(descriptor, size_bytes, position_bytes)
         while len(data) < size_bytes:  # a signal or a limit of the system may cut a read
-            more = os.pread(self._descriptor, size_bytes - len(data), position_bytes + len(data))
+            more = os.pread(descriptor, size_bytes - len(data), position_bytes + len(data))
             if not more:
                 break
             data += more
         return data
 
     def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._descriptor, size_bytes)
+        descriptor = self._use()
+        self._changes += 1
+        os.ftruncate(descriptor, size_bytes)
         self._size_bytes = size_bytes
 
     async def sync(self) -> None:
         # A duplicate, so that `close` meanwhile can't give the number to another file.
-        descriptor = os.dup(self._descriptor)
+        descriptor = os.dup(self._use())
+        changes = self._changes
         try:
             await trio.to_thread.run_sync(os.fdatasync, descriptor)
+            self._changes -= changes
         finally:
             os.close(descriptor)
 
     def close(self) -> None:
+        self._is_closed = True
+        self._open_files.closed(self)
+        self.let_go()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all of it is on the device."""
+        return not self._changes
+
+    def let_go(self) -> None:
+        """Do without the descriptor until the file is used again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _use(self) -> int:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "this file is closed", self._path)
+        if self._descriptor < 0:
+            self._descriptor = _open(self._path)
+        self._open_files.used(self)
+        return self._descriptor
+
+
+class _OpenFiles:
+    """Bounds the descriptors that files have, so that there may be any number of logs.
+
+    A file that isn't synced keeps its own: the system tells a failed write-back to those that
+    have the file open, and may forget it when nobody has.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._files: dict[SystemFile, None] = {}
+        """Those with a descriptor, the one used last at the end."""
+
+    def used(self, file: SystemFile) -> None:
+        """*file* has a descriptor, and is used."""
+        self._files.pop(file, None)
+        self._files[file] = None
+        if len(self._files) > self._count_max:
+            for oldest in list(islice(self._files, _LOOKED_AT_COUNT)):
+                del self._files[oldest]
+                if oldest.is_synced and oldest is not file:
+                    oldest.let_go()
+                else:
+                    self._files[oldest] = None
+
+    def closed(self, file: SystemFile) -> None:
+        """*file* is used no more."""
+        self._files.pop(file, None)
 
 
 @attrs.define
@@ -213,16 +281,16 @@ class SystemDirectoryLock:
 class SystemDisk:
     """`octopi.environment.Disk` on the file system."""
 
+    def __init__(self, files_open_max: int | None = None) -> None:
+        """*files_open_max*: how many files may be open that are synced; None: half of what this
+        process may have, the other half is for connections."""
+        if files_open_max is None:
+            limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            files_open_max = sys.maxsize if limit == resource.RLIM_INFINITY else limit // 2
+        self._open_files = _OpenFiles(files_open_max)
+
     def open(self, path: str, *, create: bool = False) -> SystemFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
-            descriptor = os.open(path, flags, 0o644)
-        except OSError as error:
-            if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
-                raise
-            # A read-only file can still be read; appending to it will say what is wrong.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return SystemFile(path, descriptor, os.fstat(descriptor).st_size)
+        return SystemFile(path, _open(path, create=create), self._open_files)
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -273,8 +341,6 @@ class SystemDisk:
 
 def allow_many_files() -> None:
     """Raise this process's limit of open files as far as the system lets it."""
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -288,6 +354,17 @@ def wants_plain_websocket() -> bool:
 def host_name() -> str:
     """This machine's name, for addresses that others shall use."""
     return socket.gethostname()
+
+
+def _open(path: str, *, create: bool = False) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    try:
+        return os.open(path, flags, 0o644)
+    except OSError as error:
+        if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
+            raise
+        # A read-only file can still be read; appending to it will say what is wrong.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _replace_file(path: str, data: bytes) -> None:

@@ -15,7 +15,6 @@ state to read; whatever doesn't match is damage.  What the map means is its owne
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,7 +23,8 @@ from zlib import crc32
 import cbor2
 
 from octopi.environment import Disk
-from octopi.errors import DiskFullError, StorageError
+from octopi.errors import StorageError
+from octopi.storage.full_disk import FULL, disk_full
 
 MAGIC: Final = b"octopi\r\n"
 VERSION: Final = 1
@@ -46,8 +46,8 @@ async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
     try:
         await disk.replace_file(path, _HEADER.pack(MAGIC, VERSION, crc32(payload)) + payload)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise DiskFullError(f"no space to replace {path}: free some") from error
+        if error.errno in FULL:
+            raise disk_full(f"{path} was not replaced", error) from error
         raise StorageError(f"{path} can't be replaced: {error.strerror}") from error
 
 

@@ -6,10 +6,9 @@ names it is synced.
 
 from __future__ import annotations
 
-import errno
-
 from octopi.environment import DirectoryLock, Disk
-from octopi.errors import DiskFullError, StorageError
+from octopi.errors import StorageError
+from octopi.storage.full_disk import FULL, disk_full
 
 
 async def make_durable_directory(disk: Disk, path: str) -> None:
@@ -25,10 +24,9 @@ async def make_durable_directory(disk: Disk, path: str) -> None:
         for parent in reversed(naming):
             await disk.sync_directory(parent)
     except OSError as error:
-        what = f"{path} can't be made or written: {error.strerror}"
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise DiskFullError(what) from error
-        raise StorageError(what) from error
+        if error.errno in FULL:
+            raise disk_full(f"{path} was not made", error) from error
+        raise StorageError(f"{path} can't be made or written: {error.strerror}") from error
 
 
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:

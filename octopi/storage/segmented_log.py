@@ -3,7 +3,8 @@
 Appends go to the page cache and are synchronous; `SegmentedLog.flush` makes them durable.
 Nothing in memory grows with the log but a small object for each segment.
 
-**When the disk fails.**  A full disk undoes the append and the log goes on.  After any
+**When the disk fails.**  A full disk, or too many open files, undo the append and the log goes
+on.  After any
 other failed write, and after any failed fsync, the log is read-only for the rest of its
 life in this process: the system may have dropped the very pages that it failed to write,
 and would call the next fsync a success.
@@ -14,7 +15,6 @@ ends, and no read looks beyond it.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Final
@@ -24,7 +24,6 @@ import trio
 
 from octopi.environment import Disk
 from octopi.errors import (
-    DiskFullError,
     LogReadOnlyError,
     OffsetInsideRecordError,
     OffsetOutOfRangeError,
@@ -34,6 +33,7 @@ from octopi.identifiers import Offset
 from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
 from octopi.record import Scan
 from octopi.storage.file_names import cut_names
+from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
 from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
 from octopi.storage.retention import ClosedSegment, Retained, expired_count
 from octopi.storage.segment import Segment
@@ -41,8 +41,6 @@ from octopi.storage.segments import Segments
 
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 @attrs.frozen
@@ -204,13 +202,15 @@ class SegmentedLog:
         try:
             segment.append(records, scan, now_ms)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise self._fail(f"writing to {segment.path}", error) from error
             try:
-                segment.undo()
+                if error.errno not in NO_DESCRIPTOR:
+                    segment.undo()
             except OSError as undoing:
                 raise self._fail(f"undoing a write to {segment.path}", undoing) from undoing
-            raise self._full(segment.path, len(records), error) from error
+            what = f"{len(records)} bytes for {segment.path} were not written"
+            raise disk_full(what, error) from error
         self._changes += 1
         return base
 
@@ -233,8 +233,9 @@ class SegmentedLog:
             self._disk.make_directory(self._directory)
             segment = self._segments.begin()
         except OSError as error:
-            if error.errno in _FULL:
-                raise self._full(path, size_bytes, error) from error
+            if error.errno in FULL:
+                what = f"{size_bytes} bytes for {path} were not written"
+                raise disk_full(what, error) from error
             raise self._fail(f"making {path}", error) from error
         self._names_unsynced = True
         return segment
@@ -519,11 +520,6 @@ class SegmentedLog:
             "look at the disk, then restart the broker"
         )
         return self._failure
-
-    def _full(self, path: str, size_bytes: int, error: OSError) -> DiskFullError:
-        return DiskFullError(
-            f"{error.strerror}: {size_bytes} bytes for {path} were not written; free some space"
-        )
 
 
 def _parent(directory: str) -> str:

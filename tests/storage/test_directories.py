@@ -50,7 +50,7 @@ async def test_a_directory_that_cannot_be_made_is_reported(
 ) -> None:
     disk = MemoryDisk()
     disk.fail(number, operation)
-    with pytest.raises(kind, match=f"/a/b can't be made.*{os.strerror(number)}"):
+    with pytest.raises(kind, match=os.strerror(number)):
         await make_durable_directory(disk, "/a/b")
 
 

@@ -93,6 +93,23 @@ def test_a_disk_too_full_for_a_new_segment_lets_the_log_go_on(
     assert read_all(log) == data * 2
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("operation", ["open", "append"])
+def test_a_log_goes_on_when_files_can_be_opened_again(
+    disk: MemoryDisk, number: int, operation: str
+) -> None:
+    """An append, too, may have to open the file: one that isn't used is closed."""
+    log = open_log(disk, SMALL)
+    data = batch(b"v" * 900)
+    append(log, data)
+    disk.fail(number, operation, path_end=".log")
+    disk.fail(errno.EIO, "truncate", path_end=".log", times=1)  # nothing is to be undone
+    with pytest.raises(DiskFullError, match="ulimit"):
+        append(log, data)
+    append(log, data)
+    assert read_all(log) == data * 2
+
+
 def test_an_append_that_cannot_be_undone_makes_the_log_read_only(disk: MemoryDisk) -> None:
     log = open_log(disk)
     first, second = batch(b"one"), batch(b"two", sequence=1)

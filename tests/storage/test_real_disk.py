@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+
+import pytest
 
 from octopi.identifiers import Offset
 from octopi.operating_system import SystemDisk
@@ -68,3 +71,50 @@ def test_a_long_append_is_written_whole_and_in_order(tmp_path: Path) -> None:
     assert file.size_bytes == 5 + len(data)
     assert file.pread(10**6, 0) == b"begin" + data
     file.close()
+
+
+def test_a_thousand_logs_need_few_descriptors(tmp_path: Path) -> None:
+    disk = SystemDisk(files_open_max=8)
+    files = [disk.open(str(tmp_path / f"file-{number}"), create=True) for number in range(64)]
+    assert open_count(tmp_path) == 8
+    for file in files:
+        assert file.pread(10, 0) == b""
+    assert open_count(tmp_path) == 8
+    files[0].close()
+    with pytest.raises(OSError, match="is closed"):
+        files[0].pread(10, 0)
+
+
+async def test_a_file_keeps_its_descriptor_until_what_it_holds_is_on_the_device(
+    tmp_path: Path,
+) -> None:
+    """The system tells a failed write-back to those that have the file open."""
+    disk = SystemDisk(files_open_max=2)
+    files = [disk.open(str(tmp_path / f"file-{number}"), create=True) for number in range(16)]
+    for file in files:
+        file.append(b"first")
+    assert open_count(tmp_path) == 16
+    for file in files[:-1]:
+        await file.sync()
+    for file in files:
+        file.append(b"second")
+    assert [file.pread(20, 0) for file in files] == [b"firstsecond"] * 16
+    for file in files:
+        await file.sync()
+        file.pread(1, 0)
+    assert open_count(tmp_path) == 2
+    files[3].truncate(5)
+    assert files[3].pread(20, 0) == b"first"
+    for file in files:
+        file.close()
+    assert open_count(tmp_path) == 0
+
+
+def open_count(directory: Path) -> int:
+    """How many files of *directory* this process has open."""
+    numbers = [one.name for one in Path("/proc/self/fd").iterdir()]
+    paths = []
+    for number in numbers:
+        with contextlib.suppress(FileNotFoundError):
+            paths.append(Path(f"/proc/self/fd/{number}").readlink())
+    return sum(path.parent == directory for path in paths)
