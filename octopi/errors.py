@@ -247,6 +247,11 @@ class CorruptLogError(StorageError):
         self.why = why
 
 
+class AlteredTailError(CorruptLogError):
+    """What follows the last flush of a log isn't what a write that was broken off leaves behind:
+    the disk changed it, or lost it with the machine's power."""
+
+
 class DiskFullError(StorageError):
     """There was no space for a write.  The write was undone; it can be tried again."""
 

@@ -7,6 +7,10 @@ promised.  Records there are checked one by one, and the first that isn't sound 
 log: the rest is a torn tail.  It is kept in ``.cut`` files (`octopi.storage.file_names`),
 as far as the disk allows, and cut.
 
+A process that ends while it writes leaves the beginning of a record, and nothing behind it.
+Any other tail has lost records that were written whole.  When the machine lost power that is
+as it may be; else the caller may have to tell others before they are forgotten here, too.
+
 What happens later, reading, appending and flushing, is `octopi.storage.segmented_log`'s.
 """
 
@@ -21,10 +25,17 @@ from typing import Final
 import attrs
 
 from octopi.environment import Disk
-from octopi.errors import CorruptLogError, LogReadOnlyError, StorageError
+from octopi.errors import (
+    AlteredTailError,
+    CorruptLogError,
+    IncompleteRecordError,
+    LogReadOnlyError,
+    RecordError,
+    StorageError,
+)
 from octopi.identifiers import Offset
 from octopi.limits import MIB
-from octopi.record import Scan
+from octopi.record import Scan, holds_record
 from octopi.storage.file_names import (
     cut_path,
     index_bases,
@@ -72,6 +83,8 @@ def recover(
     directory: str,
     recovery_point: Offset,
     on_records: Callable[[Offset, Scan], None] | None,
+    *,
+    cut_altered: bool,
 ) -> Recovered:
     """Open the log in *directory*; one that doesn't exist is empty.
 
@@ -79,6 +92,8 @@ def recover(
     time: the chunk's offset and its scan, of which only the valid prefix counts.
 
     Raises:
+      AlteredTailError: if *cut_altered* is not set, and the tail is not what a process leaves
+        that ends while it writes.  Nothing was cut.
       StorageError: if the disk doesn't let us know what is there.
     """
     segments: list[Segment] = []
@@ -94,7 +109,7 @@ def recover(
         for one in segments[-1:]:
             # Bytes beyond are not ours to give: the next segment claims them.
             one.size_bytes = min(one.size_bytes, damage.offset - one.base)
-    tail = _Tail(disk, directory, names, on_records)
+    tail = _Tail(disk, directory, names, on_records, cut_altered=cut_altered)
     try:
         failure = tail.check(segments, recovery_point)
     except BaseException:
@@ -143,7 +158,10 @@ class _Tail:
         directory: str,
         names: list[str],
         on_records: Callable[[Offset, Scan], None] | None,
+        *,
+        cut_altered: bool,
     ) -> None:
+        self._cut_altered = cut_altered
         self._disk = disk
         self._directory = directory
         self._names = list(names)
@@ -158,6 +176,7 @@ class _Tail:
         the list.  Return what failed while they were cut.
 
         Raises:
+          AlteredTailError: if it must not be cut.
           StorageError: if a file can't be read.
         """
         for number, segment in enumerate(segments):
@@ -175,6 +194,10 @@ class _Tail:
             elif not joined:
                 self.why = f"{following[0].path} doesn't begin where {segment.path} ends"
             if self.why:
+                self.cut_bytes = file_bytes - segment.size_bytes
+                self.cut_bytes += sum(one.size_bytes for one in following)
+                if not self._cut_altered and (following or self._is_altered(segment, fault)):
+                    raise AlteredTailError(segment.path, segment.size_bytes, segment.end, self.why)
                 del segments[number + 1 :]
                 return self._try_cut(segment, file_bytes, following)
             if following:
@@ -192,10 +215,23 @@ class _Tail:
         if self._on_records is not None and chunk.scan.count:
             self._on_records(Offset(segment.base + chunk.position), chunk.scan)
 
+    def _is_altered(self, segment: Segment, fault: RecordError | None) -> bool:
+        """Whether the last file ends otherwise than with the beginning of a record.
+
+        No checksum covers a record's length.  One that turned into a larger one swallows the
+        records behind it, and looks as if its own end was missing.
+        """
+        if not isinstance(fault, IncompleteRecordError):
+            return True
+        file = self._disk.open(segment.path)
+        try:
+            return holds_record(file.pread(self.cut_bytes, segment.size_bytes)[1:])
+        finally:
+            file.close()
+
     def _try_cut(
         self, segment: Segment, file_bytes: int, following: list[Segment]
     ) -> LogReadOnlyError | None:
-        self.cut_bytes = file_bytes - segment.size_bytes + sum(one.size_bytes for one in following)
         try:
             self._cut(segment, file_bytes, following)
         except OSError as error:

@@ -115,6 +115,7 @@ class SegmentedLog:
         recovery_point: Offset,
         now_ms: int,
         on_records: Callable[[Offset, Scan], None] | None = None,
+        cut_altered: bool = True,
     ) -> tuple[SegmentedLog, Recovery]:
         """Open the log in *directory*, which need not exist yet, and recover it.
 
@@ -125,9 +126,11 @@ class SegmentedLog:
         A log whose files are damaged below the recovery point opens, too: see `fault`.
 
         Raises:
+          AlteredTailError: if *cut_altered* is not set, and records behind the recovery point
+            that were written whole are not sound any more.  Nothing was changed.
           StorageError: if the disk doesn't let us know what is there.
         """
-        found = recover(disk, directory, recovery_point, on_records)
+        found = recover(disk, directory, recovery_point, on_records, cut_altered=cut_altered)
         if found.segments:
             # As its oldest record's producer saw it; if that can't be, its age begins now.
             active = found.segments[-1]

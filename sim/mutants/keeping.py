@@ -69,7 +69,6 @@ MUTANTS: Final = (
         "torn-tail-kept",
         _RECOVERY,
         """
-             if self.why:
 -                del segments[number + 1 :]
 -                return self._try_cut(segment, file_bytes, following)
 +                segment.size_bytes = file_bytes
@@ -77,6 +76,16 @@ MUTANTS: Final = (
 """,
         "what a failure of power left behind the last whole record stays in the log",
         "invalid-committed",
+    ),
+    Mutant(
+        "rot-taken-for-a-torn-tail",
+        "octopi.roles.broker.logs",
+        """
+-            log = self._make(directory, topic, partition_id, cut_altered=self._lost_power)
++            log = self._make(directory, topic, partition_id)
+""",
+        "a broker whose log lost records to a flipped bit leads without them",
+        "committed-cut",
     ),
     Mutant(
         "sequences-forgotten-by-restarts",

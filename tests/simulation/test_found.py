@@ -13,6 +13,7 @@ import trio
 from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import OffsetOutOfRangeError
+from octopi.roles.broker.broker_log import FlushOptions
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
 from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault
@@ -20,7 +21,7 @@ from octopi.simulation.history import Acknowledged
 from octopi.simulation.oracle import Oracle
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
-from tests.simulation.clusters import ask, play, until, when
+from tests.simulation.clusters import ask, play, small, until, when
 
 SMALL = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
@@ -287,6 +288,44 @@ def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
     assert verdict.violation is None, verdict.violation
     assert verdict.counts["fault BreakDisk"] == 1
     assert any(event.what == steps.D4_RETIRED for event in verdict.events)
+
+
+@pytest.mark.parametrize("early_deaths", [0, 1, 2])
+def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths: int) -> None:
+    """It was taken for one with a torn tail, led, and had the others drop what it lacked."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        sent = [b"%d" % number for number in range(10)]
+
+        async def produce(client: Client) -> None:
+            await client.create_topic("topic")
+            async with client.producer() as producer:
+                for value in sent:
+                    await producer.send("topic", value)
+
+        async def read(client: Client) -> None:
+            async with client.consumer("topic", start="earliest", stop_at_end=True) as consumer:
+                assert [one.value async for one in consumer] == sent
+
+        await ask(cluster, produce)
+        rotten = cluster.nodes["broker-1"].host
+        (path,) = [one for one in rotten.disk.files("data/logs") if one.endswith(".log")]
+        for node in cluster.brokers:
+            node.host.kill()
+        rotten.disk.flip(path, bit=8 * 150)
+        for _ in range(early_deaths):
+            kill_at(cluster, steps.D5_RECOVERED, "broker-1")
+            cluster.boot("broker-1")
+            await until(lambda: not rotten.is_up)
+        cluster.boot("broker-1")
+        await trio.sleep(2)  # nobody else could lead
+        for name in ("broker-2", "broker-3"):
+            cluster.boot(name)
+        await cluster.wait_serving()
+        await ask(cluster, read, "reader")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+
+    play(scenario, attrs.evolve(small(), flush=FlushOptions(interval_s=600.0)))
 
 
 async def done(answer: Awaitable[object]) -> None:

@@ -45,7 +45,11 @@ def open_log(
 
 
 def recover_log(
-    disk: Disk, options: LogOptions | None = None, *, recovery_point: int = 0
+    disk: Disk,
+    options: LogOptions | None = None,
+    *,
+    recovery_point: int = 0,
+    cut_altered: bool = True,
 ) -> tuple[SegmentedLog, Recovery]:
     return SegmentedLog.open(
         disk,
@@ -53,6 +57,7 @@ def recover_log(
         options or LogOptions(),
         recovery_point=Offset(recovery_point),
         now_ms=NOW_MS,
+        cut_altered=cut_altered,
     )
 
 

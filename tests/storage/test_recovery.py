@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from octopi.errors import CorruptLogError, LogReadOnlyError, StorageError
+from octopi.errors import AlteredTailError, CorruptLogError, LogReadOnlyError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB
 from octopi.record import Scan
@@ -124,6 +124,44 @@ def test_a_fault_in_a_middle_segment_behind_the_recovery_point_ends_the_log() ->
     append(log, batches[1])
     log = open_log(disk, SMALL)
     assert (read_all(log), log.fault) == (b"".join(batches[:2]), None)
+
+
+# --- what was altered -----------------------------------------------------------------------
+
+
+def test_what_a_broken_off_write_leaves_is_never_taken_for_altered() -> None:
+    kept = batch(b"kept")
+    last = batch(b"1" * 10, b"", b"3" * 70, sequence=1) + opaque(b"4")
+    disk = stored(kept + last)
+    for cut in range(len(last) + 1):
+        disk.plant(path(0), kept + last[:cut])
+        log, _ = recover_log(disk, cut_altered=False)
+        assert read_all(log) == (kept + last)[: log.end]
+
+
+def test_a_tail_in_which_any_bit_turned_over_is_cut_only_if_it_may_be() -> None:
+    first, rest = batch(b"one"), batch(b"two", b"three", sequence=1)
+    for bit in range(8 * len(first)):
+        disk = stored(first + rest)
+        disk.flip(path(0), bit)
+        before = disk.content(path(0))
+        with pytest.raises(AlteredTailError) as refused:
+            recover_log(disk, cut_altered=False)
+        assert refused.value.offset == 0
+        assert disk.content(path(0)) == before
+        assert disk.open_files == set()
+        log, recovery = recover_log(disk)
+        assert (log.end, recovery.cut_bytes) == (0, len(first + rest))
+
+
+def test_a_segment_missing_behind_the_recovery_point_is_cut_only_if_it_may_be() -> None:
+    batches = [batch(b"v" * 900, sequence=n) for n in range(4)]
+    size = len(batches[0])
+    disk = stored(*batches, options=SMALL)
+    disk.remove(path(2 * size))
+    with pytest.raises(AlteredTailError, match="doesn't begin where"):
+        recover_log(disk, SMALL, cut_altered=False)
+    assert recover_log(disk, SMALL)[0].end == 2 * size
 
 
 @pytest.mark.parametrize("recovery_segments", [0, 1, 2])

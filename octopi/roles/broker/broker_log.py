@@ -64,10 +64,13 @@ class BrokerLog:
         partition: PartitionId,
         flusher: Flusher,
         flush_options: FlushOptions,
+        *,
+        cut_altered: bool = True,
     ) -> None:
         """Open the log in *directory*, recovering what an unclean end left.
 
         Raises:
+          AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
           StorageError: if that can't be done.
         """
         self.topic = topic
@@ -102,7 +105,7 @@ class BrokerLog:
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
-        self._files, self.recovery = self._open_files(sequences)
+        self._files, self.recovery = self._open_files(sequences, cut_altered=cut_altered)
         begin = Offset(stored.get("start", 0))
         if begin > self._files.end and self._files.fault is None:
             # It died while it dropped its records to go on there.  What is left of them is of
@@ -125,7 +128,9 @@ class BrokerLog:
             known = {"log_start": start, "highwater": self._published}
             trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
 
-    def _open_files(self, sequences: ProducerSequences) -> tuple[SegmentedLog, Recovery]:
+    def _open_files(
+        self, sequences: ProducerSequences, *, cut_altered: bool
+    ) -> tuple[SegmentedLog, Recovery]:
         def rebuild(base: Offset, scan: record.Scan) -> None:
             for run in scan.runs:
                 sequences.record(run, Offset(base + run.start))
@@ -137,6 +142,7 @@ class BrokerLog:
             recovery_point=self._recovery_point,
             now_ms=self._environment.clock.wall_ms(),
             on_records=rebuild,
+            cut_altered=cut_altered,
         )
 
     # --- writing ---------------------------------------------------------------------

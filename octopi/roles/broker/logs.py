@@ -16,7 +16,7 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import NotLeaderError, StorageError
+from octopi.errors import AlteredTailError, NotLeaderError, StorageError
 from octopi.identifiers import PartitionId, TopicId
 from octopi.limits import REPLICA_TICK_S
 from octopi.logger import get_logger
@@ -26,7 +26,7 @@ from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_director
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
-from octopi.roles.broker.partition_replica import PartitionReplica, Peers
+from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
 from octopi.transport.handshake import TokenSource
@@ -111,16 +111,22 @@ class Logs(Peers):
                     if name.endswith(_DELETED_SUFFIX):
                         self._remove_directory(directory)
                     else:
-                        self._open(directory, PartitionId(int(number)))
+                        await self._open(directory, PartitionId(int(number)))
                 except StorageError as error:
                     _log.error("log left out", directory=directory, why=str(error))
 
-    def _open(self, directory: str, partition_id: PartitionId) -> None:
+    async def _open(self, directory: str, partition_id: PartitionId) -> None:
         topic = stored_topic(self._environment, directory)
         if topic is None:
             self._remove_directory(directory)  # its creation was never finished
             return
-        log = self._make(directory, topic, partition_id)
+        try:
+            log = self._make(directory, topic, partition_id, cut_altered=self._lost_power)
+        except AlteredTailError as error:
+            # The register must hear of it, also if this process dies once it is cut.
+            _log.error("a log lost records", directory=directory, why=error.why)
+            await forget_intact(self._environment, self._replica_path(partition_id))
+            log = self._make(directory, topic, partition_id)
         self._logs[topic.topic, partition_id] = log
         recovery = log.recovery
         if recovery.cut_bytes:
@@ -133,7 +139,14 @@ class Logs(Peers):
                 why=recovery.why,
             )
 
-    def _make(self, directory: str, topic: TopicRecord, partition_id: PartitionId) -> BrokerLog:
+    def _make(
+        self,
+        directory: str,
+        topic: TopicRecord,
+        partition_id: PartitionId,
+        *,
+        cut_altered: bool = True,
+    ) -> BrokerLog:
         return BrokerLog(
             self._environment,
             directory,
@@ -141,7 +154,11 @@ class Logs(Peers):
             partition_id,
             self._flusher,
             self._flush_options,
+            cut_altered=cut_altered,
         )
+
+    def _replica_path(self, partition_id: int) -> str:
+        return f"{self._data_directory}/replicas/{partition_id}"
 
     # --- replicas ------------------------------------------------------------------------
 
@@ -161,7 +178,7 @@ class Logs(Peers):
         logs = {log.topic_id: log for log in self if log.partition == partition_id}
         replica = self._replicas[partition_id] = PartitionReplica(
             self._environment,
-            self._data_directory,
+            self._replica_path(partition_id),
             partition_id,
             *self._identity,
             logs,

@@ -114,7 +114,7 @@ class PartitionReplica:
     def __init__(
         self,
         environment: Environment,
-        data_directory: str,
+        path: str,
         partition: int,
         broker: int,
         incarnation: int,
@@ -134,7 +134,7 @@ class PartitionReplica:
         self.failure: StorageError | None = None
         """Why the replica plays no role any more."""
         self._environment = environment
-        self.path = f"{data_directory}/replicas/{partition}"
+        self.path = path
         """The file of what it remembers through any failure."""
         self._peers = peers
         self._tasks = tasks
@@ -561,6 +561,17 @@ def stored_state(environment: Environment, path: str) -> ReplicaState:
         return ReplicaState()
     record = stored.pop("record")
     return ReplicaState(**stored, record=None if record is None else PartitionRecord(**record))
+
+
+async def forget_intact(environment: Environment, path: str) -> None:
+    """Remember through any failure that the logs of the replica at *path* lost what was written,
+    until the register has heard it.
+
+    Raises:
+      StorageError: if that can't be done.
+    """
+    state = attrs.evolve(stored_state(environment, path), intact=False)
+    await checkpoint.store(environment.disk, path, attrs.asdict(state))
 
 
 def _refusal(error: OctopiError) -> Refusal:
