@@ -6,7 +6,7 @@ records from it, and replicas that meet again find from it where their logs part
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import attrs
@@ -83,6 +83,11 @@ class EpochHistory:
             self._starts.pop()
             self._epochs.pop()
         return len(self._starts) < known
+
+    def before(self, end: Offset) -> EpochHistory:
+        """The history of the log's records before *end*."""
+        count = bisect_left(self._starts, end)
+        return EpochHistory(self._epochs[:count], self._starts[:count])
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

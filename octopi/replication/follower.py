@@ -22,6 +22,7 @@ from octopi.replication.effects import (
     Truncate,
 )
 from octopi.replication.log_state import LogState
+from octopi.replication.past import Past
 
 
 class LogFollower:
@@ -41,9 +42,9 @@ class LogFollower:
         self._acknowledged = Offset(-1)
         self._told = Offset(0)
 
-    def followed(self, keep: Offset, begin: Offset) -> list[Effect]:
+    def followed(self, keep: Offset, begin: Offset, past: Past | None = None) -> list[Effect]:
         """The leader answered: the logs agree below *keep*, records come from *begin* on, which
-        isn't before that."""
+        isn't before that.  If it is behind, *past* says what lies before."""
         if self.agrees:
             return []  # the answer came twice
         log = self.log
@@ -59,7 +60,7 @@ class LogFollower:
             log.truncate(keep)
             effects.append(Truncate(keep))
         if begin != keep:
-            log.restart(begin)
+            log.restart(begin, past or Past())
             effects.append(Restart(begin))
         if changes or begin != keep:
             effects.append(StoreEpochs())

@@ -89,6 +89,9 @@ class LogLeader:
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Duplicate):
+            if verdict.skip and verdict.offset < self.log.start:
+                reason = "the records are stored, and those before them are gone by now: where is"
+                return [Reply(answer, Refusal(Status.RECEIPT_FORGOTTEN, f"{reason} not known"))]
             return [FindDuplicate(verdict.offset, verdict.skip, answer)]
         return self._append(records, scan, answer)
 

@@ -11,6 +11,7 @@ import attrs
 
 from octopi.identifiers import Offset
 from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.past import Past
 from octopi.replication.producer_sequences import ProducerSequences
 
 _BEGINNING: Final = Offset(0)
@@ -60,12 +61,15 @@ class LogState:
         self.flushed_end = min(self.flushed_end, end)
         self.epochs.truncate(end)
 
-    def restart(self, start: Offset) -> None:
+    def past(self, offset: Offset) -> Past:
+        """What this log knows of its records before *offset*."""
+        return Past(self.epochs.before(offset), self.sequences.before(offset))
+
+    def restart(self, start: Offset, past: Past) -> None:
         """Every record is gone; the log begins again at *start*."""
         assert start >= self.end or self.start == self.end, "what is committed is never dropped"
         self.start = self.highwater = self.end = self.flushed_end = start
-        self.epochs = EpochHistory()
-        self.sequences = ProducerSequences()
+        self.epochs, self.sequences = past.epochs, past.sequences
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

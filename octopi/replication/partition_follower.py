@@ -17,6 +17,7 @@ from octopi.replication.effects import (
 )
 from octopi.replication.follower import LogFollower
 from octopi.replication.log_state import LogState
+from octopi.replication.past import Past, epoch_starts
 from octopi.wire.messages import (
     Acknowledge,
     EpochStart,
@@ -56,8 +57,7 @@ class PartitionFollower:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """Follow a log, too."""
         self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
-        epochs = [EpochStart(epoch, start) for epoch, start in log.epochs.dump()]
-        return [self._follow(topic_id, epochs, log.end)]
+        return [self._follow(topic_id, epoch_starts(log.epochs), log.end)]
 
     def follow_without_logs(self) -> list[PartitionEffect]:
         """Follow a partition that has no log (yet): who has nothing to miss is in sync, too."""
@@ -78,11 +78,15 @@ class PartitionFollower:
         return all(one.agrees for one in self.logs.values())
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
-        """The leader said where a log parts from its own."""
+        """The leader said where a log parts from its own.
+
+        Raises:
+          ProtocolError: if what it tells of its records can't be.
+        """
         log = self._log(message)
         if log is None:
             return []
-        effects = log.followed(Offset(message.keep), Offset(message.begin))
+        effects = log.followed(Offset(message.keep), Offset(message.begin), Past.told(message))
         return self._on_log(message.topic_id, effects)
 
     def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:

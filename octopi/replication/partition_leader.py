@@ -11,16 +11,15 @@ session for one life of a broker: after a power loss the same broker may hold le
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import attrs
 
 from octopi.errors import ProtocolError
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
-from octopi.replication.epoch_history import EpochHistory, divergence
+from octopi.replication.epoch_history import divergence
 from octopi.replication.leader import LogLeader
 from octopi.replication.log_state import LogState
+from octopi.replication.past import history_of
 from octopi.wire.messages import (
     Acknowledge,
     AlterInSync,
@@ -141,7 +140,7 @@ class PartitionLeader:
             self.sessions[broker] = session
         if not topic_id:
             return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]
-        theirs = _history(message)
+        theirs = history_of(message.epochs)
         if leader is None:
             # A new topic, which it made before us.  Sent away, it would leave the in-sync set.
             session.early[topic_id] = message
@@ -151,6 +150,8 @@ class PartitionLeader:
         session.followed.add(topic_id)
         begin = max(keep, log.start)
         followed = Followed(self.partition, self.epoch, *number, message.topic_id, keep, begin)
+        if begin > keep:
+            followed = log.past(begin).tell(followed)
         return [ToBroker(broker, followed)]
 
     def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
@@ -356,13 +357,6 @@ class PartitionLeader:
 def on_log(topic_id: TopicId, effects: list[Effect]) -> list[PartitionEffect]:
     """The same effects, as effects on that log."""
     return [OnLog(topic_id, effect) for effect in effects]
-
-
-def _history(message: Follow) -> EpochHistory:
-    rows = [(one.epoch, one.start) for one in message.epochs]
-    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(rows)):
-        raise ProtocolError("epochs and their starts grow")
-    return EpochHistory.load(rows)
 
 
 def refuse_follow(message: Follow, reason: str) -> ToBroker:

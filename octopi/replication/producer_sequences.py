@@ -134,6 +134,18 @@ class ProducerSequences:
         known = self._producers.get(producer)
         return Sequence(known.next_sequence if known else 0)
 
+    def before(self, offset: Offset) -> ProducerSequences:
+        """What this was when the log ended at *offset*, as far as it is still known."""
+        table = ProducerSequences(self._producers_max, self._batches_max)
+        for producer_id, known in self._producers.items():
+            batches = list(known.batches)
+            count = sum(at < offset for _, at in batches)
+            if count:
+                following = batches[count][0] if count < len(batches) else known.next_sequence
+                earlier = deque(batches[:count], maxlen=self._batches_max)
+                table._producers[producer_id] = _Producer(known.epoch, following, earlier)
+        return table
+
     def dump(self) -> list[Any]:
         """Plain values for a checkpoint file, longest silent producer first."""
         return [

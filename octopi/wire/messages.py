@@ -27,6 +27,8 @@ from octopi.limits import (
     LIST_COUNT_MAX,
     LIVES_IN_DOUBT_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    PRODUCERS_PER_LOG_MAX,
+    RECENT_BATCHES_COUNT,
     TEXT_BYTES_MAX,
 )
 
@@ -766,6 +768,22 @@ class Follow:
     log_end: int
 
 
+_Batches = Annotated[list[int], AtMost(RECENT_BATCHES_COUNT)]
+
+
+@attrs.frozen
+class KnownProducer:
+    """What a log knows of a producer, to detect its duplicates."""
+
+    producer_id: Annotated[bytes, AtMost(16)]
+    epoch: int
+    next_sequence: int
+    first_sequences: _Batches
+    """Of the batches that may still be sent again, oldest first."""
+    offsets: _Batches
+    """Where each of them begins."""
+
+
 @message("followed")
 @attrs.frozen
 class Followed:
@@ -780,6 +798,10 @@ class Followed:
     """The follower keeps its log below this, the end of the common prefix."""
     begin: int
     """Records come from here on; greater than `keep` where the leader's log starts later."""
+    epochs: EpochStarts = attrs.Factory(list)
+    """Then: which epoch wrote what before `begin`; the follower won't see it any more."""
+    producers: Annotated[list[KnownProducer], AtMost(PRODUCERS_PER_LOG_MAX)] = attrs.Factory(list)
+    """And which producer."""
 
 
 @message("follow_refused")

@@ -16,6 +16,7 @@ from octopi.replication.effects import (
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.follower import LogFollower
 from octopi.replication.log_state import LogState
+from octopi.replication.past import Past
 
 
 def follower(*, durable: bool = False) -> LogFollower:
@@ -55,6 +56,13 @@ def test_a_log_that_ends_before_the_leaders_start_begins_anew_there() -> None:
         AcknowledgeEnd(Offset(500)),
     ]
     assert (machine.log.start, machine.log.highwater, machine.log.end) == (500, 500, 500)
+
+
+def test_it_takes_over_what_the_leader_knows_of_what_lies_before() -> None:
+    machine, past = follower(), Past(EpochHistory.load([[1, 0], [2, 300]]))
+    machine.followed(Offset(100), Offset(500), past)
+    assert (machine.log.epochs, machine.log.sequences) == (past.epochs, past.sequences)
+    assert machine.log.epochs.epoch_at(Offset(400)) == 2
 
 
 def test_nothing_is_taken_before_the_logs_agree() -> None:

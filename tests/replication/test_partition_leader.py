@@ -6,22 +6,26 @@ import attrs
 import pytest
 
 from octopi.errors import ProtocolError, Status
-from octopi.identifiers import Offset, TopicId
-from octopi.record import BatchBuilder, scan
+from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence, TopicId
+from octopi.record import BatchBuilder, Run, scan
 from octopi.replication.effects import Refusal, Reply, ToBroker
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
+from octopi.replication.past import Past
+from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
 from octopi.wire.messages import (
     Acknowledge,
     EpochStart,
     Follow,
     Followed,
     FollowRefused,
+    KnownProducer,
     PartitionRecord,
 )
 
 TOPIC = TopicId("orders")
+PRODUCER, EPOCH = ProducerId(b"p" * 16), ProducerEpoch(0)
 FOLLOW = Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 80)
 ACKNOWLEDGE = Acknowledge(0, 3, 2, 1, 1, TOPIC, 80)
 
@@ -43,7 +47,41 @@ def test_a_follower_is_told_where_the_logs_part() -> None:
 
 def test_a_follower_from_before_retention_begins_where_the_leaders_log_starts() -> None:
     machine = leader([1], start=Offset(90), highwater=Offset(90))
-    assert machine.follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 90))]
+    wrote = [EpochStart(1, 0)]
+    assert machine.follow(FOLLOW) == [ToBroker(2, Followed(0, 3, 1, 1, TOPIC, 80, 90, wrote))]
+
+
+def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
+    """Else it could lead one day, and take a repetition of it for news."""
+    sequences = ProducerSequences()
+    for first, offset in ((0, 10), (2, 40), (3, 90)):
+        sequences.record(Run(PRODUCER, EPOCH, Sequence(first), 1, 0, 10), Offset(offset))
+    machine = leader([1], start=Offset(60), highwater=Offset(60), sequences=sequences)
+    (answer,) = machine.follow(attrs.evolve(FOLLOW, log_end=20))
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, Followed)
+    assert answer.message.producers == [KnownProducer(PRODUCER, EPOCH, 3, [0, 2], [10, 40])]
+    past = Past.told(answer.message)
+    assert past.epochs.epoch_at(Offset(40)) == 1
+    repeated = Run(PRODUCER, EPOCH, Sequence(2), 1, 0, 10)
+    assert past.sequences.check(repeated) == Duplicate(Offset(40), 0)
+    fresh = Run(PRODUCER, EPOCH, Sequence(3), 1, 0, 10)
+    assert past.sequences.check(fresh) == Fresh()
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        KnownProducer(bytes(16), 0, 3, [0, 2], [10]),
+        KnownProducer(bytes(16), 0, 3, [], []),
+        KnownProducer(bytes(16), 0, 2, [0, 2], [10, 20]),
+        KnownProducer(bytes(16), 0, 3, [2, 0], [10, 20]),
+        KnownProducer(bytes(16), 0, 3, [0, 2], [20, 20]),
+    ],
+)
+def test_a_past_that_can_not_be_is_refused(impossible: KnownProducer) -> None:
+    with pytest.raises(ProtocolError, match="producer"):
+        Past.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [impossible]))
 
 
 @pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 4}, {"broker": 9}, {"broker": 1}])

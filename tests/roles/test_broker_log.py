@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
 import trio
 import trio.testing
 
 from octopi import record
 from octopi.environment import Environment
-from octopi.identifiers import Offset, PartitionId
+from octopi.errors import StorageError
+from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence
 from octopi.operating_system import SystemChance, SystemClock
-from octopi.record import BatchBuilder
+from octopi.record import BatchBuilder, Run
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.past import Past
+from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
 from octopi.roles.broker.broker_log import BrokerLog, FlushOptions
 from octopi.roles.broker.flusher import Flusher
 from octopi.wire.messages import TopicOptions, TopicRecord
@@ -28,6 +35,10 @@ def open_log(disk: MemoryDisk) -> BrokerLog:
         Flusher(clock),
         FlushOptions(),
     )
+
+
+def repeated(sequence: int) -> Run:
+    return Run(ProducerId(b"p" * 16), ProducerEpoch(0), Sequence(sequence), 1, 0, 10)
 
 
 def append(log: BrokerLog, sequence: int) -> Offset:
@@ -56,3 +67,37 @@ async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.N
     with trio.fail_after(5):
         await done.wait()
     assert log.end == cut_at
+
+
+async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    append(log, 0)
+    log.state.end = log.end
+    known = ProducerSequences()
+    known.record(repeated(7), Offset(200))
+    log.state.restart(Offset(500), Past(EpochHistory.load([[1, 0]]), known))
+    disk.fail(errno.EIO, "remove", path_end=".log")
+    with pytest.raises(StorageError):
+        await log.restart(Offset(500))
+    found = open_log(disk)
+    assert (found.start, found.end) == (500, 500)
+    assert found.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
+    assert found.state.epochs.epoch_at(Offset(200)) == 1
+
+
+async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    known = ProducerSequences()
+    known.record(repeated(7), Offset(200))
+    log.state.restart(Offset(500), Past(sequences=known))
+    await log.restart(Offset(500))
+    cut_at = append(log, 8)
+    log.state.sequences.record(repeated(8), cut_at)
+    await log.store_checkpoint()  # which knows too much then
+    await log.truncate(cut_at)
+    assert log.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
+    assert log.state.sequences.check(repeated(8)) == Fresh()

@@ -111,7 +111,7 @@ class BrokerLog:
             # It died while it dropped its records to go on there.  What is left of them is of
             # no use, and what the checkpoint says isn't about them.
             self._files.restart(begin)
-            sequences = ProducerSequences()
+            sequences = ProducerSequences.load(stored.get("producers", []))
         start, end = self._files.start, self._files.end
         self.state = LogState(
             end=end,
@@ -184,7 +184,8 @@ class BrokerLog:
         Raises:
           StorageError: if the disk fails.
         """
-        sequences, position = ProducerSequences(), self._files.start
+        position = self._files.start
+        sequences = self.state.sequences.before(position)
         if self._recovery_point <= end:
             stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
             sequences = ProducerSequences.load(stored.get("producers", []))
