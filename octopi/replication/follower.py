@@ -49,8 +49,8 @@ class LogFollower:
             return []  # the answer came twice
         log = self.log
         if log.start == log.end:
-            # It dropped its records, with all that it knew of their epochs: there is nothing
-            # by which the leader could tell where the logs part, and nothing that does.
+            # Without a record there is nothing that could part from the leader's log, whatever
+            # the epochs say.
             keep = log.end
         assert log.highwater <= keep <= log.end, "logs part above what is committed"
         effects: list[Effect] = []

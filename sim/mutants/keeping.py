@@ -59,8 +59,8 @@ MUTANTS: Final = (
         "half-an-append-kept",
         _LOG,
         """
--                segment.undo()
-+                pass
+-                    segment.undo()
++                    pass
 """,
         "what a full disk took of a batch stays in the log",
         "committed-differs",

@@ -102,7 +102,7 @@ def test_where_the_device_counts_the_acknowledgement_waits_for_it() -> None:
 
 
 def test_a_log_that_dropped_its_records_agrees_whatever_the_leader_makes_of_it() -> None:
-    """It knows no epochs any more, so the leader finds nothing that they have in common."""
+    """There may be no epoch that both know."""
 
     def dropped() -> LogFollower:
         log = LogState(Offset(100), Offset(100), Offset(100), start=Offset(100))

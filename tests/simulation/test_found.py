@@ -14,11 +14,14 @@ from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import OffsetOutOfRangeError
 from octopi.roles.broker.broker_log import FlushOptions
+from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
-from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault
+from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault, Kill
 from octopi.simulation.history import Acknowledged
+from octopi.simulation.injector import Injector
 from octopi.simulation.oracle import Oracle
+from octopi.simulation.world import Event
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
 from tests.simulation.clusters import ask, play, small, until, when
@@ -326,6 +329,30 @@ def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths:
         await until(lambda: in_sync(cluster) == [1, 2, 3])
 
     play(scenario, attrs.evolve(small(), flush=FlushOptions(interval_s=600.0)))
+
+
+def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
+    """The others heard of the next epoch before they heard of the partition, and forgot it."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        injector = Injector(cluster, Atlas(cluster), ())
+
+        def is_made(event: Event) -> bool:
+            return event.what == steps.R2_APPENDED and bool(cluster.register_view.to_be(0))
+
+        def strike() -> None:
+            # The other hears of the loss at once, of the topic when that is on the device.
+            injector.act(BreakDisk(DiskFault("sync", Delay(0.05))), "register")
+            (record,) = cluster.register_view.to_be(0)
+            injector.act(Kill(None), f"broker-{record.leader}")
+
+        when(cluster, is_made, strike)
+        await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
+        (gone,) = [node for node in cluster.brokers if not node.host.is_up]
+        partitions = cluster.register_view.state.partitions
+        await until(lambda: gone.name != f"broker-{partitions[0].leader}")
+
+    play(scenario)
 
 
 async def done(answer: Awaitable[object]) -> None:

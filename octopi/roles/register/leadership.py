@@ -95,6 +95,19 @@ class Leadership:
             if trace is not None:
                 trace(steps.E3_TOLD, **attrs.asdict(message), broker=member.broker)
 
+    async def announce_again(
+        self, member: MembershipSession, records: list[PartitionRecord]
+    ) -> None:
+        """Tell a broker of the changes of these partitions that it has not accepted."""
+        changes = self._machine.changes
+        numbers = [one.partition for one in records if one.partition in changes]
+        unheard = [one for one in numbers if member.broker not in changes[one].accepts]
+        if unheard:
+            with contextlib.suppress(NotReadyError, StorageError):  # nobody may hear of it yet
+                await self._node.durable()
+                for partition in unheard:
+                    self.announce_to(member, partition)
+
     async def _conclude(self, partition: int, *, is_patient: bool) -> None:
         waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
         expects_all = is_patient and partition not in self._wishes

@@ -54,6 +54,7 @@ from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from octopi.wire.messages import (
+    BrokerInfo,
     Inventory,
     Join,
     PartitionRecord,
@@ -310,7 +311,14 @@ class RegisterNode:
             for member in members:
                 for at in range(0, len(records), _IN_PAGES):
                     page = records[at : at + _IN_PAGES]
-                    nursery.start_soon(member.install_partitions, page, brokers)
+                    nursery.start_soon(self._tell, member, page, brokers)
+
+    async def _tell(
+        self, member: MembershipSession, records: list[PartitionRecord], brokers: list[BrokerInfo]
+    ) -> None:
+        if await member.install_partitions(records, brokers):
+            # A partition that was new to it was none that it could accept an epoch of before.
+            await self.leadership.announce_again(member, records)
 
     async def _remove(
         self, session: MembershipSession, broker: int, topic: str, topic_id: str
