@@ -13,7 +13,7 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 	$(BIN)/octopi-node demo
 test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 check: .venv/.spark $(CONFORMANCE) format-check lint types layers test ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
