@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from octopi.cli.node_processes import node_environment
 from octopi.spark.options import READ, WRITE
 from tests.spark.cluster import Cluster
 
@@ -17,6 +21,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("default::ResourceWarning")]
 
 TEXT = (Path(__file__).parents[2] / "docs/spark.md").read_text(encoding="utf-8")
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Halves the start of a JVM; for long jobs it would be the wrong thing."""
+
+
+TYPE = """
+import shlex, sys
+from octopi.cli.main import cli
+for line in sys.argv[1:]:
+    program, *arguments = shlex.split(line)
+    assert program == "octopi-node"
+    try:
+        cli.main(arguments)
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+"""Types lines one after the other, with one JVM for all of them."""
 
 
 def blocks(language: str) -> list[str]:
@@ -50,6 +71,32 @@ def test_the_programs_run(
     finally:
         cluster.broker.restart()
     assert re.search(r"\|large-orders\| +\d+\| +2\|", shown)
+
+
+@pytest.mark.slow
+def test_the_jobs_can_be_typed(cluster: Cluster, tmp_path: Path) -> None:
+    (script,) = [block for block in blocks("sh") if "pipeline" in block]
+    first, *jobs = script.splitlines()
+    assert first == "seq 10000 | octopi-node produce numbers"
+    cluster.fill("numbers", [b"%d" % n for n in range(1, 10_001)], key=lambda _: None)
+    shutil.copytree(cluster.broker.data_dir, tmp_path / "data" / "broker-1")
+    typed = subprocess.run(
+        [sys.executable, "-c", TYPE, *jobs],
+        cwd=tmp_path,
+        env=node_environment() | {"OCTOPI_SERVER": cluster.url, "JAVA_TOOL_OPTIONS": QUICK},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert typed.returncode == 0, typed.stderr
+    assert "archived 10,000 messages" in typed.stdout
+    assert "10,000 messages are in numbers-again" in typed.stdout
+    assert "no fault" in typed.stdout
+    assert "20 runs" in typed.stdout
+    values = [int(one.value) for one in cluster.messages("numbers-again")]
+    assert values == list(range(1, 10_001))
+    assert (tmp_path / "rates.html").read_text(encoding="utf-8").count("<svg") == 2
 
 
 def test_every_option_is_documented() -> None:
