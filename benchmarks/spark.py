@@ -5,6 +5,10 @@ second of processor time, JVM and Python together, taken from /proc: machines ar
 what a job costs is what counts on a cluster.  The broker's own time is not counted, as it is
 spent on another machine.  Prints JSON on standard output; every rate is a median over `--runs`
 interleaved runs.
+
+With `--kafka-jars` and `--connector-jars`, directories of jars, Spark's own Kafka source reads
+the same values from a Kafka broker in the same run: the first has `kafka_2.13` and what it needs,
+the second `spark-sql-kafka-0-10_2.13` and what it needs.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +33,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.kafka_broker import KafkaBroker, kafka_broker
 from octopi.identifiers import ProducerEpoch, ProducerId
 from octopi.limits import MIB
 from octopi.record import scan
@@ -37,7 +43,7 @@ from octopi.spark.jobs.audit import audit
 from octopi.spark.options import write_options
 from octopi.spark.session import spark_session
 from octopi.spark.sink import TaskWriter
-from tests.processes import NodeProcess, node_processes
+from tests.processes import node_processes
 from tests.spark.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -52,39 +58,51 @@ Figures = defaultdict[str, list[float]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=150, help="of values, for each size")
+    parser.add_argument("--megabytes", type=int, default=500, help="of values, for each size")
     parser.add_argument("--batches", type=int, default=30, help="for the latency")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--kafka-jars", type=Path)
+    parser.add_argument("--connector-jars", type=Path)
     arguments = parser.parse_args()
     figures: dict[int, Figures] = {size: defaultdict(list) for size in SIZES}
     latency: Figures = defaultdict(list)
-    with tempfile.TemporaryDirectory() as name, node_processes(Path(name)) as nodes:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        node_processes(Path(name)) as nodes,
+        ExitStack() as stack,
+    ):
         directory = Path(name)
         register = nodes.register()
         broker = nodes.broker(register)
         settings = {"spark.driver.memory": "2g", "spark.ui.showConsoleProgress": "false"}
+        kafka: KafkaBroker | None = None
+        if arguments.kafka_jars:
+            kafka = stack.enter_context(kafka_broker(arguments.kafka_jars, directory / "kafka"))
+            settings["spark.driver.extraClassPath"] = f"{arguments.connector_jars}/*"
         spark = spark_session("bench", master=f"local[{arguments.cores}]", settings=settings)
         spark.sparkContext.setLogLevel("ERROR")
         cluster = Cluster(register, broker)
-        meter = Meter([register, broker])
         counts = {size: arguments.megabytes * 1_000_000 // size for size in SIZES}
         for size in SIZES:
             fill(cluster, f"bench-{size}", size, counts[size])
-            topic(spark, cluster, size).select("value").write.option("compression", "none").parquet(
-                f"{name}/parquet-{size}"
-            )
+            rows = topic(spark, cluster, size).select("value")
+            rows.write.option("compression", "none").parquet(f"{name}/parquet-{size}")
+            if kafka:
+                to_kafka = rows.write.format("kafka").options(**kafka_topic(kafka, size, "topic"))
+                to_kafka.save()
         broker.terminate()
         broker.restart()  # the checkpoint has the highwater marks now
+        meter = Meter([register.pid, broker.pid, *([kafka.pid] if kafka else [])])
         for run in range(-1, arguments.runs):  # the first one warms up
             for size in SIZES:
                 one = without_spark(size) | with_spark(
-                    spark, cluster, meter, directory, size, counts[size], run
+                    spark, cluster, kafka, meter, directory, size, counts[size], run
                 )
                 if run >= 0:
                     for what, rate in one.items():
                         figures[size][what].append(rate)
             print(f"run {run + 1} of {arguments.runs} done", file=sys.stderr, flush=True)
-        measure_latency(spark, cluster, directory, arguments.batches, latency)
+        measure_latency(spark, cluster, kafka, directory, arguments.batches, latency)
         spark.stop()
     print(json.dumps(report(figures, latency, arguments), indent=2))
 
@@ -121,17 +139,20 @@ def topic(spark: SparkSession, cluster: Cluster, size: int, **options: str) -> D
     return reader.options(subscribe=f"bench-{size}", **where, **options).load()
 
 
+def kafka_topic(kafka: KafkaBroker, name: int | str, option: str = "subscribe") -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.address, option: f"bench-{name}"}
+
+
 # --- what is measured --------------------------------------------------------------------
 
 
 class Meter:
     """Processor time of this process and all that it started, but for the nodes."""
 
-    def __init__(self, nodes: list[NodeProcess]) -> None:
-        self._nodes = nodes
+    def __init__(self, left_out: Collection[int]) -> None:
+        self._left_out = left_out
 
     def seconds(self) -> float:
-        left_out = {one.pid for one in self._nodes if one.is_running}
         parents: dict[int, int] = {}
         ticks: dict[int, int] = {}
         for path in Path("/proc").glob("[0-9]*/stat"):
@@ -143,7 +164,7 @@ class Meter:
             parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
 
         def is_ours(pid: int) -> bool:
-            while pid in parents and pid not in left_out:
+            while pid in parents and pid not in self._left_out:
                 if pid == os.getpid():
                     return True
                 pid = parents[pid]
@@ -163,6 +184,7 @@ class Meter:
 def with_spark(
     spark: SparkSession,
     cluster: Cluster,
+    kafka: KafkaBroker | None,
     meter: Meter,
     directory: Path,
     size: int,
@@ -186,6 +208,9 @@ def with_spark(
         "websocket": meter.rate(count, noop(topic(spark, cluster, size))),
         "sink": meter.rate(count, sink),
     }
+    if kafka:
+        records = spark.read.format("kafka").options(**kafka_topic(kafka, size)).load()
+        found["kafka"] = meter.rate(count, noop(records.select("value")))
     cluster.ask(lambda client: client.delete_topic(target))
     if size == SIZES[-1]:
         stored = sum(one.stat().st_size for one in Path(path).glob("logs/*/*/*.log"))
@@ -218,38 +243,55 @@ def without_spark(size: int) -> dict[str, float]:
 
 
 def measure_latency(
-    spark: SparkSession, cluster: Cluster, directory: Path, batches: int, figures: Figures
+    spark: SparkSession,
+    cluster: Cluster,
+    kafka: KafkaBroker | None,
+    directory: Path,
+    batches: int,
+    figures: Figures,
 ) -> None:
-    """How long a micro-batch with a few messages takes, and what of it is ours."""
-    name = "latency"
-    cluster.ask(lambda client: client.create_topic(name))
-    stream = spark.readStream.format("octopi").options(server=cluster.url, subscribe=name).load()
-    for sink in ("octopi", "rate"):
-        if sink == "rate":
-            source = spark.readStream.format("rate").option("rowsPerSecond", "10").load()
-        else:
-            source = stream
-        query = (
-            source.writeStream.format("noop")
-            .option("checkpointLocation", str(directory / f"latency-{sink}"))
-            .start()
-        )
+    """How long a micro-batch with a few messages takes, and what of it is planning."""
+    cluster.ask(lambda client: client.create_topic("latency"))
+    rates = spark.readStream.format("rate").option("rowsPerSecond", "10")
+    topics = spark.readStream.format("octopi").options(server=cluster.url, subscribe="latency")
+    feeds: dict[str, tuple[Any, Callable[[], object]]] = {
+        "octopi": (topics, lambda: cluster.fill("latency", [b"message"])),
+        "rate": (rates, lambda: None),
+    }
+    if kafka:
+        source = spark.readStream.format("kafka").options(**kafka_topic(kafka, "latency"))
+        feeds["kafka"] = (source, kafka_sender(spark, kafka, "bench-latency"))
+    for name, (source, feed) in feeds.items():
+        feed()  # there is a topic now
+        writer = source.load().writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(directory / f"latency-{name}")).start()
         seen: set[int] = set()
         deadline = time.monotonic() + 120
         while len(seen) < batches + 3 and time.monotonic() < deadline:
-            if sink == "octopi":
-                cluster.fill(name, [b"message"])
+            feed()
             for one in query.recentProgress:
                 if one.numInputRows and one.batchId not in seen:
                     seen.add(one.batchId)
                     if len(seen) > 3:
                         took = one.durationMs
-                        figures[f"{sink}_batch_ms"].append(took["triggerExecution"])
-                        if sink == "octopi":
-                            ours = took.get("latestOffset", 0) + took.get("getBatch", 0)
-                            figures["octopi_planning_ms"].append(ours)
+                        planning = took.get("latestOffset", 0) + took.get("getBatch", 0)
+                        figures[f"{name}_batch_ms"].append(took["triggerExecution"])
+                        figures[f"{name}_planning_ms"].append(planning)
             time.sleep(0.05)
         query.stop()
+
+
+def kafka_sender(spark: SparkSession, kafka: KafkaBroker, topic: str) -> Callable[[], object]:
+    """Sends a message with the Kafka client in Spark's JVM."""
+    jvm: Any = spark.sparkContext._jvm
+    settings = jvm.java.util.HashMap()
+    settings["bootstrap.servers"] = kafka.address
+    for role in ("key", "value"):
+        serializer = "org.apache.kafka.common.serialization.StringSerializer"
+        settings[f"{role}.serializer"] = serializer
+    producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(settings)
+    record = jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, "message")
+    return lambda: producer.send(record).get()
 
 
 def report(
@@ -264,18 +306,21 @@ def report(
         pairs = zip(figures[size][one], figures[size][other], strict=True)
         return round(statistics.median(a / b for a, b in pairs), 2)
 
+    pairs = {
+        "files / parquet": ("files", "parquet"),
+        "websocket / files": ("websocket", "files"),
+        "sink / files": ("sink", "files"),
+        "parse and check / python loop": ("parse_and_check", "python_loop"),
+    }
+    if arguments.kafka_jars:
+        pairs["websocket / kafka"] = ("websocket", "kafka")
+        pairs["files / kafka"] = ("files", "kafka")
     last = SIZES[-1]
     return {
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
         "runs": arguments.runs,
         "ratios": {
-            size: {
-                "files / parquet": ratio(size, "files", "parquet"),
-                "websocket / files": ratio(size, "websocket", "files"),
-                "sink / files": ratio(size, "sink", "files"),
-                "parse and check / python loop": ratio(size, "parse_and_check", "python_loop"),
-            }
-            for size in SIZES
+            size: {what: ratio(size, *pair) for what, pair in pairs.items()} for size in SIZES
         },
         "bare blake2b / audit": ratio(last, "blake2b_bytes", "audit_bytes"),
         "latency": {
