@@ -1,8 +1,8 @@
 """Records as columns: the rows of the source, built from the bytes without a loop over them.
 
 A binary column of Arrow is one buffer and the positions at which its values end, so the
-records' own buffer serves: laid out as fields that follow each other (before the request id,
-the request id, before the key, the key, the value), of which each column takes every fifth.
+records' own buffer serves: laid out as what lies before a field, the field, what lies before the
+next record's, and so on, of which a column takes every second one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 """The end of the year 9999, the last that Spark's time stamps show."""
 
 _REQUEST_ID_AT: Final = 9
-_FIELDS: Final = {"request_id": 1, "key": 3, "value": 4}
-_FIELD_COUNT: Final = 5
 
 
 def arrow_schema(names: Sequence[str]) -> Any:  # pyarrow has no types
@@ -77,7 +75,8 @@ def _from_bytes(
     count = len(frames)
     keys = frames.key_lengths()
     headers = frames.headers_lengths()
-    fields: Any = None
+    key_at = frames.starts + STRUCTURED_BYTES_MIN + headers
+    value_at = key_at + np.where(keys == NO_KEY, 0, keys)
     columns: list[Any] = []
     for name in names:
         match name:
@@ -93,12 +92,15 @@ def _from_bytes(
                 columns.append(_times(frames.timestamps_ms()))
             case "headers":
                 columns.append(_headers(frames, headers))
+            case "request_id":
+                at = frames.starts + _REQUEST_ID_AT
+                columns.append(_taken(frames, at, frames.starts + HEADER_BYTES))
+            case "key":
+                columns.append(_taken(frames, key_at, value_at, missing=keys == NO_KEY))
+            case "value":
+                columns.append(_taken(frames, value_at, frames.stops))
             case _:
-                if fields is None:
-                    fields = _fields(frames, keys, headers)
-                taken = np.arange(count, dtype=np.int64) * _FIELD_COUNT + _FIELDS[name]
-                missing = keys == NO_KEY if name == "key" else None
-                columns.append(fields.take(pa.array(taken, mask=missing)))
+                raise AssertionError(f"arrow_schema lets no column {name} pass")
     return columns
 
 
@@ -113,18 +115,16 @@ def _times(timestamps_ms: Any) -> Any:
     return pa.array(np.where(late, 0, timestamps_ms * 1000).astype(np.int64), mask=late).cast(_TIME)
 
 
-def _fields(frames: Frames, keys: Any, headers: Any) -> Any:
-    """The whole buffer as a binary array, five values to a record."""
-    starts: Positions = frames.starts
-    positions = np.empty((len(frames), _FIELD_COUNT), np.int32)
-    positions[:, 0] = starts
-    positions[:, 1] = starts + _REQUEST_ID_AT
-    positions[:, 2] = starts + HEADER_BYTES
-    positions[:, 3] = starts + STRUCTURED_BYTES_MIN + headers
-    positions[:, 4] = positions[:, 3] + np.where(keys == NO_KEY, 0, keys)
-    ends = np.append(positions.ravel(), np.int32(frames.size_bytes))
+def _taken(frames: Frames, starts: Positions, stops: Positions, *, missing: Any = None) -> Any:
+    """The bytes of each record from *starts* to *stops*, null where it is *missing*."""
+    count = len(frames)
+    ends = np.empty(2 * count + 1, np.int32)
+    ends[0] = 0
+    ends[1::2] = starts
+    ends[2::2] = stops
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(frames.buffer)]
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+    fields = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    return fields.take(pa.array(np.arange(1, 2 * count, 2), mask=missing))
 
 
 def _headers(frames: Frames, lengths: Any) -> Any:

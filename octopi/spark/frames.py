@@ -243,8 +243,8 @@ def _is_laid_out(frames: Frames) -> bool:
 
 def _register_after(frames: Frames) -> int:
     """The register behind the changed copy of the records: 0 if all checksums are right."""
-    copy = bytearray(frames.buffer[: frames.size_bytes])
-    copy += bytes(8)
+    copy = np.empty(frames.size_bytes + 8, np.uint8)
+    copy[:-8] = np.frombuffer(frames.buffer, np.uint8, frames.size_bytes)
     starts, stops = frames.starts, frames.stops
     eights: NDArray[np.uint64] = np.ndarray((len(copy) - 7,), np.dtype("<u8"), copy, strides=(1,))
     cancelling = (frames.words(_CHECKSUM_AT) ^ np.uint32(_ONES)).astype(np.uint64)
@@ -252,4 +252,4 @@ def _register_after(frames: Frames) -> int:
     eights[starts[0]] = 0
     eights[stops] = cancelling  # in front of the next record, and behind the last
     eights[starts + 8] = (behind & _KEEP) ^ _AFTER_CHECKSUM
-    return crc32(memoryview(copy)[: frames.size_bytes + LENGTH_BYTES], _ONES) ^ _ONES
+    return crc32(copy[: frames.size_bytes + LENGTH_BYTES].data, _ONES) ^ _ONES

@@ -8,6 +8,7 @@ from typing import Protocol
 import attrs
 
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.spark.frames import Frames
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Records that are checked and turned into rows at a time: so many that what is done once for
@@ -36,10 +37,11 @@ class Bounds:
 
 @attrs.frozen
 class Piece:
-    """Whole records, one behind the other."""
+    """Whole records, one behind the other, not checked yet."""
 
     offset: Offset
-    records: bytes
+    """Of the first of them."""
+    frames: Frames
 
 
 class Logs(Protocol):

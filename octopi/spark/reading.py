@@ -35,7 +35,7 @@ from octopi.identifiers import Offset
 from octopi.logger import get_logger
 from octopi.spark import planning
 from octopi.spark.columns import arrow_schema, record_batch
-from octopi.spark.frames import check_records, find_records
+from octopi.spark.frames import check_records
 from octopi.spark.logs import Bounds, Log, Logs
 from octopi.spark.options import EARLIEST, LATEST, Places, ReadOptions
 from octopi.spark.planning import Offsets, Range
@@ -74,9 +74,8 @@ def read_range(options: ReadOptions, part: Range, columns: Sequence[str]) -> Ite
     schema = arrow_schema(columns)
     log = part.log
     for piece in open_logs(options).read(log, part.start, part.end):
-        frames = find_records(piece.records)
-        check_records(frames, piece.offset)
-        yield record_batch(frames, piece.offset, log.topic, log.partition, schema)
+        check_records(piece.frames, piece.offset)
+        yield record_batch(piece.frames, piece.offset, log.topic, log.partition, schema)
 
 
 class OctopiReader(DataSourceReader):
@@ -319,10 +318,9 @@ def _advance_records(
     """Where *count* records behind *start* end, *end* at most, and how many they are."""
     used = 0
     for piece in logs.read(log, start, end) if count else ():
-        frames = find_records(piece.records)
-        taken = min(count - used, len(frames))
+        taken = min(count - used, len(piece.frames))
         used += taken
-        start = Offset(piece.offset + int(frames.bounds[taken]))
+        start = Offset(piece.offset + int(piece.frames.bounds[taken]))
         if used == count:
             break
     return start, used

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from octopi.clients.consumer_session import Chunk
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import MIB
 from octopi.logger import get_logger
 from octopi.spark.client_thread import ClientThread, client_thread
+from octopi.spark.frames import find_records
 from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
 from octopi.spark.options import ReadOptions
 from octopi.wire.messages import TopicInfo
@@ -56,27 +58,35 @@ class ServedLogs(Logs):
             log, start, end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
         )
         reader = opened.reader
+
+        async def gather() -> list[Chunk]:
+            # Not chunk by chunk: to go from one thread to the other and back takes 0.2 ms.
+            gathered: list[Chunk] = []
+            size_bytes = 0
+            while size_bytes < PIECE_BYTES and (chunks := await reader.chunks()):
+                gathered += chunks
+                size_bytes += sum(len(chunk.records) for chunk in chunks)
+            return gathered
+
         waiting: list[bytes] = []
         base = position = start
         try:
             while position < end:
-                chunks = thread.call(reader.chunks)
+                chunks = thread.call(gather)
                 if not chunks:
                     break  # what retention removed reached to the end
                 for chunk in chunks:
                     if chunk.offset != position:
                         if waiting:
-                            yield Piece(base, b"".join(waiting))
-                        waiting.clear()
+                            yield _piece(base, waiting)
                         base = position = chunk.offset
                     waiting.append(chunk.records)
                     position = Offset(position + len(chunk.records))
                     if position - base >= PIECE_BYTES:
-                        yield Piece(base, b"".join(waiting))
-                        waiting.clear()
+                        yield _piece(base, waiting)
                         base = position
             if waiting:
-                yield Piece(base, b"".join(waiting))
+                yield _piece(base, waiting)
         finally:
             opened.close()
         for gap in reader.gaps:
@@ -95,6 +105,13 @@ class ServedLogs(Logs):
 
     def _thread(self) -> ClientThread:
         return client_thread(self._options.connection)
+
+
+def _piece(offset: Offset, waiting: list[bytes]) -> Piece:
+    """What is *waiting*, which is nothing then."""
+    records = b"".join(waiting)
+    waiting.clear()
+    return Piece(offset, find_records(records))
 
 
 def _logs(topics: list[TopicInfo]) -> list[Log]:

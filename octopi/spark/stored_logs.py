@@ -159,7 +159,7 @@ class StoredLogs(Logs):
                     )
                 for piece in _pieces(segment, start - segment.base, stop - segment.base):
                     yield piece
-                    start = Offset(piece.offset + len(piece.records))
+                    start = Offset(piece.offset + piece.frames.size_bytes)
             finally:
                 segment.close()
 
@@ -203,12 +203,12 @@ def _pieces(segment: RecordFile, position: int, stop: int) -> Iterator[Piece]:
     size_bytes = PIECE_BYTES
     while position < stop:
         data = segment.pread(min(size_bytes, stop - position), position)
-        whole = find_records(data).size_bytes
-        if not whole:
+        frames = find_records(data)
+        if not len(frames):
             if size_bytes >= RECORD_BYTES_MAX:
                 raise segment.damaged(position, "a record reaches beyond what is committed")
             size_bytes = RECORD_BYTES_MAX
             continue
-        yield Piece(Offset(segment.base + position), data[:whole])
-        position += whole
+        yield Piece(Offset(segment.base + position), frames)
+        position += frames.size_bytes
         size_bytes = PIECE_BYTES

@@ -251,7 +251,7 @@ class _Reading:
             except RecordError as error:
                 position = self._behind_damage(position, data, error)
                 continue
-            self._digest(data[:whole])
+            self._digest(memoryview(data)[:whole])
             self._runs.add(frames, self._task.base + position)
             position, size_bytes = position + whole, PIECE_BYTES
         if self._hashed_to > self._hashed_from:
@@ -290,7 +290,7 @@ class _Reading:
         self._digest(self._segment.pread(sound - position, position))
         return sound
 
-    def _digest(self, data: bytes) -> None:
+    def _digest(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
             room = STRETCH_BYTES - self._hashed_to % STRETCH_BYTES
