@@ -14,7 +14,7 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.spark $(CONFORMANCE) format-check lint types layers test ## everything that has to hold before a change goes in
+check: .venv/.spark $(CONFORMANCE) format-check lint types layers test exhaust ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -33,9 +33,10 @@ cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with bran
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
 	OCTOPI_REQUIRE_CONFORMANCE=1 $(BIN)/pytest tests/transport/test_autobahn.py
-search: .venv/.runtime ## simulated clusters: plans that failed once, every step and I/O, some seeds; results in search/
-	$(BIN)/octopi-node sim seeds
+exhaust: .venv/.runtime ## simulated clusters: everybody fails at every step and I/O in every way; the table in search/
 	$(BIN)/octopi-node sim exhaust --table search/exhaust.txt --json search/exhaust.json
+search: exhaust ## that, plans that failed once, and some seeds; results in search/
+	$(BIN)/octopi-node sim seeds
 	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
@@ -86,5 +87,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test search check format format-check lint types layers cover conformance spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover conformance spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:
