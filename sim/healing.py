@@ -11,7 +11,7 @@ from typing import Final
 from octopi.clients.client import Client
 from octopi.clients.retrying import may_pass
 from octopi.environment import Environment
-from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
 from octopi.simulation.cluster import DATA_DIRECTORY
 from octopi.simulation.history import (
     Acknowledged,
@@ -116,6 +116,12 @@ class Healer:
             if broker not in ids and broker != away
         ]
 
+    def _are_all_known(self) -> bool:
+        """Whether the register knows every broker that there is.  Before, another replica would
+        have to take over, and then there might be fewer than a topic asks for."""
+        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
+        return len(self._ids() & self._cluster.register_view.state.brokers.keys()) == len(hosts)
+
     def _ids(self) -> set[int]:
         """The brokers that there are now."""
         hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
@@ -128,8 +134,9 @@ class Healer:
         async with notebook.connected(environment) as client:
             while True:  # until all is ended: there may be more to do
                 try:
-                    for record, broker in self._lost():
-                        await self._replace(client, record, broker)
+                    if self._are_all_known():
+                        for record, broker in self._lost():
+                            await self._replace(client, record, broker)
                     if self._unproven:
                         await self._prove(client)
                 except OctopiError as error:
@@ -142,8 +149,16 @@ class Healer:
         known = self._cluster.register_view.state.brokers
         # Who holds a replica already may take over, too, if there are not enough others.
         ids = sorted(self._ids() & known.keys(), key=lambda one: (one in record.replicas, one))
-        if ids:
+        if not ids:
+            return
+        try:
             await client.move_replica(record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S)
+        except RefusedError:
+            # A broker that is being drained loses its replicas without us.
+            if any(
+                (one.partition, lost) == (record.partition, broker) for one, lost in self._lost()
+            ):
+                raise
 
     async def _prove(self, client: Client) -> None:
         """Send a message to each log, as often as it takes."""
