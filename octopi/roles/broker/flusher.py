@@ -2,12 +2,14 @@
 
 One task watches the clock for all logs; a flush that is due runs as a task of the
 flusher's nursery, at most one a log, a few at a time.  What is appended during a flush
-is the next one's.
+is the next one's.  Thousands of logs may be due at once: no step looks at all of them.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Final
 
 import trio
@@ -16,23 +18,37 @@ from octopi.environment import Clock
 
 _FLUSHES_AT_A_TIME: Final = 8
 
+Flush = Callable[[], Awaitable[None]]
+
 
 class Flusher:
-    """Runs flushes; made by a broker, which runs `run` in its nursery."""
+    """Runs flushes; made by a broker, which runs `run` in its nursery.
+
+    Invariant: each flush in `_due` that isn't running has an entry in `_queue` with that time.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._due: dict[Callable[[], Awaitable[None]], float] = {}
+        self._due: dict[Flush, float] = {}
         """Flush function -> when it is due."""
-        self._running: set[Callable[[], Awaitable[None]]] = set()
+        self._queue: list[tuple[float, int, Flush]] = []
+        """A heap; entries that don't say what `_due` says count no more.  The number keeps the
+        order of wishes for the same time."""
+        self._numbers = count()
+        self._running: set[Flush] = set()
         self._sooner = trio.Event()
-        self._limit = trio.CapacityLimiter(_FLUSHES_AT_A_TIME)
 
-    def want(self, flush: Callable[[], Awaitable[None]], at: float) -> None:
+    def want(self, flush: Flush, at: float) -> None:
         """Have *flush* run at time *at* (of the clock) or soon after; an earlier wish counts."""
         known = self._due.get(flush)
         if known is None or at < known:
             self._due[flush] = at
+            if flush not in self._running:
+                self._enqueue(flush, at)
+
+    def _enqueue(self, flush: Flush, at: float) -> None:
+        heapq.heappush(self._queue, (at, next(self._numbers), flush))
+        if self._queue[0][2] is flush:
             self._sooner.set()
 
     async def run(self) -> None:
@@ -41,22 +57,27 @@ class Flusher:
             while True:
                 self._sooner = trio.Event()
                 now = self._clock.now()
-                for flush in [one for one, at in self._due.items() if at <= now]:
-                    if flush not in self._running:
+                while self._queue and len(self._running) < _FLUSHES_AT_A_TIME:
+                    at, _, flush = self._queue[0]
+                    counts = self._due.get(flush) == at and flush not in self._running
+                    if counts and at > now:
+                        break
+                    heapq.heappop(self._queue)
+                    if counts:
                         del self._due[flush]
                         self._running.add(flush)
                         nursery.start_soon(self._run_one, flush)
-                waiting = [at for one, at in self._due.items() if one not in self._running]
-                if waiting:
-                    with self._clock.timeout(max(0.0, min(waiting) - now)):
+                if self._queue and len(self._running) < _FLUSHES_AT_A_TIME:
+                    with self._clock.timeout(self._queue[0][0] - now):
                         await self._sooner.wait()
                 else:
                     await self._sooner.wait()
 
-    async def _run_one(self, flush: Callable[[], Awaitable[None]]) -> None:
+    async def _run_one(self, flush: Flush) -> None:
         try:
-            async with self._limit:
-                await flush()
+            await flush()
         finally:
             self._running.discard(flush)
+            if flush in self._due:
+                self._enqueue(flush, self._due[flush])
             self._sooner.set()
