@@ -180,6 +180,8 @@ class MembershipSession:
         self.broker = 0
         """Its id, once it has joined."""
         self.incarnation = 0
+        self._hosts: set[int] = set()
+        """Partitions that the broker confirmed to be a replica of, on this connection."""
 
     def handle(self, message: object) -> None:
         """Collect the inventory, then admit."""
@@ -241,12 +243,29 @@ class MembershipSession:
             trace(steps.E9_TELLING, broker=self.broker, records=records)
         message = m.InstallPartitions(self._connection.next_request(), records, brokers)
         confirmed = await self._tell(message, "partitions")
+        if confirmed:
+            for record in records:
+                known = self._hosts.add if self.broker in record.replicas else self._hosts.discard
+                known(record.partition)
         if trace is not None and confirmed:
             trace(steps.E9_CONFIRMED, broker=self.broker, records=records)
         return confirmed
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
-        """Tell decisions about topics; say whether the broker confirmed."""
+        """Tell decisions about topics; say whether the broker confirmed.
+
+        It passes over those in partitions that it doesn't know to be a replica of, and who
+        decided about a partition may not have told it yet.
+        """
+        partitions = self._node.registrar.state.partitions
+        untold = [
+            partitions[number]
+            for number in sorted({one for record in records for one in record.partitions})
+            if number not in self._hosts and self.broker in partitions[number].replicas
+        ]
+        if untold:
+            brokers = self._node.registrar.describe_brokers()
+            await self.install_partitions(untold, brokers)
         if not await self._may_tell():
             return False
         # One that was deleted meanwhile is gone: the broker would make it anew, and tell of it

@@ -1,0 +1,19 @@
+"""Programs that make topics at the same moment: each is there when they are told so."""
+
+from __future__ import annotations
+
+import trio
+
+from octopi.testing import Cluster, simulated
+
+
+@simulated(seeds=5, partitions=2, brokers=1, replicas=1)
+async def test_topics_made_at_once_can_all_be_produced_to(cluster: Cluster) -> None:
+    """The first on a partition has brokers hear of it; the others must not come before that."""
+    async with (
+        cluster.client() as client,
+        client.producer(delivery_timeout_s=5) as producer,
+        trio.open_nursery() as nursery,
+    ):
+        for number in range(16):
+            nursery.start_soon(producer.send, f"topic-{number}", b"first")
