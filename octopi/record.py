@@ -103,16 +103,23 @@ _LENGTH_MIN_V2: Final = STRUCTURED_BYTES_MIN - LENGTH_BYTES
 _LENGTH_MAX: Final = RECORD_BYTES_MAX - LENGTH_BYTES
 _BODY: Final = struct.Struct(">20sIQQII")
 """producer id and epoch, reserved, sequence, timestamp_ms, key_length, headers_length"""
-_WHOLE: Final = struct.Struct(">IBI20sIQQII")
-"""`_FRAME` and `_BODY` in one: what a scan reads of a version 2 record."""
+_SCANNED: Final = struct.Struct(">IBI20sIQQQ")
+"""`_FRAME` and `_BODY` in one, with key_length and headers_length as one number."""
+_DECODED: Final = struct.Struct(">IBI32sQQ")
+"""The same with the request id in one piece."""
 _PRODUCER: Final = struct.Struct(">16sI")
 _NO_KEY: Final = 0xFFFFFFFF
+_VALUE_ONLY: Final = _NO_KEY << 32
+"""key_length and headers_length of a record with neither."""
+_RESERVED: Final = slice(PRODUCER_ID_BYTES + 4, PRODUCER_ID_BYTES + 8)
+"""Of a request id."""
+_RESERVED_ZERO: Final = bytes(4)
 _UINT32_MAX: Final = 0xFFFFFFFF
 _UINT64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 
 assert _FRAME.size + REQUEST_ID_BYTES == HEADER_BYTES
 assert _BODY.size == REQUEST_ID_BYTES + FIXED_PAYLOAD_BYTES
-assert _WHOLE.size == STRUCTURED_BYTES_MIN
+assert _SCANNED.size == _DECODED.size == STRUCTURED_BYTES_MIN
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -335,34 +342,28 @@ def scan(buffer: bytes | memoryview) -> Scan:
     """
     view = memoryview(buffer)
     end = len(view)
-    unpack = _WHOLE.unpack_from
+    last = end - STRUCTURED_BYTES_MIN
+    unpack = _SCANNED.unpack_from
     runs: list[Run] = []
     marks: list[Mark] = []
     fault: RecordError | None = None
     timestamp_max = -1
-    position = count = next_mark = 0
+    position = count = next_mark = stop = 0
     # The current run, kept in locals because this loop is the broker's cost per record.
     run_producer, run_start, run_first, run_next = b"", 0, 0, 0
     try:
         while position < end:
             version = length = 0
-            if end - position >= STRUCTURED_BYTES_MIN:
-                (
-                    length,
-                    version,
-                    checksum,
-                    producer,
-                    reserved,
-                    sequence,
-                    timestamp,
-                    key_length,
-                    headers_length,
-                ) = unpack(view, position)
-            stop = position + LENGTH_BYTES + length
-            if version == STRUCTURED and stop <= end and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX:
+            if position <= last:
+                length, version, checksum, producer, reserved, sequence, timestamp, lengths = (
+                    unpack(buffer, position)
+                )
+                stop = position + LENGTH_BYTES + length
+            if version == STRUCTURED and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX and stop <= end:
                 if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
                     raise ChecksumError(_CHECKSUM_TEXT)
-                if key_length != _NO_KEY or headers_length or reserved:
+                if lengths != _VALUE_ONLY or reserved:
+                    key_length, headers_length = divmod(lengths, 1 << 32)
                     _check_layout(length, reserved, key_length, headers_length)
                     if headers_length:
                         start = position + STRUCTURED_BYTES_MIN
@@ -375,11 +376,13 @@ def scan(buffer: bytes | memoryview) -> Scan:
                 next_mark = position + INDEX_INTERVAL_BYTES
             if timestamp > timestamp_max:
                 timestamp_max = timestamp
-            if sequence != run_next or producer != run_producer:
+            if sequence == run_next and producer == run_producer:
+                run_next += 1
+            else:
                 if run_producer:
                     runs.append(_run(run_producer, run_first, run_next, run_start, position))
                 run_producer, run_first, run_start = producer, sequence, position
-            run_next = sequence + 1
+                run_next = sequence + 1
             position = stop
             count += 1
     except RecordError as error:
@@ -500,23 +503,26 @@ def decode(
     messages: list[Message] = []
     append = messages.append
     new = tuple.__new__
-    unpack = _WHOLE.unpack_from
-    position, end = 0, len(buffer)
+    unpack = _DECODED.unpack_from
+    end = len(buffer)
+    last = end - STRUCTURED_BYTES_MIN
+    position = stop = 0
+    offset: int = base_offset
     try:
         while position < end:
             version = length = 0
-            if end - position >= STRUCTURED_BYTES_MIN:
-                length, version, checksum, _, reserved, _, timestamp, key_length, headers_length = (
-                    unpack(view, position)
-                )
-            stop = position + LENGTH_BYTES + length
-            key: bytes | None = None
-            headers = NO_HEADERS
-            if version == STRUCTURED and stop <= end and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX:
+            if position <= last:
+                length, version, checksum, request_id, timestamp, lengths = unpack(buffer, position)
+                stop = position + LENGTH_BYTES + length
+            if version == STRUCTURED and _LENGTH_MIN_V2 <= length <= _LENGTH_MAX and stop <= end:
                 if crc32(view[position + _CHECKSUM_END : stop]) != checksum:
                     raise ChecksumError(_CHECKSUM_TEXT)
                 at = position + STRUCTURED_BYTES_MIN
-                if key_length != _NO_KEY or headers_length or reserved:
+                key: bytes | None = None
+                headers = NO_HEADERS
+                if lengths != _VALUE_ONLY or request_id[_RESERVED] != _RESERVED_ZERO:
+                    key_length, headers_length = divmod(lengths, 1 << 32)
+                    reserved = int.from_bytes(request_id[_RESERVED])
                     _check_layout(length, reserved, key_length, headers_length)
                     if headers_length:
                         headers = decode_headers(buffer[at : at + headers_length])
@@ -527,20 +533,22 @@ def decode(
             else:
                 stop = check_record(view, position)  # version 1, or it says what is wrong
                 at = position + HEADER_BYTES
-                timestamp = None
+                timestamp, key, headers = None, None, NO_HEADERS
+                request_id = buffer[position + _CHECKSUM_END : at]
+            next_offset = base_offset + stop
             fields = (
                 topic,
                 partition,
-                base_offset + position,
-                base_offset + stop,
+                offset,
+                next_offset,
                 timestamp,
                 key,
                 buffer[at:stop],
                 headers,
-                buffer[position + _CHECKSUM_END : position + HEADER_BYTES],
+                request_id,
             )
             append(new(Message, fields))  # half the cost of calling Message
-            position = stop
+            position, offset = stop, next_offset
     except RecordError as error:
         raise type(error)(f"record at offset {base_offset + position}: {error}") from None
     return messages
