@@ -1,9 +1,9 @@
 """The driver of one `ProducerSession`: performs its effects, brings it events and time.
 
 Sending is synchronous (`Connection.ask`), so whoever submits a message sends the batch
-that it completes, and the reader that brings an answer sends the next one.  Tasks are
-needed only for time (one a log that has something to wait for) and for finding the leader
-(while the link is down).
+that it completes, and the reader that brings an answer sends the next one.  Time comes from
+the producer's `octopi.clients.alarms`; tasks are needed only for finding the leader (while the
+link is down).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import trio
 
 from octopi import steps
+from octopi.clients.alarms import Alarms
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
 from octopi.clients.doubts import AwaitingAnswer
@@ -40,9 +41,6 @@ from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
 
-_TICK_S: Final = 0.0005
-"""The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
-
 
 class LogSender:
     """Sends one producer's messages to one log."""
@@ -58,6 +56,7 @@ class LogSender:
         lookup: LeaderLookup,
         create_topics: bool,
         nursery: trio.Nursery,
+        alarms: Alarms,
         on_settled: Callable[[Settled], None],
         on_topic_described: Callable[[TopicInfo], None],
         on_fenced: Callable[[RefusedError], None],
@@ -75,6 +74,7 @@ class LogSender:
         self._silent_brokers = SilentBrokers(lookup)
         self._create_topics = create_topics
         self._nursery = nursery
+        self._alarms = alarms
         self._on_settled = on_settled
         self._on_topic_described = on_topic_described
         self._on_fenced = on_fenced
@@ -89,9 +89,8 @@ class LogSender:
         self._is_asking = False
         self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
-        self._sooner = trio.Event()
-        self._wakes_at: float | None = None
-        """When the task that keeps the time will look again; None: there is no such task."""
+        self._wakes_at = math.inf
+        """When the alarm rings that was set last."""
 
     def take(
         self,
@@ -150,15 +149,10 @@ class LogSender:
 
     # --- time and events ---------------------------------------------------------------
 
-    async def _keep_time(self) -> None:
-        """Wake the session when it asks for it, as long as it does."""
-        while (wakes_at := self.session.wake_at()) < math.inf:
-            self._sooner = trio.Event()
-            self._wakes_at = wakes_at
-            with self._clock.timeout(max(_TICK_S, wakes_at - self._clock.now())):
-                await self._sooner.wait()
+    def _wake(self, at: float) -> None:
+        if at == self._wakes_at:  # else a sooner alarm was set behind this one
+            self._wakes_at = math.inf
             self.pump()
-        self._wakes_at = None
 
     def pump(self) -> None:
         """Have the session do what it can do now."""
@@ -190,12 +184,9 @@ class LogSender:
         if self._connection is None and not self._is_finding and not session.is_empty:
             self._start_finding("", None)
         wake_at = session.wake_at()
-        if self._wakes_at is not None:
-            if wake_at < self._wakes_at:
-                self._sooner.set()
-        elif wake_at < math.inf:
+        if wake_at < self._wakes_at:
             self._wakes_at = wake_at
-            self._nursery.start_soon(self._keep_time)
+            self._alarms.set(wake_at, self._wake)
 
     def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
         connection = self._connection

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 import trio
 
+from octopi.clients.alarms import Alarms
 from octopi.clients.connections import Connections
 from octopi.clients.leader_lookup import LeaderLookup, partition_of
 from octopi.clients.log_sender import LogSender
@@ -110,6 +111,7 @@ class Producer:
         self._connections = connections
         self._lookup = lookup
         self._nursery = nursery
+        self._alarms = Alarms(environment.clock, nursery)
         self._options = options
         self._session_options = SessionOptions(
             linger_s=options.linger_s,
@@ -366,6 +368,7 @@ class Producer:
             lookup=self._lookup,
             create_topics=self._options.create_topics,
             nursery=self._nursery,
+            alarms=self._alarms,
             on_settled=self._settled,
             on_topic_described=self._topic_described,
             on_fenced=self._fail,
