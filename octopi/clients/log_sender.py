@@ -136,9 +136,10 @@ class LogSender:
     async def wait_settled(self, batch: Batch) -> None:
         """Return when *batch* has its outcome, and don't let it linger meanwhile."""
         if batch.outcome is None:
-            self.session.hurry(batch)
             settled = self._waiting.setdefault(batch, trio.Event())
-            self.pump()
+            if not batch.urgent:
+                self.session.hurry(batch)
+                self.pump()
             await settled.wait()
 
     def close(self, why: OctopiError) -> None:
