@@ -6,7 +6,9 @@ started and killed again by turns, and the producers' rate while it catches up i
 with the rate just before and after in which it is away: a machine that has other things to
 do, too, is quicker now and slower then.  The last time it may stay, and it is measured how
 long it needs until it is in sync, what it writes to its log against what it lacked, and what
-producers manage then.  Prints JSON on standard output.
+producers manage then.  At last it is killed once more, lacks as much, and comes back while
+nobody produces: that rate is compared with a plain copy of its files, by one Python program
+that reads and sends and one that receives and writes.  Prints JSON on standard output.
 
 By default producers send at half the rate that this machine can take.  `--load 1` takes
 all: then all processors are busy, and a third replica costs producers something as soon as
@@ -20,9 +22,12 @@ import json
 import math
 import os
 import platform
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -46,6 +51,16 @@ BEGINNING_S: Final = 0.5
 """So much of a turn doesn't count: buffers fill and empty."""
 
 
+_PIECE_BYTES: Final = 256 * 1024
+_RECEIVER: Final = f"""
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    with open(sys.argv[2], "wb", buffering=0) as file:
+        while data := connection.recv({_PIECE_BYTES}):
+            file.write(data)
+"""
+
+
 @attrs.frozen
 class Window:
     """What a producer managed in a span."""
@@ -66,11 +81,14 @@ class Load:
         self._producer = producer
         self._awaited_bytes = math.inf
         self._arrived = trio.Event()
+        self._may_produce = trio.Event()
+        self._may_produce.set()
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             due = trio.current_time()
             while True:
+                await self._may_produce.wait()
                 for _ in range(16):
                     pending = await self._producer.submit(TOPIC, VALUE)
                 nursery.start_soon(self._wait, pending, trio.current_time())
@@ -81,7 +99,13 @@ class Load:
     async def acknowledged(self, megabytes: float) -> None:
         """Return when so much more is acknowledged."""
         self._awaited_bytes = self.acknowledged_bytes + megabytes * 1e6
+        self._arrived = trio.Event()
         await self._arrived.wait()
+
+    async def pause(self) -> None:
+        """Produce nothing more."""
+        self._may_produce = trio.Event()
+        await self._producer.flush()
 
     async def _wait(self, pending: octopi.PendingReceipt, sent_at: float) -> None:
         await pending
@@ -127,6 +151,10 @@ class Figures:
     catching_up: list[Window]
     in_sync: Window
     returned: Return
+    returned_alone: Return
+    """The same while nobody produces."""
+    copied_megabytes_per_second: list[float]
+    """What plain copies of the same bytes got."""
 
     @property
     def ratios(self) -> list[float]:
@@ -161,13 +189,15 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> Figures:
                 load.rate = load.end(begin).megabytes_per_second * 1e6 * arguments.load
             brokers[follower].kill9()
             await load.acknowledged(arguments.megabytes)
-            figures = await take_turns(client, load, brokers[follower], arguments.turns)
+            figures = await take_turns(
+                client, load, brokers[follower], arguments.turns, arguments.megabytes
+            )
             nursery.cancel_scope.cancel()
     return figures
 
 
 async def take_turns(
-    client: octopi.Client, load: Load, follower: NodeProcess, count: int
+    client: octopi.Client, load: Load, follower: NodeProcess, count: int, megabytes: float
 ) -> Figures:
     """Have *follower*, which is away, come back so many times, and stay the last time."""
     away, catching_up = [await take_turn(load)], []
@@ -178,6 +208,23 @@ async def take_turns(
             raise SystemExit("it caught up within a turn: let it miss more --megabytes")
         follower.kill9()
         away.append(await take_turn(load))
+    returned = await come_back(client, follower)
+    in_sync_then = await take_turn(load)
+    follower.kill9()
+    load.rate = None
+    await load.acknowledged(megabytes)
+    await load.pause()
+    alone = await come_back(client, follower)
+    partition = (await describe(client)).partition
+    copied = [
+        await trio.to_thread.run_sync(copied_rate, log_files(follower, partition), megabytes)
+        for _ in range(3)
+    ]
+    return Figures(away, catching_up, in_sync_then, returned, alone, copied)
+
+
+async def come_back(client: octopi.Client, follower: NodeProcess) -> Return:
+    """Start *follower*, which is away, and wait until it is in sync."""
     partition = (await describe(client)).partition
     held = log_bytes(follower, partition)
     await trio.to_thread.run_sync(follower.start)
@@ -185,13 +232,35 @@ async def take_turns(
     await in_sync(client)
     seconds = trio.current_time() - began
     lacked, wrote = log_bytes(follower, partition) - held, written_bytes(follower)
-    returned = Return(
+    return Return(
         round(lacked / 1e6, 1),
         round(wrote / lacked, 3),
         round(seconds, 1),
         round(lacked / 1e6 / seconds, 1),
     )
-    return Figures(away, catching_up, await take_turn(load), returned)
+
+
+def copied_rate(paths: list[Path], megabytes: float) -> float:
+    """Send so much of the ends of *paths* over the loopback to a process that writes it to a
+    file; return the rate (MB/s)."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        tempfile.NamedTemporaryFile() as target,
+        subprocess.Popen(
+            [sys.executable, "-c", _RECEIVER, str(listener.getsockname()[1]), target.name],
+            stdout=subprocess.PIPE,
+        ) as receiver,
+    ):
+        connection, _ = listener.accept()
+        began, left = time.perf_counter(), int(megabytes * 1e6)
+        with connection:
+            for path in reversed(paths):
+                with path.open("rb") as file:
+                    while left > 0 and (data := file.read(min(left, _PIECE_BYTES))):
+                        connection.sendall(data)
+                        left -= len(data)
+        receiver.communicate()
+        return round((megabytes - left / 1e6) / (time.perf_counter() - began), 1)
 
 
 async def take_turn(load: Load) -> Window:
@@ -217,10 +286,14 @@ async def describe(client: octopi.Client) -> octopi.PartitionInfo:
     return place
 
 
+def log_files(broker: NodeProcess, partition: int) -> list[Path]:
+    """The files of that broker's log, in order."""
+    return sorted((broker.data_dir / "logs" / str(partition) / TOPIC).glob("*.log"))
+
+
 def log_bytes(broker: NodeProcess, partition: int) -> int:
     """How long that broker's log is on its disk."""
-    directory = broker.data_dir / "logs" / str(partition) / TOPIC
-    return sum(path.stat().st_size for path in directory.glob("*.log"))
+    return sum(path.stat().st_size for path in log_files(broker, partition))
 
 
 def written_bytes(broker: NodeProcess) -> int:
@@ -235,7 +308,7 @@ def written_bytes(broker: NodeProcess) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=400.0, help="that the follower lacks")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="0: only how it comes back")
     parser.add_argument("--load", type=float, default=0.5, help="share of what is possible")
     parser.add_argument("--slowdown", type=float, help="the brokers' --catch-up-slowdown")
     arguments = parser.parse_args()
@@ -251,7 +324,14 @@ def main() -> int:
                 },
                 "octopi": octopi.__version__,
                 "load": arguments.load,
-                "producers_catching_up_for_away": round(statistics.median(figures.ratios), 3),
+                "producers_catching_up_for_away": round(
+                    statistics.median(figures.ratios or [math.nan]), 3
+                ),
+                "alone_for_copied": round(
+                    figures.returned_alone.megabytes_per_second
+                    / statistics.median(figures.copied_megabytes_per_second),
+                    3,
+                ),
                 "ratios": [round(one, 3) for one in figures.ratios],
                 **attrs.asdict(figures),
             },
