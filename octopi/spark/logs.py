@@ -10,7 +10,7 @@ import attrs
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.spark.frames import Frames
 
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024
 """Records that are checked and turned into rows at a time: so many that what is done once for
 all of them costs nothing, and so few that they stay in the processor's cache."""
 

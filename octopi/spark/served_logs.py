@@ -17,6 +17,7 @@ from octopi.spark.options import ReadOptions
 from octopi.wire.messages import TopicInfo
 
 _WINDOW_BYTES: Final = 16 * MIB
+_GATHERED_BYTES: Final = 4 * MIB
 
 _log = get_logger(__name__)
 
@@ -63,7 +64,7 @@ class ServedLogs(Logs):
             # Not chunk by chunk: to go from one thread to the other and back takes 0.2 ms.
             gathered: list[Chunk] = []
             size_bytes = 0
-            while size_bytes < PIECE_BYTES and (chunks := await reader.chunks()):
+            while size_bytes < _GATHERED_BYTES and (chunks := await reader.chunks()):
                 gathered += chunks
                 size_bytes += sum(len(chunk.records) for chunk in chunks)
             return gathered
