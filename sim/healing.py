@@ -106,15 +106,19 @@ class Healer:
         ]
 
     def _lost(self) -> list[tuple[PartitionRecord, int]]:
-        """Replicas of brokers that are gone with their disks."""
+        """Replicas of brokers that are gone with their disks, or have to go and are the last."""
         ids = self._ids()
         away = self._cluster.broker_of(self.cut_off)
         return [
             (record, broker)
             for record in self._cluster.register_view.state.partitions.values()
             for broker in record.replicas
-            if broker not in ids and broker != away
+            if (broker not in ids and broker != away)
+            or (record.in_sync == [broker] and self._is_unfit(broker))
         ]
+
+    def _is_unfit(self, broker: int) -> bool:
+        return self._cluster.host_of(broker) in self._notebook.unfit
 
     def _are_all_known(self) -> bool:
         """Whether the register knows every broker that there is.  Before, another replica would
@@ -148,7 +152,8 @@ class Healer:
         """Have a live broker hold what *broker* held."""
         known = self._cluster.register_view.state.brokers
         # Who holds a replica already may take over, too, if there are not enough others.
-        ids = sorted(self._ids() & known.keys(), key=lambda one: (one in record.replicas, one))
+        fit = [one for one in self._ids() & known.keys() if not self._is_unfit(one)]
+        ids = sorted(fit, key=lambda one: (one in record.replicas, one))
         if not ids:
             return
         try:

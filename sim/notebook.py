@@ -44,6 +44,8 @@ class Notebook:
         """Set when `logs` has all of them."""
         self.disks_fail: Callable[[], bool] = lambda: False
         """Whether any disk failed so far."""
+        self.unfit: set[str] = set()
+        """Hosts that get new disks as soon as others have what is on the old ones."""
         self.removed_end: dict[LogName, int] = {}
         """What lies before was removed by retention somewhere: nobody has to have it."""
         if plan.retention_bytes is not None:

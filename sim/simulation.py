@@ -194,6 +194,7 @@ class _Run:
         world.observe(self._see_exit, {"exit"})
         self._injector = Injector(cluster, Atlas(cluster), plan.faults)
         self._injector.arm()
+        self._notebook.unfit = self._injector.unfit
         self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)
 
     async def _work(self) -> None:
