@@ -28,6 +28,7 @@ KINDS: Final = frozenset(
 _WINDOW_BYTES: Final = 1 << 40
 _GROUP: Final = 1000
 """Messages handed over in one call, where there are many."""
+_CREATIONS_AT_A_TIME: Final = 32
 
 
 def missing() -> str | None:
@@ -182,9 +183,16 @@ async def _flush(
 async def _topics(gate: Gate, address: str, topic: str, size: int, count: int, topics: int) -> None:
     value = bytes(size)
     names = [f"{topic}-{number}" for number in range(topics)]
+    limit = trio.CapacityLimiter(_CREATIONS_AT_A_TIME)
     async with octopi.connect(address) as client, client.producer() as producer:
-        for name in names:
-            await producer.submit(name, b"create")
+
+        async def create(name: str) -> None:
+            async with limit:
+                await producer.submit(name, b"create")
+
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(create, name)
         await producer.flush()
         gate.wait()
         for number in range(count):
