@@ -29,6 +29,7 @@ _LOOP_INSTRUCTIONS: Final = 10_728
 _TOPIC: Final = "topic"
 _VALUE: Final = bytes(100)
 _GROUP: Final = 1000
+_TOPIC_COUNT: Final = 100
 
 
 @attrs.frozen
@@ -100,6 +101,16 @@ async def _request(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -
                 await producer.send(_TOPIC, _VALUE)
 
 
+async def _request_of_many(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -> None:
+    async with cluster.client() as client, client.producer() as producer:
+        for number in range(_TOPIC_COUNT):
+            await producer.send(f"{_TOPIC}-{number}", b"create")
+        await producer.send(_TOPIC, b"connect")
+        with meter.on():
+            for _ in range(count):
+                await producer.send(_TOPIC, _VALUE)
+
+
 async def _consume(cluster: octopi.testing.Cluster, meter: _Meter, count: int) -> None:
     async with cluster.client() as client:
         async with client.producer() as producer:
@@ -147,6 +158,7 @@ WAYS: Final[dict[str, tuple[Carry, int, int, int]]] = {
     "submitted by itself": (_submit, 1_000, 3_000, 1),
     "acknowledged by itself": (_request, 20, 60, 1),
     "acknowledged by itself, 3 replicas": (_request, 10, 30, 3),
+    "acknowledged by itself, 3 replicas of 100 topics": (_request_of_many, 10, 30, 3),
     "consumed": (_consume, 4_000, 12_000, 1),
     "delivered to one more consumer": (_subscribe, 50, 150, 1),
 }

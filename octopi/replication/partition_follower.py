@@ -49,6 +49,8 @@ class PartitionFollower:
         self.partition = record.partition
         self.epoch = Epoch(record.epoch)
         self.logs: dict[TopicId, LogFollower] = {}
+        self._unsettled: set[TopicId] = set()
+        """Logs that are not known to be a prefix of the leader's."""
         self._broker = broker
         self._incarnation = incarnation
         self._attempt = attempt
@@ -57,6 +59,7 @@ class PartitionFollower:
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """Follow a log, too."""
         self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
+        self._unsettled.add(topic_id)
         return [self._follow(topic_id, epoch_starts(log.epochs), log.end)]
 
     def follow_without_logs(self) -> list[PartitionEffect]:
@@ -71,11 +74,12 @@ class PartitionFollower:
     def remove_log(self, topic_id: TopicId) -> None:
         """The topic is gone."""
         self.logs.pop(topic_id, None)
+        self._unsettled.discard(topic_id)
 
     @property
     def agrees(self) -> bool:
         """Whether every log is a prefix of the leader's."""
-        return all(one.agrees for one in self.logs.values())
+        return not self._unsettled
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
         """The leader said where a log parts from its own.
@@ -87,6 +91,8 @@ class PartitionFollower:
         if log is None:
             return []
         effects = log.followed(Offset(message.keep), Offset(message.begin), Past.told(message))
+        if log.agrees:
+            self._unsettled.discard(TopicId(message.topic_id))
         return self._on_log(message.topic_id, effects)
 
     def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
@@ -154,3 +160,4 @@ class PartitionFollower:
         for log in self.logs.values():
             assert log.epoch == self.epoch
             log.check_invariants()
+        assert self._unsettled == {one for one, log in self.logs.items() if not log.agrees}

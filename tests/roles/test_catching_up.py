@@ -211,7 +211,7 @@ async def test_who_comes_after_a_stream_that_broke_finds_nothing_of_it(
             assert late.received
             late.lose()
             if is_noticed:  # by its sender, before that is cancelled
-                late.session.wake()
+                here.log.wake()
                 await trio.sleep(0.01)
             late.tasks.cancel_scope.cancel()
             await trio.sleep(0.01)

@@ -1,15 +1,17 @@
 """The leader's side of a follower's stream.
 
 One task sends, for every log that the follower follows, what it has not been sent yet, and
-the highwater mark when that moves.  Catching up and following live are the same: reading
-the log on from a position.  What may be on its way is bounded, so a slow follower costs
-the leader nothing but the wait for its acknowledgement.  A follower that is far behind and
-not in sync is sent records only when that leaves producers their share
+the highwater mark when that moves.  A log about which there may be something to say is due;
+nobody looks at the others, of which there may be thousands.  Catching up and following live
+are the same: reading the log on from a position.  What may be on its way is bounded, so a slow
+follower costs the leader nothing but the wait for its acknowledgement.  A follower that is far
+behind and not in sync is sent records only when that leaves producers their share
 (`octopi.roles.broker.catching_up`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -43,6 +45,8 @@ class _Followed:
     """The next record to send."""
     acknowledged: Offset
     told_highwater: Offset
+    wake: Callable[[], None]
+    """What the log has been told to call."""
 
 
 class FollowSession:
@@ -56,6 +60,7 @@ class FollowSession:
         self._connection = connection
         self._tasks = tasks
         self._followed: dict[TopicId, _Followed] = {}
+        self._due: dict[TopicId, None] = {}
         self._idle = trio.lowlevel.ParkingLot()
         self._session: tuple[int, int, int] | None = None
         """Partition, broker, attempt."""
@@ -90,7 +95,7 @@ class FollowSession:
                     of_log = facts.of_log(followed.log, message.epoch)
                     trace(steps.P5_HEARD, **of_log, follower=message.broker, end=message.end)
                 followed.acknowledged = max(followed.acknowledged, Offset(message.end))
-                self.wake()
+                followed.wake()
                 replica.submit(partial(replica.machine.acknowledge, message))
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no message of a follower")
@@ -102,7 +107,7 @@ class FollowSession:
         """The stream broke."""
         self._logs.catching_up.end(self)
         for followed in self._followed.values():
-            followed.log.remove_waker(self.wake)
+            followed.log.remove_waker(followed.wake)
         if self._session is None:
             return
         partition, broker, attempt = self._session
@@ -120,17 +125,24 @@ class FollowSession:
             replica = self._logs.replica(message.partition)
             log = replica.logs.get(TopicId(message.topic_id)) if replica else None
             if log is not None:
-                begin = Offset(message.begin)
-                log.add_waker(self.wake)
-                self._followed[log.topic_id] = _Followed(log, message, begin, begin, Offset(0))
-                self.wake()
+                self._begin(log, message)
         try:
             self._connection.post(message)
         except ConnectionLostError:
             return
 
-    def wake(self) -> None:
-        """Look again: records, highwater marks or acknowledgements have come."""
+    def _begin(self, log: BrokerLog, answer: m.Followed) -> None:
+        known = self._followed.get(log.topic_id)
+        if known is not None:
+            known.log.remove_waker(known.wake)
+        begin, wake = Offset(answer.begin), partial(self._look_at, log.topic_id)
+        self._followed[log.topic_id] = _Followed(log, answer, begin, begin, Offset(0), wake)
+        log.add_waker(wake)
+        wake()
+
+    def _look_at(self, topic_id: TopicId) -> None:
+        """Records, a highwater mark or an acknowledgement of that log have come."""
+        self._due[topic_id] = None
         if self._idle:
             self._idle.unpark()
 
@@ -171,10 +183,11 @@ class FollowSession:
                 catches_up = self._note_catching_up()
                 sent = 0
                 if not catches_up or catching_up.may_send():
-                    for followed in list(self._followed.values()):
-                        sent += self._send_from(followed)
+                    due, self._due = self._due, {}
+                    for topic_id in due:
+                        sent += self._send_from(self._followed[topic_id])
                 if sent:
-                    if self.lacking_bytes:
+                    if self._due:
                         await trio.lowlevel.checkpoint()  # others' turn between two reads
                     await self._connection.drained()
                 elif catches_up:
@@ -218,6 +231,8 @@ class FollowSession:
         self._trace(log, message, steps.P2_FORWARDING, steps.P6_TELLING)
         self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
+        if followed.position < log.end:
+            self._due[log.topic_id] = None
         self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
         self._trace(log, message, steps.P2_FORWARDED, steps.P6_TOLD)
