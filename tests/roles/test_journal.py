@@ -62,6 +62,23 @@ async def test_a_torn_tail_is_cut() -> None:
     assert await reopened(disk) == [FORMED]
 
 
+async def test_what_changed_behind_it_stops_the_register_unless_the_power_failed() -> None:
+    """Of what it decided since its last start it had told brokers."""
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    await journal.flush()
+    journal.append([joined(1)])
+    await journal.flush()
+    disk.crash(keep_page_cache=True)
+    (path,) = (path for path in disk.files() if path.endswith(".log"))
+    disk.flip(path, 8 * 60)
+    with pytest.raises(CorruptLogError, match="checksum"):
+        await Journal.open(environment(disk), "journal")
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert await reopened(disk) == []
+
+
 @pytest.mark.parametrize("harm", ["flip", "cut"])
 async def test_damage_to_what_was_durable_stops_the_register(harm: str) -> None:
     disk = MemoryDisk()

@@ -47,14 +47,17 @@ class Journal:
         number: int,
         flushed: Offset,
         snapshot_entries: int,
+        *,
+        lost_power: bool,
     ) -> None:
         """*flushed*: the journal's first bytes that are known to be durable; missing or damaged
-        ones among them are no torn tail."""
+        ones among them are no torn tail.  *lost_power*: the machine, not only the process,
+        stopped since it was written, so that what follows may be torn anywhere."""
         self._environment = environment
         self._directory = directory
         self._number = number
         self._snapshot_entries = snapshot_entries
-        self._log = self._open(number, flushed)
+        self._log = self._open(number, flushed, cut_altered=lost_power)
         self._entry_count = 0
         self._replacing = False
 
@@ -78,7 +81,10 @@ class Journal:
         current = checkpoint.load(environment.disk, f"{directory}/current") or {}
         flushed = Offset(int(current.get("flushed", 0)))
         number = int(current.get("journal", 0))
-        journal = cls(environment, directory, number, flushed, snapshot_entries)
+        lost_power = current.get("page_cache") != environment.disk.page_cache_id()
+        journal = cls(
+            environment, directory, number, flushed, snapshot_entries, lost_power=lost_power
+        )
         if journal._log.fault is not None:
             raise journal._log.fault
         journal._remove_others()
@@ -94,8 +100,10 @@ class Journal:
 
     async def _put_in_force(self, number: int, log: SegmentedLog) -> None:
         """Have a restart read *log*."""
-        state = {"journal": number, "flushed": log.flushed_end}
-        await checkpoint.store(self._environment.disk, f"{self._directory}/current", state)
+        disk = self._environment.disk
+        page_cache = disk.page_cache_id()
+        state = {"journal": number, "flushed": log.flushed_end, "page_cache": page_cache}
+        await checkpoint.store(disk, f"{self._directory}/current", state)
 
     @property
     def size_bytes(self) -> int:
@@ -233,13 +241,14 @@ class Journal:
         finally:
             self._log.close()
 
-    def _open(self, number: int, flushed: Offset) -> SegmentedLog:
+    def _open(self, number: int, flushed: Offset, *, cut_altered: bool = True) -> SegmentedLog:
         log, recovery = SegmentedLog.open(
             self._environment.disk,
             f"{self._directory}/{number:06d}",
             LogOptions(),
             recovery_point=flushed,
             now_ms=self._environment.clock.wall_ms(),
+            cut_altered=cut_altered,
         )
         if recovery.cut_bytes:
             _log.warning(
