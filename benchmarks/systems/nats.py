@@ -115,6 +115,7 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
         "receive": receive,
         "flush": flush,
     }
+    parameters.pop("flush_before_ack", None)  # the server does
     return asyncio.run(roles[role](gate, **parameters))  # type: ignore[arg-type]
 
 

@@ -80,6 +80,7 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
     import redis
 
     host, _, port = parameters.pop("address").partition(":")
+    parameters.pop("flush_before_ack", None)  # the server does
     roles = {
         "produce": _produce,
         "consume": _consume,
