@@ -91,6 +91,18 @@ class Connection:
     has been, or is about to be, called with a `ConnectionLostError`, once.
     """
 
+    # With so many attributes a dictionary of them would take two KiB of an idle connection.
+    # fmt: off
+    __slots__ = (
+        "_callbacks", "_clock", "_close_code", "_close_reason", "_end", "_ended", "_fault",
+        "_flushed", "_heard_at", "_heartbeat_interval_s", "_heartbeat_timeout_s", "_last_request",
+        "_latencies", "_link", "_outbox", "_outbox_bytes", "_probe", "_probed_at",
+        "_received_bytes", "_received_count", "_receives", "_refuses_requests", "_room",
+        "_running", "_scope", "_sending_since", "_sent_at", "_sent_bytes", "_sent_count",
+        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting",
+    )
+    # fmt: on
+
     def __init__(
         self,
         link: Link,
