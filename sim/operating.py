@@ -102,11 +102,15 @@ class Operator:
 
     async def _drain(self, client: Client, chance: Random) -> None:
         brokers = (await client.describe_cluster()).brokers
+        if not brokers:
+            return
         broker = chance.choice(brokers).broker
         await client.drain_broker(broker, timeout_s=_CHORE_TIMEOUT_S)
 
     async def _move(self, client: Client, chance: Random) -> None:
         info = await client.describe_cluster()
+        if not info.partitions:
+            return
         partition = chance.choice(info.partitions)
         others = [one.broker for one in info.brokers if one.broker not in partition.replicas]
         if others:
