@@ -324,8 +324,8 @@ def main() -> int:
                 },
                 "octopi": octopi.__version__,
                 "load": arguments.load,
-                "producers_catching_up_for_away": round(
-                    statistics.median(figures.ratios or [math.nan]), 3
+                "producers_catching_up_for_away": (
+                    round(statistics.median(figures.ratios), 3) if figures.ratios else None
                 ),
                 "alone_for_copied": round(
                     figures.returned_alone.megabytes_per_second
