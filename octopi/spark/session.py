@@ -25,11 +25,6 @@ SMALL_JOB: Final = {
 """For jobs of seconds: half the start time, and less throughput."""
 
 
-_ALWAYS: Final = {"spark.python.unix.domain.socket.enabled": "true"}
-"""Rows go between Java and Python without TCP, which takes less of the processor, and no port is
-open meanwhile."""
-
-
 class JavaMissingError(OctopiError):
     """There is no Java that Spark could run on."""
 
@@ -74,6 +69,6 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (_ALWAYS | dict(settings or {})).items():
+    for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
