@@ -76,7 +76,8 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 # Peers are measured if they are there: Debian's redis-server, rabbitmq-server and nats-server, or,
-# newer than Debian's, nats-server from the source of its module where there is a Go compiler.
+# newer than Debian's, nats-server from the source of its module where there is a Go compiler;
+# Kafka, where OCTOPI_BENCH_KAFKA_JARS names a directory of its jars.
 .bench/.ready: requirements/bench.txt pyproject.toml
 	$(PYTHON) -m venv .bench
 	.bench/bin/pip install --quiet --require-hashes -r $<

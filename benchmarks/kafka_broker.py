@@ -1,26 +1,25 @@
-"""An Apache Kafka broker for comparisons, from a directory of its jars, with Java."""
+"""Apache Kafka brokers for comparisons, from a directory of their jars, with Java."""
 
 from __future__ import annotations
 
-import os
-import socket
+import re
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-START_S: Final = 60.0
+from benchmarks.processes import free_ports, running, wait_for_port
+
 _SETTINGS: Final = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={number}
+controller.quorum.voters={voters}
 controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-log.dirs={directory}/data
+log.dirs={directory}
 num.partitions=2
 offsets.topic.replication.factor=1
 """
@@ -44,38 +43,56 @@ def kafka_broker(jars: Path, directory: Path) -> Iterator[KafkaBroker]:
     Raises:
       RuntimeError: if it doesn't start.
     """
+    with kafka_cluster(jars, directory, 1, {}) as (broker,):
+        yield broker
+
+
+@contextmanager
+def kafka_cluster(
+    jars: Path, directory: Path, count: int, options: Mapping[str, object]
+) -> Iterator[list[KafkaBroker]]:
+    """*count* of them, with *options* beside the settings as they come.
+
+    Raises:
+      RuntimeError: if one doesn't start.
+    """
     directory.mkdir()
-    port, controller = _free_port(), _free_port()
-    settings = directory / "server.properties"
-    settings.write_text(_SETTINGS.format(port=port, controller=controller, directory=directory))
+    ports = free_ports(2 * count)
+    controllers = ports[count:]
+    voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
     java = ["java", "-Xmx1g", "-cp", f"{jars}/*"]
-    form = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)]
-    with (directory / "log").open("wb") as log:
-        subprocess.run([*java, *form], stdout=log, stderr=log, check=True)
-        process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log, env=os.environ
-        )
-    try:
-        _wait_for(port, process, directory / "log")
-        yield KafkaBroker(f"127.0.0.1:{port}", process.pid)
-    finally:
-        process.kill()
-        process.wait()
+    with ExitStack() as servers:
+        processes = []
+        for n, (port, controller) in enumerate(zip(ports, controllers, strict=False)):
+            folder = directory / f"kafka-{n + 1}"
+            folder.mkdir()
+            text = _SETTINGS.format(
+                number=n + 1,
+                voters=voters,
+                port=port,
+                controller=controller,
+                directory=folder / "data",
+            )
+            text += "".join(f"{key}={value}\n" for key, value in options.items())
+            settings = folder / "server.properties"
+            settings.write_text(text)
+            form = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)]
+            with (folder / "format.log").open("wb") as log:
+                subprocess.run([*java, *form], stdout=log, stderr=log, check=True)
+            command = [*java, "kafka.Kafka", str(settings)]
+            processes.append(servers.enter_context(running(command, folder / "server.log")))
+        for port, process in zip(ports, processes, strict=False):
+            wait_for_port(port, process)
+        yield [
+            KafkaBroker(f"127.0.0.1:{port}", process.pid)
+            for port, process in zip(ports, processes, strict=False)
+        ]
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError(f"Kafka does not start:\n{log.read_text(errors='replace')[-2000:]}")
+def jar_version(jars: Path) -> str:
+    """The version in the name of the broker's jar."""
+    for path in jars.glob("kafka_2.13-*.jar"):
+        found = re.fullmatch(r"kafka_2\.13-(\d[\d.]*)", path.stem)
+        if found:
+            return found[1]
+    return "unknown"

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-NAMES: Final = ("octopi", "rabbitmq", "redis", "nats", "nats_core")
+NAMES: Final = ("octopi", "kafka", "rabbitmq", "redis", "nats", "nats_core")
 
 
 @attrs.frozen

@@ -1,0 +1,207 @@
+"""Apache Kafka: one broker, or three with as many replicas; confluent-kafka (librdkafka).
+
+``OCTOPI_BENCH_KAFKA_JARS`` names a directory with ``kafka_2.13`` and the jars that it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.client import Gate, age_s, spread, stamped
+from benchmarks.kafka_broker import jar_version, kafka_cluster
+from benchmarks.systems import Serving
+
+TITLE: Final = "Apache Kafka"
+KINDS: Final = frozenset({"produce", "consume", "request", "latency"})
+JARS: Final = "OCTOPI_BENCH_KAFKA_JARS"
+_BATCH_BYTES: Final = 1 << 20
+_LINGER_MS: Final = 5
+_POLLED_EVERY: Final = 1_000
+_TIMEOUT_S: Final = 60.0
+
+
+def missing() -> str | None:
+    """Why it can't be measured."""
+    if not os.environ.get(JARS):
+        return f"{JARS} names no directory of Kafka's jars"
+    if shutil.which("java") is None:
+        return "java is not installed"
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        return "confluent-kafka is not installed"
+    return None
+
+
+@contextmanager
+def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[Serving]:
+    """The brokers, within the block."""
+    jars = Path(os.environ[JARS])
+    options = {"default.replication.factor": replicas, "min.insync.replicas": replicas}
+    if flush_before_ack:
+        options["log.flush.interval.messages"] = 1
+    with kafka_cluster(jars, directory / "brokers", replicas, options) as brokers:
+        yield Serving(
+            ",".join(one.address for one in brokers),
+            {f"kafka-{number + 1}": one.pid for number, one in enumerate(brokers)},
+            jar_version(jars),
+            f"acks=all, batches of {_BATCH_BYTES >> 20} MiB, {_LINGER_MS} ms of lingering; "
+            "none of it one by one and end to end",
+        )
+
+
+def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+    """Play a role of a client process."""
+    parameters.pop("flush_before_ack", None)  # the brokers do
+    roles = {
+        "produce": _produce,
+        "consume": _consume,
+        "request": _request,
+        "pace": _pace,
+        "receive": _receive,
+    }
+    return roles[role](gate, **parameters)  # type: ignore[operator,no-any-return]
+
+
+def _make(address: str, topic: str, replicas: int) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": address})  # its answers end with it
+    try:
+        admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(_TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _producer(address: str, linger_ms: int) -> Any:
+    from confluent_kafka import Producer
+
+    return Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": linger_ms,
+            "batch.size": _BATCH_BYTES,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.report.only.error": True,
+        }
+    )
+
+
+def _send(producer: Any, topic: str, value: bytes, failures: list[object]) -> None:
+    def failed(error: object, _: object) -> None:
+        failures.append(error)
+
+    while True:
+        try:
+            producer.produce(topic, value, on_delivery=failed)
+        except BufferError:
+            producer.poll(0.01)
+        else:
+            return
+
+
+def _flush(producer: Any, failures: list[object]) -> None:
+    if producer.flush(_TIMEOUT_S) or failures:
+        raise RuntimeError(f"Kafka did not take all: {failures[:1]}")
+
+
+def _produce(
+    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+) -> None:
+    value, failures = bytes(size), list[object]()
+    _make(address, topic, replicas)
+    producer = _producer(address, _LINGER_MS)
+    _send(producer, topic, value, failures)
+    _flush(producer, failures)
+    gate.wait()
+    for number in range(count):
+        _send(producer, topic, value, failures)
+        if number % _POLLED_EVERY == 0:
+            producer.poll(0)
+    _flush(producer, failures)
+
+
+def _request(
+    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+) -> dict[str, float]:
+    value, failures = bytes(size), list[object]()
+    _make(address, topic, replicas)
+    producer = _producer(address, 0)
+    _send(producer, topic, value, failures)
+    _flush(producer, failures)
+    latencies = []
+    gate.wait()
+    for _ in range(count):
+        began = time.perf_counter()
+        _send(producer, topic, value, failures)
+        _flush(producer, failures)
+        latencies.append(time.perf_counter() - began)
+    return spread(latencies)
+
+
+def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
+    failures: list[object] = []
+    _make(address, topic, 1)
+    producer = _producer(address, 0)
+    gate.wait()
+    begin = time.perf_counter()
+    for number in range(count):
+        wait_s = begin + number / rate - time.perf_counter()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        _send(producer, topic, stamped(size), failures)
+        producer.poll(0)
+    _flush(producer, failures)
+
+
+def _consumer(address: str, topic: str) -> Any:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": f"bench-{topic}",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 16 * _BATCH_BYTES,
+            "queued.max.messages.kbytes": 256 * 1024,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    return consumer
+
+
+def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> None:
+    consumer = _consumer(address, topic)
+    gate.wait()
+    seen, deadline = 0, time.monotonic() + _TIMEOUT_S
+    while seen < count and time.monotonic() < deadline:
+        for message in consumer.consume(10_000, timeout=0.05):
+            seen += len(message.value() or b"") == size
+    consumer.close()
+    if seen < count:
+        raise RuntimeError(f"Kafka gave {seen} of {count} messages")
+
+
+def _receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+    _make(address, topic, 1)
+    consumer = _consumer(address, topic)
+    consumer.poll(1.0)  # it has found the leader then
+    latencies: list[float] = []
+    gate.wait()
+    deadline = time.monotonic() + _TIMEOUT_S
+    while len(latencies) < count and time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            latencies.append(age_s(message.value()))
+    consumer.close()
+    return spread(latencies)
