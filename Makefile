@@ -14,7 +14,7 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.spark $(CONFORMANCE) format-check lint types layers test exhaust ## everything that has to hold before a change goes in
+check: .venv/.spark $(CONFORMANCE) format-check lint types layers test covered search ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -26,9 +26,11 @@ types: .venv/.browser .venv/.spark ## mypy --strict
 	$(BIN)/mypy
 layers: .venv/.dev ## which package may import which
 	$(BIN)/lint-imports
-cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage: twice as long; record, wire and storage fully covered
+cover: .venv/.dev .venv/.spark $(BROWSER) $(CONFORMANCE) ## all tests, with branch coverage: several times as long
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
+covered: .venv/.dev ## the tests of record, wire and storage reach every branch of those by themselves
+	$(BIN)/coverage run -m pytest -q tests/record tests/wire tests/storage
 	$(BIN)/coverage report --fail-under=100 \
 	  --include='octopi/record.py,octopi/record_headers.py,octopi/wire/*,octopi/storage/*'
 conformance: .venv/.dev .venv/.conformance ## the cases of Autobahn against a listener of ours
@@ -88,5 +90,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover conformance spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:

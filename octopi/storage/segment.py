@@ -242,7 +242,7 @@ class Segment(RecordFile):
         return False
 
     def boundary_at_most(self, position: int) -> int:
-        """The last place at or before *position* where a record starts, or the end of them all.
+        """The last place at or before *position*, which lies within the records, where one starts.
 
         Raises:
           CorruptLogError: if damage makes that unknowable.
@@ -251,8 +251,6 @@ class Segment(RecordFile):
         return self._trusting_index(lambda: self._boundary_at_most(position))
 
     def _boundary_at_most(self, position: int) -> int:
-        if position >= self.size_bytes:
-            return self.size_bytes
         start = self._entry_before(position).position
         for end in self.record_ends(start, position):
             if end > position:

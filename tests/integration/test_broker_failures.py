@@ -91,7 +91,7 @@ async def test_producers_of_a_dead_leader_are_sent_to_the_new_one(tmp_path: Path
             before = await cluster.leader("orders")
             epoch = flow.producing[0].receipts[-1].epoch
             await cluster.kill(before)
-            # What the dead leader had committed is acknowledged by the new one, in its epoch.
+            # What the dead leader had committed the new one acknowledges, in the old epoch.
             await eventually(
                 lambda: all(one.receipts[-1].epoch > epoch for one in flow.producing), REFERRED_S
             )

@@ -10,6 +10,7 @@ from octopi.record import (
     STRUCTURED_BYTES_MIN,
     BatchBuilder,
     Message,
+    check_values,
     decode,
     encode_headers,
     encode_opaque,
@@ -40,6 +41,37 @@ def test_add_says_where_each_record_will_be() -> None:
     messages = decode(data, Offset(0), TopicName("orders"), PartitionId(0))
     assert [message.offset for message in messages] == positions
     assert [message.value for message in messages] == [b"one", b"two", b"three"]
+
+
+def test_many_added_at_once_are_those_added_one_by_one() -> None:
+    values, headers = [b"a" * length for length in range(10)], {"h": b"v"}
+    single, many = BatchBuilder(), BatchBuilder()
+    for value in values[2:]:
+        single.add(value, headers=headers, timestamp_ms=7)
+    assert many.add_many(values, 2, headers, 7, size_bytes_max=10_000) == 8
+    assert many.encode(ALICE, FIRST_LIFE, Sequence(0)) == single.encode(
+        ALICE, FIRST_LIFE, Sequence(0)
+    )
+    assert many.size_bytes == single.size_bytes
+
+
+def test_many_are_added_until_the_batch_is_large_enough() -> None:
+    builder, values = BatchBuilder(), [bytes(100)] * 10
+    size_bytes = record_size_bytes(values[0], None, b"")
+    assert builder.add_many(values, 0, size_bytes_max=2 * size_bytes + 1) == 3
+    assert builder.add_many(values, 3, size_bytes_max=2 * size_bytes + 1) == 1
+    assert builder.size_bytes == 4 * size_bytes
+    with pytest.raises(MalformedRecordError, match="64 bits"):
+        builder.add_many(values, 4, timestamp_ms=2**64, size_bytes_max=10_000)
+    assert builder.size_bytes == 4 * size_bytes
+
+
+def test_of_many_values_one_that_is_too_large_is_found_before_any_is_added() -> None:
+    largest = bytes(RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
+    check_values([b"", largest])
+    check_values([])
+    with pytest.raises(MalformedRecordError):
+        check_values([b"", largest], {"h": b"v"})
 
 
 def test_an_empty_batch_is_no_bytes() -> None:
