@@ -165,7 +165,8 @@ def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int
 
 
 def _consumer(address: str, topic: str) -> Any:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+    """A consumer that has found the leader, and reads nothing yet."""
+    from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
         {
@@ -176,13 +177,20 @@ def _consumer(address: str, topic: str) -> Any:
             "queued.max.messages.kbytes": 256 * 1024,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=_TIMEOUT_S)
     return consumer
+
+
+def _read_all(consumer: Any, topic: str) -> None:
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
 
 
 def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> None:
     consumer = _consumer(address, topic)
     gate.wait()
+    _read_all(consumer, topic)
     seen, deadline = 0, time.monotonic() + _TIMEOUT_S
     while seen < count and time.monotonic() < deadline:
         for message in consumer.consume(10_000, timeout=0.05):
@@ -195,7 +203,8 @@ def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> Non
 def _receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
     _make(address, topic, 1)
     consumer = _consumer(address, topic)
-    consumer.poll(1.0)  # it has found the leader then
+    _read_all(consumer, topic)
+    consumer.poll(1.0)  # it waits for messages then
     latencies: list[float] = []
     gate.wait()
     deadline = time.monotonic() + _TIMEOUT_S
