@@ -223,11 +223,14 @@ class _Tail:
         """
         if not isinstance(fault, IncompleteRecordError):
             return True
-        file = self._disk.open(segment.path)
         try:
-            return holds_record(file.pread(self.cut_bytes, segment.size_bytes)[1:])
-        finally:
-            file.close()
+            file = self._disk.open(segment.path)
+            try:
+                return holds_record(file.pread(self.cut_bytes, segment.size_bytes)[1:])
+            finally:
+                file.close()
+        except OSError as error:
+            raise StorageError(f"the tail of {segment.path} can't be read: {error}") from error
 
     def _try_cut(
         self, segment: Segment, file_bytes: int, following: list[Segment]

@@ -154,6 +154,27 @@ def test_a_tail_in_which_any_bit_turned_over_is_cut_only_if_it_may_be() -> None:
         assert (log.end, recovery.cut_bytes) == (0, len(first + rest))
 
 
+def test_a_disk_that_fails_at_any_call_while_a_torn_tail_is_judged_is_said_to_have_failed() -> None:
+    whole, last = batch(b"one"), batch(b"two", sequence=1)
+    torn = whole + last[:-3]
+
+    def recover(fails_at: int | None = None) -> MemoryDisk:
+        disk = stored(whole, last)
+        disk.plant(path(0), torn)
+        if fails_at is not None:
+            disk.fail(errno.EIO, calls_before=fails_at)
+        recover_log(disk, cut_altered=False)
+        return disk
+
+    refused = 0
+    for number in range(len(recover().calls)):
+        try:
+            recover(number)
+        except StorageError:
+            refused += 1
+    assert refused >= 3, "the directory, the records, and the tail"
+
+
 def test_a_segment_missing_behind_the_recovery_point_is_cut_only_if_it_may_be() -> None:
     batches = [batch(b"v" * 900, sequence=n) for n in range(4)]
     size = len(batches[0])
