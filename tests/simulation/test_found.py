@@ -3,7 +3,7 @@
 Plans are written out rather than given as tokens, so that one can read what happens.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import attrs
@@ -99,22 +99,12 @@ def test_topics_that_flush_before_they_acknowledge_go_on_after_all_machines_lost
     async def scenario(cluster: SimulatedCluster) -> None:
         sent = [b"%d" % number for number in range(10)]
 
-        async def produce(client: Client) -> None:
-            await client.create_topic("safe", flush_before_ack=True)
-            async with client.producer() as producer:
-                for value in sent:
-                    await producer.send("safe", value)
-
-        async def read(client: Client) -> None:
-            async with client.consumer("safe", start="earliest", stop_at_end=True) as consumer:
-                assert [one.value async for one in consumer] == sent
-
-        await ask(cluster, produce)
+        await ask(cluster, sending("safe", sent, flush_before_ack=True))
         for node in cluster.servers:
             node.host.lose_power()
         cluster.start()
         await cluster.wait_serving()
-        await ask(cluster, read, "reader")
+        await ask(cluster, expecting("safe", sent), "reader")
         await until(lambda: in_sync(cluster) == [1, 2, 3])
 
     for seed in range(5):
@@ -300,17 +290,7 @@ def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths:
     async def scenario(cluster: SimulatedCluster) -> None:
         sent = [b"%d" % number for number in range(10)]
 
-        async def produce(client: Client) -> None:
-            await client.create_topic("topic")
-            async with client.producer() as producer:
-                for value in sent:
-                    await producer.send("topic", value)
-
-        async def read(client: Client) -> None:
-            async with client.consumer("topic", start="earliest", stop_at_end=True) as consumer:
-                assert [one.value async for one in consumer] == sent
-
-        await ask(cluster, produce)
+        await ask(cluster, sending("topic", sent))
         rotten = cluster.nodes["broker-1"].host
         (path,) = [one for one in rotten.disk.files("data/logs") if one.endswith(".log")]
         for node in cluster.brokers:
@@ -325,7 +305,7 @@ def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths:
         for name in ("broker-2", "broker-3"):
             cluster.boot(name)
         await cluster.wait_serving()
-        await ask(cluster, read, "reader")
+        await ask(cluster, expecting("topic", sent), "reader")
         await until(lambda: in_sync(cluster) == [1, 2, 3])
 
     play(scenario, attrs.evolve(small(), flush=FlushOptions(interval_s=600.0)))
@@ -353,6 +333,30 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
         await until(lambda: gone.name != f"broker-{partitions[0].leader}")
 
     play(scenario)
+
+
+def sending(
+    topic: str, values: list[bytes], *, flush_before_ack: bool = False
+) -> Callable[[Client], Awaitable[None]]:
+    """Make *topic* and send *values* to it, one after the other."""
+
+    async def send(client: Client) -> None:
+        await client.create_topic(topic, flush_before_ack=flush_before_ack)
+        async with client.producer() as producer:
+            for value in values:
+                await producer.send(topic, value)
+
+    return send
+
+
+def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
+    """Read all of *topic*, which has *values*."""
+
+    async def read(client: Client) -> None:
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            assert [one.value async for one in consumer] == values
+
+    return read
 
 
 async def done(answer: Awaitable[object]) -> None:
