@@ -195,8 +195,9 @@ TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 
 GATHER_S: Final = 2.0
-"""A register that starts with an empty disk listens for so long before it decides
-anything: brokers of an older life of the cluster tell it what existed."""
+"""A register that starts listens at most so long before it decides anything: brokers tell it
+what existed.  It waits until all have come that its journal knows; with an empty disk it knows
+none, and waits as long as it may."""
 
 LIVES_IN_DOUBT_MAX: Final = 64
 """Starts in a row of a broker that never heard whether the register let it in.  Beyond that the

@@ -82,7 +82,7 @@ class RegisterSettings:
     gather_s: float = _setting(
         GATHER_S,
         "OCTOPI_GATHER_S",
-        "seconds to listen to brokers before deciding, with an empty disk",
+        "seconds to listen to brokers before deciding, unless all come earlier",
         least=0,
     )
 

@@ -83,6 +83,10 @@ class Rebuild:
             return set()
         return set(record.in_sync or record.replicas) - self._standings.keys()
 
+    def away(self) -> list[int]:
+        """Brokers that have to report before everything is known."""
+        return sorted(set().union(*(self.missing(partition) for partition in self.newest)))
+
     def mentioned_brokers(self) -> set[int]:
         """Every broker that some record in here names."""
         return {broker for record in self.newest.values() for broker in record.replicas}

@@ -13,6 +13,7 @@ from collections import Counter
 import attrs
 
 from octopi.errors import (
+    NotReadyError,
     RefusedError,
     Status,
     SupersededError,
@@ -331,14 +332,14 @@ class Registrar:
         Raises:
           InvalidTopicError: if *name* is none.
           TopicExistsError: if there is such a topic.
+          NotReadyError: if there may be such a topic; see `require_topic`.
           RefusedError: INVALID_OPTION, TOO_MANY, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
         _check_options(options)
         if self.state.topic(checked) is not None:
             raise TopicExistsError(f"topic {name} exists already")
-        if checked in self._rebuild.topics:
-            raise RefusedError(f"topic {name} exists, on brokers that are away", Status.NO_BROKER)
+        self._require_told(checked)
         if self.state.topic_count >= TOPIC_COUNT_MAX:
             raise RefusedError(f"a cluster has at most {TOPIC_COUNT_MAX} topics", Status.TOO_MANY)
         total = self.state.partition_count
@@ -371,16 +372,10 @@ class Registrar:
     def _place(self, partitions: list[int]) -> list[PartitionRecord]:
         """Records for those of *partitions* that have none, spread evenly over live brokers."""
         for partition in partitions:
-            record = self._rebuild.newest.get(partition, self.state.partitions.get(partition))
+            record = self.state.partitions.get(partition)
             if record is not None and record.leader not in self._live:
                 raise RefusedError(
                     f"partition {partition} lies on broker {record.leader}, which is away",
-                    Status.NO_BROKER,
-                )
-            if partition in self._rebuild.newest:
-                raise RefusedError(
-                    f"partition {partition} is not known for sure until brokers "
-                    f"{sorted(self._rebuild.missing(partition))} have joined",
                     Status.NO_BROKER,
                 )
         new = [one for one in partitions if one not in self.state.partitions]
@@ -424,11 +419,24 @@ class Registrar:
 
         Raises:
           InvalidTopicError, UnknownTopicError.
+          NotReadyError: if there may be one: the register's disk was lost, and not all brokers
+              have told yet what they hold.
         """
-        record = self.state.topic(topic_name(name))
+        checked = topic_name(name)
+        record = self.state.topic(checked)
         if record is None:
+            self._require_told(checked)
             raise UnknownTopicError(f"there is no topic {name}")
         return record
+
+    def _require_told(self, name: str) -> None:
+        """See that no topic of that name is still to be heard of."""
+        away = self._rebuild.away()
+        if away or name in self._rebuild.topics:
+            raise NotReadyError(
+                f"topic {name} may exist: the register's disk was lost, and brokers "
+                f"{away or 'that hold it'} have not told yet what they know"
+            )
 
     # --- questions -------------------------------------------------------------------
 

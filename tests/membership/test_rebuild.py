@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from octopi.errors import RefusedError
+from octopi.errors import NotReadyError, RefusedError, UnknownTopicError
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import (
@@ -13,6 +13,7 @@ from octopi.wire.messages import (
     PartitionRecord,
     Standing,
     TopicOptions,
+    TopicRecord,
 )
 from tests.membership.joins import join
 
@@ -92,11 +93,34 @@ def test_who_may_hold_something_is_not_forgotten() -> None:
 def test_until_then_nothing_is_decided() -> None:
     register = Register()
     register.join(1, NEW)
-    with pytest.raises(RefusedError, match=r"brokers \[2\] have joined"):
+    with pytest.raises(RefusedError, match=r"brokers \[2\] have not told"):
         register.registrar.create_topic("a", "1" * 16, partitions=[0], options=TopicOptions())
     assert register.registrar.leaderships.leaderless() == []
     request = AlterInSync(0, 3, 1, 1, 1, [1], None)
     assert register.registrar.leaderships.alter(request) is None
+
+
+def test_until_then_no_topic_is_unknown() -> None:
+    register = Register()
+    register.join(1, NEW)
+    with pytest.raises(NotReadyError, match=r"brokers \[2\] have not told"):
+        register.registrar.require_topic("a")
+    register.join(2, NEW)
+    with pytest.raises(UnknownTopicError):
+        register.registrar.require_topic("a")
+
+
+def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> None:
+    register = Register()
+    topic = TopicRecord("a", "0" * 16, [0, 1], TopicOptions())
+    inventory = Inventory([NEW], [topic], [Standing(0, 3, True)])
+    for broker in (1, 2):
+        admission = register.registrar.admit(join(broker, 1, cluster=CLUSTER), [inventory])
+        register.record(admission.entries)
+        register.registrar.joined(broker, 1)
+    assert register.known == NEW
+    with pytest.raises(NotReadyError, match="brokers that hold it have not told"):
+        register.registrar.require_topic("a")
 
 
 def test_epochs_continue_above_every_promise() -> None:

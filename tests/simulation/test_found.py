@@ -13,6 +13,7 @@ import trio
 from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import OffsetOutOfRangeError
+from octopi.limits import GATHER_S
 from octopi.roles.broker.broker_log import FlushOptions
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
@@ -331,6 +332,32 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
         (gone,) = [node for node in cluster.brokers if not node.host.is_up]
         partitions = cluster.register_view.state.partitions
         await until(lambda: gone.name != f"broker-{partitions[0].leader}")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_told(
+    restarts: int,
+) -> None:
+    sent = [b"%d" % number for number in range(3)]
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, sending("topic", sent))
+        cluster.nodes["broker-3"].host.kill()
+        cluster.nodes["register"].host.kill()
+        cluster.wipe("register")
+        cluster.boot("register")
+        await until(lambda: cluster.register_view.state.brokers.keys() == {1, 2})
+        for _ in range(restarts):
+            cluster.nodes["register"].host.kill()
+            cluster.boot("register")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, cluster, expecting("topic", sent), "reader")
+            await trio.sleep(2 * GATHER_S)
+            assert topics(cluster) == []
+            cluster.boot("broker-3")
 
     play(scenario)
 

@@ -110,6 +110,8 @@ class RegisterNode:
         self.options = options
         self._journal = journal
         self._gathered = trio.Event()
+        self._all_came = trio.Event()
+        """Every broker of the journal has joined."""
         self._installing: dict[str, trio.Event] = {}
         self._first_joins: list[Join] = []
         """Of brokers that came before there was a cluster here."""
@@ -170,9 +172,10 @@ class RegisterNode:
     # --- gathering -------------------------------------------------------------------
 
     async def gather(self, seconds: float) -> None:
-        """With an empty journal, let brokers of an older life of the cluster come first."""
-        if not self.registrar.state.cluster:
-            await self.environment.clock.sleep_until(self.environment.clock.now() + seconds)
+        """Let brokers come first, at most so long: what the journal doesn't know, because it is
+        new or because the register was ended while it learned it again, they do."""
+        with self.environment.clock.timeout(seconds):
+            await self._all_came.wait()
         if (trace := self.environment.trace) is not None:
             trace(steps.R5_GATHERED, cluster=self.registrar.state.cluster)
         self._gathered.set()
@@ -222,6 +225,8 @@ class RegisterNode:
         self.registrar.joined(admission.broker, join.incarnation)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
+        if state.brokers.keys() <= self.members.keys():
+            self._all_came.set()
         self.registrar.draining.discard(admission.broker)
         for conflict in admission.conflicts:
             _log.error("conflict", broker=admission.broker, what=conflict)
