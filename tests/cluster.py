@@ -25,7 +25,7 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.roles.register.node import RegisterNode, RegisterOptions, run_register
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
@@ -76,6 +76,7 @@ class Cluster:
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
         doorkeeper: Doorkeeper | None = None,
+        show: Callable[[RegisterNode], None] = lambda node: None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
         environment = attrs.evolve(self.environment, trace=trace)
@@ -87,7 +88,7 @@ class Cluster:
             snapshot_entries=snapshot_entries,
             doorkeeper=doorkeeper,
         )
-        self.register = await self._start(partial(run_register, environment, options))
+        self.register = await self._start(partial(run_register, environment, options, show=show))
         return self.register
 
     async def start_broker(

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
+from octopi.roles.register.node import RegisterNode
 from octopi.wire import messages as m
 from tests.cluster import Cluster, describe, eventually, running_cluster
 
@@ -156,6 +157,35 @@ async def test_a_register_whose_disk_was_erased_learns_everything_from_the_broke
                 one.partition for one in topic.partitions
             ]
         assert (await cluster_description(cluster)).cluster == identity
+
+
+class Listening(trio.abc.Instrument):
+    """Whether registers that listen no longer are in a cluster, at every step of any task."""
+
+    def __init__(self) -> None:
+        self.registers: list[RegisterNode] = []
+        self.seen: set[bool] = set()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        for register in self.registers:
+            if not register.is_gathering:
+                self.seen.add(bool(register.registrar.state.cluster))
+
+
+async def test_a_register_without_memory_listens_until_those_who_came_are_in(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await create(cluster, "orders", 1)
+        address = cluster.register.url.removeprefix("ws://")
+        await cluster.kill(cluster.register)
+        shutil.rmtree(tmp_path / "register")
+        watch = Listening()
+        trio.lowlevel.add_instrument(watch)
+        await cluster.start_register(listen=address, gather_s=2.0, show=watch.registers.append)
+        await joined_again(cluster, "orders")
+        trio.lowlevel.remove_instrument(watch)
+        assert watch.seen == {True}
 
 
 async def test_a_register_without_memory_believes_who_leads_alone(tmp_path: Path) -> None:

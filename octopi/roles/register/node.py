@@ -110,6 +110,8 @@ class RegisterNode:
         self.options = options
         self._journal = journal
         self._gathered = trio.Event()
+        self._joins_held = 0
+        """Brokers that came before it may decide, and are not in yet."""
         self._all_came = trio.Event()
         """Every broker of the journal has joined."""
         self._installing: dict[str, trio.Event] = {}
@@ -183,7 +185,7 @@ class RegisterNode:
     @property
     def is_gathering(self) -> bool:
         """Whether it still listens to brokers before it decides anything."""
-        return not self._gathered.is_set()
+        return not self._gathered.is_set() or self._joins_held > 0
 
     @property
     def journal_bytes(self) -> int:
@@ -209,7 +211,11 @@ class RegisterNode:
         if not state.cluster:
             self._first_joins.append(join)
         if join.broker is None or not state.cluster:
-            await self._gathered.wait()
+            self._joins_held += 1
+            try:
+                await self._gathered.wait()
+            finally:
+                self._joins_held -= 1
         if not state.cluster:
             self._form()
         try:
