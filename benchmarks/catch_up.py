@@ -6,9 +6,10 @@ started and killed again by turns, and the producers' rate while it catches up i
 with the rate just before and after in which it is away: a machine that has other things to
 do, too, is quicker now and slower then.  The last time it may stay, and it is measured how
 long it needs until it is in sync, what it writes to its log against what it lacked, and what
-producers manage then.  At last it is killed once more, lacks as much, and comes back while
-nobody produces: that rate is compared with a plain copy of its files, by one Python program
-that reads and sends and one that receives and writes.  Prints JSON on standard output.
+producers manage then.  At last, `--rounds` times, it is killed, lacks as much, and comes back
+while nobody produces: each time that rate is compared with that of a plain copy of its files
+right behind it, by one Python program that reads and sends and one that receives and writes.
+Prints JSON on standard output.
 
 By default producers send at half the rate that this machine can take.  `--load 1` takes
 all: then all processors are busy, and a third replica costs producers something as soon as
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -50,6 +52,8 @@ TURN_S: Final = 5.0
 BEGINNING_S: Final = 0.5
 """So much of a turn doesn't count: buffers fill and empty."""
 
+QUIET_S: Final = 2.0
+"""For what producers sent to reach the devices."""
 
 _PIECE_BYTES: Final = 256 * 1024
 _RECEIVER: Final = f"""
@@ -103,9 +107,13 @@ class Load:
         await self._arrived.wait()
 
     async def pause(self) -> None:
-        """Produce nothing more."""
+        """Produce nothing until `go_on`."""
         self._may_produce = trio.Event()
         await self._producer.flush()
+
+    def go_on(self) -> None:
+        """Produce."""
+        self._may_produce.set()
 
     async def _wait(self, pending: octopi.PendingReceipt, sent_at: float) -> None:
         await pending
@@ -132,14 +140,18 @@ class Load:
 
 @attrs.frozen
 class Return:
-    """The last time that the follower came back."""
+    """A time that the follower came back and stayed."""
 
     missing_megabytes: float
     written_for_missing: float
     seconds: float
     """From the moment that the broker served until it was in sync."""
+    seconds_to_begin: float
+    """Of these: until the first of what it lacked was in its log."""
+    seconds_copying: float
+    """Of these: from there until it held what the leader had, but for a megabyte."""
     megabytes_per_second: float
-    """What it got."""
+    """What it got, over all seconds."""
 
 
 @attrs.frozen
@@ -151,10 +163,10 @@ class Figures:
     catching_up: list[Window]
     in_sync: Window
     returned: Return
-    returned_alone: Return
+    returned_alone: list[Return]
     """The same while nobody produces."""
     copied_megabytes_per_second: list[float]
-    """What plain copies of the same bytes got."""
+    """What a plain copy of the same bytes got right behind each of them."""
 
     @property
     def ratios(self) -> list[float]:
@@ -162,6 +174,16 @@ class Figures:
         return [
             2 * turn.megabytes_per_second / (one.megabytes_per_second + other.megabytes_per_second)
             for turn, (one, other) in zip(self.catching_up, pairwise(self.away), strict=True)
+        ]
+
+    @property
+    def alone_for_copied(self) -> list[float]:
+        """The rate of each return while nobody produces for that of the copy."""
+        return [
+            alone.megabytes_per_second / copied
+            for alone, copied in zip(
+                self.returned_alone, self.copied_megabytes_per_second, strict=True
+            )
         ]
 
 
@@ -189,53 +211,67 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> Figures:
                 load.rate = load.end(begin).megabytes_per_second * 1e6 * arguments.load
             brokers[follower].kill9()
             await load.acknowledged(arguments.megabytes)
-            figures = await take_turns(
-                client, load, brokers[follower], arguments.turns, arguments.megabytes
-            )
+            figures = await take_turns(client, load, brokers, follower, arguments)
             nursery.cancel_scope.cancel()
     return figures
 
 
 async def take_turns(
-    client: octopi.Client, load: Load, follower: NodeProcess, count: int, megabytes: float
+    client: octopi.Client,
+    load: Load,
+    brokers: dict[int, NodeProcess],
+    number: int,
+    arguments: argparse.Namespace,
 ) -> Figures:
-    """Have *follower*, which is away, come back so many times, and stay the last time."""
+    """Have the follower of that *number*, which is away, come back so many times, and stay the
+    last time; then have it come back while nobody produces."""
+    follower = brokers[number]
     away, catching_up = [await take_turn(load)], []
-    for _ in range(count):
+    for _ in range(arguments.turns):
         await trio.to_thread.run_sync(follower.start)
         catching_up.append(await take_turn(load))
         if len((await describe(client)).in_sync) == BROKER_COUNT:
             raise SystemExit("it caught up within a turn: let it miss more --megabytes")
         follower.kill9()
         away.append(await take_turn(load))
-    returned = await come_back(client, follower)
+    returned = await come_back(client, brokers, follower)
     in_sync_then = await take_turn(load)
-    follower.kill9()
     load.rate = None
-    await load.acknowledged(megabytes)
-    await load.pause()
-    alone = await come_back(client, follower)
-    partition = (await describe(client)).partition
-    copied = [
-        await trio.to_thread.run_sync(copied_rate, log_files(follower, partition), megabytes)
-        for _ in range(3)
-    ]
+    alone, copied = [], []
+    for _ in range(arguments.rounds):
+        follower.kill9()
+        load.go_on()
+        await load.acknowledged(arguments.megabytes)
+        await load.pause()
+        await trio.sleep(QUIET_S)
+        alone.append(await come_back(client, brokers, follower))
+        paths = log_files(follower, (await describe(client)).partition)
+        missing = alone[-1].missing_megabytes
+        copied.append(await trio.to_thread.run_sync(copied_rate, paths, missing))
     return Figures(away, catching_up, in_sync_then, returned, alone, copied)
 
 
-async def come_back(client: octopi.Client, follower: NodeProcess) -> Return:
+async def come_back(
+    client: octopi.Client, brokers: dict[int, NodeProcess], follower: NodeProcess
+) -> Return:
     """Start *follower*, which is away, and wait until it is in sync."""
-    partition = (await describe(client)).partition
+    place = await describe(client)
+    assert place.leader is not None
+    leader, partition = brokers[place.leader], place.partition
     held = log_bytes(follower, partition)
     await trio.to_thread.run_sync(follower.start)
-    began = trio.current_time()
+    served = trio.current_time()
+    began = await when(lambda: log_bytes(follower, partition) > held)
+    copied = await when(lambda: log_bytes(follower, partition) > log_bytes(leader, partition) - 1e6)
     await in_sync(client)
-    seconds = trio.current_time() - began
+    seconds = trio.current_time() - served
     lacked, wrote = log_bytes(follower, partition) - held, written_bytes(follower)
     return Return(
         round(lacked / 1e6, 1),
         round(wrote / lacked, 3),
-        round(seconds, 1),
+        round(seconds, 2),
+        round(began - served, 2),
+        round(copied - began, 2),
         round(lacked / 1e6 / seconds, 1),
     )
 
@@ -277,7 +313,15 @@ async def in_sync(client: octopi.Client) -> int:
         place = await describe(client)
         if place.leader is not None and len(place.in_sync) == BROKER_COUNT:
             return next(one for one in place.in_sync if one != place.leader)
-        await trio.sleep(0.05)
+        await trio.sleep(0.02)
+
+
+async def when(holds: Callable[[], bool]) -> float:
+    """Wait until it holds; return the time."""
+    while True:
+        if holds():
+            return trio.current_time()
+        await trio.sleep(0.005)
 
 
 async def describe(client: octopi.Client) -> octopi.PartitionInfo:
@@ -307,8 +351,9 @@ def written_bytes(broker: NodeProcess) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=400.0, help="that the follower lacks")
+    parser.add_argument("--megabytes", type=float, default=1000.0, help="that the follower lacks")
     parser.add_argument("--turns", type=int, default=5, help="0: only how it comes back")
+    parser.add_argument("--rounds", type=int, default=5, help="0: only while others produce")
     parser.add_argument("--load", type=float, default=0.5, help="share of what is possible")
     parser.add_argument("--slowdown", type=float, help="the brokers' --catch-up-slowdown")
     arguments = parser.parse_args()
@@ -327,10 +372,10 @@ def main() -> int:
                 "producers_catching_up_for_away": (
                     round(statistics.median(figures.ratios), 3) if figures.ratios else None
                 ),
-                "alone_for_copied": round(
-                    figures.returned_alone.megabytes_per_second
-                    / statistics.median(figures.copied_megabytes_per_second),
-                    3,
+                "alone_for_copied": (
+                    round(statistics.median(figures.alone_for_copied), 3)
+                    if figures.alone_for_copied
+                    else None
                 ),
                 "ratios": [round(one, 3) for one in figures.ratios],
                 **attrs.asdict(figures),

@@ -5,7 +5,8 @@ is awaited, and in the *rest* that follows they are sent nothing.  What producer
 runs and in rests says what catching up costs them, whatever it is that both need: the
 leader's event loop, processors, a disk, the network.  Runs and rests are given such lengths
 that producers lose, over all turns, no more than they may.  Where catching up costs nothing
-it rests a tenth of the time, only to go on knowing that.
+it rests a tenth of the time, only to go on knowing that; and behind a run in which nobody
+produced it rests not at all.
 
 One thing comes first: in every turn followers come nearer to the ends of their logs, by a
 share of what they are sent.  Else, where producers could take all there is, nobody who was
@@ -94,7 +95,7 @@ class _Rate:
 class CatchUpPace:
     """Alternates runs and rests; made when the first follower begins to catch up.
 
-    Invariant: a rest follows each run, and both of them end.
+    Invariant: runs and rests end, and a rest follows each run in which somebody produced.
     """
 
     def __init__(self, slowdown_max: float, begin: Progress) -> None:
@@ -139,7 +140,10 @@ class CatchUpPace:
                 if self._brought_nearer(seen) or seen.now >= self._began.now + _RUN_ON_S:
                     self._in_runs.add(self._began, seen)
                     self._last_run_ended = seen
-                    self._begin(_Turn.DRAIN, seen, 0.0)
+                    if seen.produced_bytes > self._began.produced_bytes:
+                        self._begin(_Turn.DRAIN, seen, 0.0)
+                    else:
+                        self._begin(_Turn.RUN, seen, self._run_s(_REST_S_MIN))
             case _Turn.DRAIN:
                 if not seen.on_their_way_bytes or seen.now >= self._began.now + _DRAIN_S_MAX:
                     self._drained_s = seen.now - self._began.now

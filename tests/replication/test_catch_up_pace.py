@@ -86,11 +86,31 @@ def test_where_it_costs_nothing_there_is_hardly_any_rest() -> None:
     assert machine.sent > 0.85 * 20 * machine.quickest
 
 
-def test_where_nobody_produces_there_is_hardly_any_rest() -> None:
+def test_where_nobody_produces_there_is_no_rest_but_the_first() -> None:
     machine = Machine(alone=0, loss=0, quickest=100 * MB, lacking=10_000 * MB)
     pace = CatchUpPace(0.2, machine.seen())
     machine.go_on(pace, 20)
-    assert machine.sent > 0.85 * 20 * machine.quickest
+    assert 0.1 <= 20 - machine.runs_s < 0.2
+
+
+def test_producers_that_come_while_a_follower_catches_up_lose_what_they_may() -> None:
+    machine = Machine(alone=0, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
+    pace = CatchUpPace(0.2, machine.seen())
+    machine.go_on(pace, 20)
+    machine.alone = 20 * MB
+    machine.go_on(pace, 3)
+    assert 0.15 < machine.go_on(pace, 20) <= 0.21
+
+
+def test_producers_that_paused_lose_what_they_may() -> None:
+    machine = Machine(alone=20 * MB, loss=0.5, quickest=150 * MB, lacking=10_000 * MB)
+    pace = CatchUpPace(0.2, machine.seen())
+    machine.go_on(pace, 10)
+    machine.alone = 0
+    machine.go_on(pace, 10)
+    machine.alone = 20 * MB
+    machine.go_on(pace, 5)
+    assert 0.15 < machine.go_on(pace, 20) <= 0.21
 
 
 def test_a_few_messages_now_and_then_say_nothing_about_the_cost() -> None:
@@ -138,7 +158,7 @@ def test_a_follower_that_hung_owes_nothing_for_that_time() -> None:
 
 def test_a_rest_begins_when_what_was_sent_is_acknowledged() -> None:
     def seen(now: float, *, sent: int, lacking: int, on_their_way: int) -> Progress:
-        return Progress(now, 0, sent, lacking, on_their_way)
+        return Progress(now, round(now * 1000), sent, lacking, on_their_way)
 
     pace = CatchUpPace(0.2, seen(0, sent=0, lacking=1000, on_their_way=0))
     pace.look(seen(pace.look_at, sent=0, lacking=1000, on_their_way=0))

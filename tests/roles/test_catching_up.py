@@ -70,6 +70,11 @@ class Follower:
     def follow(self) -> None:
         self.session.handle(m.Follow(PARTITION, 1, self.broker, 1, 1, TOPIC.topic_id, [], 0))
 
+    def pauses_since(self, began: float) -> list[float]:
+        """How long it waited for each message (s)."""
+        at = [began, *(one for one, _ in self.received)]
+        return [later - earlier for earlier, later in pairwise(at)]
+
     def lose(self) -> None:
         """The connection breaks."""
         self.end_reason = "it broke"
@@ -94,12 +99,12 @@ class Leader:
         )
         return follower
 
-    async def produce(self, megabytes: int) -> None:
-        """Append so many records of a megabyte."""
+    async def produce(self, count: int, size_bytes: int = MIB) -> None:
+        """Append so many records with values of that size."""
         replica = self.logs.replica(PARTITION)
         assert replica is not None
-        for _ in range(megabytes):
-            replica.produce(self.log, batch(self.count, b"x" * MIB), self.answers.append)
+        for _ in range(count):
+            replica.produce(self.log, batch(self.count, b"x" * size_bytes), self.answers.append)
             self.count += 1
         await replica.settled()
 
@@ -142,12 +147,29 @@ async def test_a_follower_far_behind_is_sent_everything_in_runs_with_rests_betwe
         late.latency_s = 0.1
         began = trio.current_time()
         late.follow()
-        await trio.sleep(5)
+        for _ in range(250):
+            await here.produce(1, size_bytes=100)
+            await trio.sleep(0.02)
         assert late.end == here.log.end
-        at = [began, *(one for one, _ in late.received)]
-        pauses = [later - earlier for earlier, later in pairwise(at)]
+        pauses = late.pauses_since(began)
         assert pauses[0] >= 0.1
         assert sum(pause > late.latency_s + 0.09 for pause in pauses) >= 2
+
+
+async def test_a_follower_far_behind_is_sent_everything_in_one_go_while_nobody_produces(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with leader() as here:
+        await here.produce(64)
+        late = await here.follower(3)
+        late.latency_s = 0.1
+        began = trio.current_time()
+        late.follow()
+        await trio.sleep(5)
+        assert late.end == here.log.end
+        pauses = late.pauses_since(began)
+        assert pauses[0] >= 0.1  # it is not known yet that nobody produces
+        assert max(pauses[1:]) < late.latency_s + 0.02
 
 
 async def test_an_in_sync_follower_never_rests(autojump_clock: trio.testing.MockClock) -> None:
