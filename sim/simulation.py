@@ -21,7 +21,6 @@ import attrs
 import trio
 
 from octopi.errors import RefusedError, Status, StorageError
-from octopi.roles.broker.broker_log import FlushOptions
 from octopi.simulation import driver
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.checker import check
@@ -34,6 +33,7 @@ from octopi.simulation.network import Network, Tier
 from octopi.simulation.schedule import Fifo, Random
 from octopi.simulation.streams import WebSocketTier
 from octopi.simulation.world import Event, Violation, World
+from octopi.storage.flush_policy import FlushOptions
 from sim.complaints import listening
 from sim.healing import Healer
 from sim.marks import Marks

@@ -11,9 +11,9 @@ from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
 from octopi.logger import bind
 from octopi.operating_system import allow_many_files
-from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.storage.flush_policy import FlushOptions
 
 
 async def run_register_node(

@@ -32,6 +32,8 @@ class LogFollower:
     where records count only on the device, beyond what is there.
     """
 
+    __slots__ = ("_acknowledged", "_durable", "_told", "agrees", "epoch", "log")
+
     def __init__(self, epoch: Epoch, log: LogState, *, durable: bool) -> None:
         """*durable*: acknowledge only what is on the device."""
         self.epoch = epoch

@@ -47,6 +47,14 @@ class LogLeader:
     waits waits for an end above the highwater mark, in order of the log.
     """
 
+    # There may be many thousands of them, and a dictionary of attributes for each.
+    # fmt: off
+    __slots__ = (
+        "_acknowledged", "_durable", "_in_sync_count", "_others", "_replicated",
+        "_settled_together_below", "_waiting", "epoch", "log", "started_at",
+    )
+    # fmt: on
+
     def __init__(self, epoch: Epoch, log: LogState, *, replicated: bool = False) -> None:
         """*replicated*: there are other replicas; `require` says which of them count."""
         self.epoch = epoch

@@ -10,7 +10,7 @@ that can still be unanswered.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Any
 
 import attrs
@@ -62,6 +62,8 @@ class ProducerSequences:
     all lie below its next sequence.
     """
 
+    __slots__ = ("_batches_max", "_producers", "_producers_max")
+
     def __init__(
         self,
         producers_max: int = PRODUCERS_PER_LOG_MAX,
@@ -69,7 +71,8 @@ class ProducerSequences:
     ) -> None:
         self._producers_max = producers_max
         self._batches_max = batches_max
-        self._producers: OrderedDict[ProducerId, _Producer] = OrderedDict()
+        self._producers: dict[ProducerId, _Producer] = {}
+        """The one that wrote last at the end."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -127,7 +130,7 @@ class ProducerSequences:
         producer.next_sequence = run.first_sequence + run.count
         self._producers[run.producer_id] = producer
         if len(self._producers) > self._producers_max:
-            self._producers.popitem(last=False)
+            del self._producers[next(iter(self._producers))]
 
     def next_sequence(self, producer: ProducerId) -> Sequence:
         """What *producer* has to send next; 0 if it isn't known."""

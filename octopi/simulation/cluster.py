@@ -23,13 +23,14 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
     RETENTION_CHECK_INTERVAL_S,
 )
-from octopi.roles.broker.broker_log import FlushOptions, log_directory
+from octopi.roles.broker.broker_log import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
 from octopi.simulation.host import Host, Life, Program
 from octopi.simulation.network import Network
 from octopi.simulation.register_view import RegisterView
 from octopi.simulation.world import World
+from octopi.storage.flush_policy import FlushOptions
 
 REGISTER: Final = "register"
 """The name of the register's host; brokers are ``broker-1`` and so on."""

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 import attrs
 
+from octopi.limits import FLUSH_BYTES, FLUSH_INTERVAL_S, FLUSH_MESSAGES
+
+
+@attrs.frozen
+class FlushOptions:
+    """What a power failure may take from a sole replica."""
+
+    messages: int = FLUSH_MESSAGES
+    """Due after so many messages; 0: after every append."""
+    bytes: int = FLUSH_BYTES
+    """Due after so many bytes of records."""
+    interval_s: float = FLUSH_INTERVAL_S
+    """Due so long after the oldest append that no flush has begun for."""
+
 
 @attrs.define
 class FlushPolicy:
@@ -12,12 +26,7 @@ class FlushPolicy:
     Times are seconds on any clock that never goes back.
     """
 
-    messages: int
-    """Due after so many messages; 0: after every append."""
-    bytes: int
-    """Due after so many bytes of records."""
-    interval_s: float
-    """Due so long after the oldest append that no flush has begun for."""
+    options: FlushOptions
     _message_count: int = attrs.field(default=0, init=False)
     _size_bytes: int = attrs.field(default=0, init=False)
     _oldest: float | None = attrs.field(default=None, init=False)
@@ -43,9 +52,10 @@ class FlushPolicy:
         """When the next flush is due, maybe in the past; None while nothing waits for one."""
         if self._oldest is None:
             return None
-        if self._message_count >= self.messages or self._size_bytes >= self.bytes:
+        options = self.options
+        if self._message_count >= options.messages or self._size_bytes >= options.bytes:
             return self._oldest
-        return self._oldest + self.interval_s
+        return self._oldest + options.interval_s
 
     def is_due(self, now: float) -> bool:
         """Whether a flush is due."""

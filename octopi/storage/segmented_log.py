@@ -20,7 +20,6 @@ from itertools import takewhile
 from typing import Final
 
 import attrs
-import trio
 
 from octopi.environment import Disk
 from octopi.errors import (
@@ -32,6 +31,7 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
 from octopi.record import Scan
+from octopi.storage.brief_lock import BriefLock
 from octopi.storage.file_names import cut_names
 from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
 from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
@@ -77,6 +77,15 @@ class LogStatistics:
 class SegmentedLog:
     """One log.  Open it with `SegmentedLog.open`; only one may be open on a directory."""
 
+    # There may be many thousands of them, and a dictionary of attributes for each.
+    # fmt: off
+    __slots__ = (
+        "_boundaries", "_changes", "_closed", "_damage", "_directory", "_disk", "_failure",
+        "_flushed_changes", "_flushed_end", "_flushing", "_names_unsynced", "_opened_ms",
+        "_options", "_segments", "_truncations",
+    )
+    # fmt: on
+
     def __init__(
         self,
         disk: Disk,
@@ -96,7 +105,7 @@ class SegmentedLog:
         """What the disk failed to do, if it did."""
         self._opened_ms = now_ms
         self._flushed_end = max(self.start, min(recovery_point, self.end))
-        self._flushing = trio.Lock()
+        self._flushing = BriefLock()
         self._changes = 0
         """Counts what a flush has to make durable: appends, truncations, names."""
         self._flushed_changes = -1

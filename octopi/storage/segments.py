@@ -25,13 +25,15 @@ _OPEN_COUNT_MAX: Final = 4
 class Segments:
     """Each begins where the one before ends.  The last one is active, the others closed."""
 
+    __slots__ = ("_directory", "_disk", "_recent", "_segments", "empty_at")
+
     def __init__(
         self, disk: Disk, directory: str, segments: list[Segment], empty_at: Offset
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._segments = segments
-        self._recent: dict[Offset, Segment] = {}
+        self._recent: tuple[Segment, ...] = ()
         """Closed ones that may have open files, the one used last at the end."""
         self.empty_at = empty_at
         """Where the log is while it has no segment."""
@@ -105,7 +107,7 @@ class Segments:
         """
         self._remove(len(self._segments) - 1)
         if self._segments:
-            self._recent.pop(self._segments[-1].base, None)
+            self._forget(self._segments[-1])
 
     def _remove(self, number: int) -> None:
         """Remove a segment, its index last: that alone is an orphan."""
@@ -115,19 +117,22 @@ class Segments:
         segment.close()
         segment.unsynced = False
         del self._segments[number]
-        self._recent.pop(segment.base, None)
+        self._forget(segment)
         remove_quietly(self._disk, index_path(self._directory, segment.base))
 
     def use(self, segment: Segment) -> None:
         """Note that a segment's files may be open now; the active one's stay so anyway."""
         if segment is not self._segments[-1]:
-            self._recent.pop(segment.base, None)
-            self._recent[segment.base] = segment
+            self._forget(segment)
+            self._recent += (segment,)
             self.close_unused()
 
     def close_unused(self) -> None:
         """Close the files of closed ones that were not used lately and are durable."""
-        durable = [segment for segment in self._recent.values() if not segment.unsynced]
+        durable = [segment for segment in self._recent if not segment.unsynced]
         for segment in durable[:-_OPEN_COUNT_MAX]:
             segment.close()
-            del self._recent[segment.base]
+            self._forget(segment)
+
+    def _forget(self, segment: Segment) -> None:
+        self._recent = tuple(one for one in self._recent if one is not segment)

@@ -95,7 +95,7 @@ MUTANTS: Final = (
 -                sequences.record(run, Offset(base + run.start))
 +            pass
 
-         return SegmentedLog.open(
+         files, recovery = SegmentedLog.open(
 """,
         "a restarted broker doesn't know what producers sent since its checkpoint",
         "committed-twice",

@@ -7,7 +7,7 @@ import trio
 from octopi.errors import Status
 from octopi.identifiers import ProducerId
 from octopi.record import encode_opaque, request_id_v1
-from octopi.roles.broker.broker_log import FlushOptions
+from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.asking import batch, fetch, produce, refusal_of, values

@@ -17,8 +17,9 @@ from octopi.record import BatchBuilder, Run
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.past import Past
 from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
-from octopi.roles.broker.broker_log import BrokerLog, FlushOptions
+from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
+from octopi.storage.flush_policy import FlushOptions
 from octopi.wire.messages import TopicOptions, TopicRecord
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet

@@ -17,10 +17,11 @@ from octopi.errors import ConnectionLostError
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX, FOLLOW_WINDOW_BYTES, MIB
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.replication.effects import Receipt, Refusal
-from octopi.roles.broker.broker_log import BrokerLog, FlushOptions
+from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.logs import Logs
+from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.asking import batch

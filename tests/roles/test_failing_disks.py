@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from octopi.errors import Status
-from octopi.roles.broker.broker_log import FlushOptions
+from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.asking import batch, fetch, produce, refusal_of, values
 from tests.cluster import Cluster, describe, eventually, running_cluster

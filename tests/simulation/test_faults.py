@@ -7,7 +7,6 @@ import trio
 
 from octopi import steps
 from octopi.clients.client import Client
-from octopi.roles.broker.broker_log import FlushOptions
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import DiskFault, Fail
@@ -40,6 +39,7 @@ from octopi.simulation.failures import (
 )
 from octopi.simulation.injector import FAULT, SKIPPED, Injector
 from octopi.simulation.world import Event, World
+from octopi.storage.flush_policy import FlushOptions
 from tests.simulation.clusters import ask, play, until, when
 
 EVERY_ACTION: tuple[Action, ...] = (

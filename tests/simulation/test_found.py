@@ -14,7 +14,6 @@ from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import OffsetOutOfRangeError
 from octopi.limits import GATHER_S
-from octopi.roles.broker.broker_log import FlushOptions
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
@@ -23,6 +22,7 @@ from octopi.simulation.history import Acknowledged
 from octopi.simulation.injector import Injector
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Event
+from octopi.storage.flush_policy import FlushOptions
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
 from tests.simulation.clusters import ask, play, small, until, when

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from octopi.storage.flush_policy import FlushPolicy
+from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 
 
 def policy(messages: int = 100, size_bytes: int = 1000, interval_s: float = 5.0) -> FlushPolicy:
-    return FlushPolicy(messages=messages, bytes=size_bytes, interval_s=interval_s)
+    return FlushPolicy(FlushOptions(messages, size_bytes, interval_s))
 
 
 def test_a_log_without_appends_is_never_due() -> None:

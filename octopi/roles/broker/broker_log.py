@@ -10,10 +10,10 @@ epoch history, the producers' sequences and where recovery begins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, Protocol
 
 import attrs
-import trio
 
 from octopi import record, steps
 from octopi.environment import Environment
@@ -21,9 +21,6 @@ from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import (
     FETCH_BYTES_DEFAULT,
-    FLUSH_BYTES,
-    FLUSH_INTERVAL_S,
-    FLUSH_MESSAGES,
     MIB,
     SEGMENT_BYTES_MAX,
 )
@@ -33,8 +30,8 @@ from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
-from octopi.storage.flush_policy import FlushPolicy
-from octopi.storage.recovery import Recovery
+from octopi.storage.brief_lock import BriefLock
+from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
@@ -44,17 +41,28 @@ _CHECKPOINT_EVERY_BYTES: Final = 64 * MIB
 """Bounds what recovery has to scan, to about a second's work."""
 
 
-@attrs.frozen
-class FlushOptions:
-    """What a power failure may take from a sole replica."""
+class FlushListener(Protocol):
+    """Who is told of a log's flushes."""
 
-    messages: int = FLUSH_MESSAGES
-    bytes: int = FLUSH_BYTES
-    interval_s: float = FLUSH_INTERVAL_S
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        """The log has become durable below *end*."""
+
+    def flush_failed(self, error: StorageError) -> None:
+        """The disk failed in a flush."""
 
 
 class BrokerLog:
     """The log of one (topic, partition)."""
+
+    # There may be many thousands of them, and a dictionary of attributes for each.
+    # fmt: off
+    __slots__ = (
+        "_environment", "_files", "_flusher", "_is_closed", "_policy", "_published",
+        "_recovery_point", "_storing", "_wakers", "appended_bytes", "appended_count",
+        "delivered_bytes", "directory", "epoch", "flush_listener", "partition", "state", "topic",
+        "topic_id",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -73,17 +81,14 @@ class BrokerLog:
           AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
           StorageError: if that can't be done.
         """
-        self.topic = topic
+        self.topic = attrs.evolve(topic, options=_shared(topic.options))
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
         self.directory = directory
         self.epoch = 0
         """Of the leader that this broker is, or follows in agreement; 0: consumers are not
         served from here."""
-        self.on_flushed: Callable[[Offset], None] = _nobody
-        """Called when the log has become durable below an offset."""
-        self.on_failed: Callable[[StorageError], None] = _nobody
-        """Called when the disk failed in a flush."""
+        self.flush_listener: FlushListener | None = None
         self.appended_count = 0
         """Records appended since the log was opened."""
         self.appended_bytes = 0
@@ -91,13 +96,9 @@ class BrokerLog:
         """What consumers were sent of it since then."""
         self._environment = environment
         self._flusher = flusher
-        self._policy = FlushPolicy(
-            messages=flush_options.messages,
-            bytes=flush_options.bytes,
-            interval_s=flush_options.interval_s,
-        )
+        self._policy = FlushPolicy(flush_options)
         self._wakers: dict[Callable[[], None], None] = {}
-        self._storing = trio.Lock()
+        self._storing = BriefLock()
         self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
@@ -105,7 +106,7 @@ class BrokerLog:
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
-        self._files, self.recovery = self._open_files(sequences, cut_altered=cut_altered)
+        self._files = self._open_files(sequences, cut_altered=cut_altered)
         begin = Offset(stored.get("start", 0))
         if begin > self._files.end and self._files.fault is None:
             # It died while it dropped its records to go on there.  What is left of them is of
@@ -128,14 +129,12 @@ class BrokerLog:
             known = {"log_start": start, "highwater": self._published}
             trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
 
-    def _open_files(
-        self, sequences: ProducerSequences, *, cut_altered: bool
-    ) -> tuple[SegmentedLog, Recovery]:
+    def _open_files(self, sequences: ProducerSequences, *, cut_altered: bool) -> SegmentedLog:
         def rebuild(base: Offset, scan: record.Scan) -> None:
             for run in scan.runs:
                 sequences.record(run, Offset(base + run.start))
 
-        return SegmentedLog.open(
+        files, recovery = SegmentedLog.open(
             self._environment.disk,
             self.directory,
             _log_options(self.topic.options),
@@ -144,6 +143,16 @@ class BrokerLog:
             on_records=rebuild,
             cut_altered=cut_altered,
         )
+        if recovery.cut_bytes:
+            _log.warning(
+                "a torn tail was cut",
+                topic=self.topic.topic,
+                partition=self.partition,
+                cut_bytes=recovery.cut_bytes,
+                log_end=recovery.end,
+                why=recovery.why,
+            )
+        return files
 
     # --- writing ---------------------------------------------------------------------
 
@@ -238,9 +247,11 @@ class BrokerLog:
             # Nothing that was acknowledged from the page cache is taken back; what waits for
             # the device is refused, and so is all that comes.
             _log.error("flush failed", topic=self.topic.topic, why=str(error))
-            self.on_failed(error)
+            if self.flush_listener is not None:
+                self.flush_listener.flush_failed(error)
             return
-        self.on_flushed(end)
+        if self.flush_listener is not None:
+            self.flush_listener.flushed(self.topic_id, end)
 
     async def flush(self) -> Offset:
         """Wait until all that is appended is durable; return where that ends.
@@ -453,13 +464,16 @@ def log_directory(data_directory: str, partition: int, topic: str) -> str:
     return f"{data_directory}/logs/{partition}/{topic}"
 
 
+@lru_cache(maxsize=100)
+def _shared(options: TopicOptions) -> TopicOptions:
+    """The same object for all topics that are kept alike, as most are."""
+    return options
+
+
+@lru_cache(maxsize=100)
 def _log_options(options: TopicOptions) -> LogOptions:
     return LogOptions(
         segment_bytes_max=options.segment_bytes or SEGMENT_BYTES_MAX,
         retention_ms=options.retention_ms,
         retention_bytes=options.retention_bytes,
     )
-
-
-def _nobody(what: object) -> None:
-    """Nobody wants to hear of it (yet)."""

@@ -22,13 +22,14 @@ from octopi.limits import REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.replication.replica import Role
 from octopi.roles.broker import facts
-from octopi.roles.broker.broker_log import BrokerLog, FlushOptions, log_directory, stored_topic
+from octopi.roles.broker.broker_log import BrokerLog, log_directory, stored_topic
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
+from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import TokenSource
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
@@ -128,16 +129,6 @@ class Logs(Peers):
             await forget_intact(self._environment, self._replica_path(partition_id))
             log = self._make(directory, topic, partition_id)
         self._logs[topic.topic, partition_id] = log
-        recovery = log.recovery
-        if recovery.cut_bytes:
-            _log.warning(
-                "a torn tail was cut",
-                topic=topic.topic,
-                partition=partition_id,
-                cut_bytes=recovery.cut_bytes,
-                log_end=recovery.end,
-                why=recovery.why,
-            )
 
     def _make(
         self,

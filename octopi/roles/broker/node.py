@@ -14,7 +14,6 @@ import trio
 from octopi.environment import Environment
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX, RETENTION_CHECK_INTERVAL_S
 from octopi.logger import get_logger
-from octopi.roles.broker.broker_log import FlushOptions
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.identity import Identity, begin_life, store_identity
@@ -23,6 +22,7 @@ from octopi.roles.broker.membership import Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import TokenSource
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic

@@ -31,7 +31,7 @@ from octopi.errors import (
     Status,
     StorageError,
 )
-from octopi.identifiers import TopicId
+from octopi.identifiers import Offset, TopicId
 from octopi.limits import TEXT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.record import Scan, scan
@@ -159,7 +159,7 @@ class PartitionReplica:
         trace = environment.trace
         self._steps = ReplicaSteps(trace, partition, self.machine) if trace is not None else None
         for log in logs.values():
-            self._watch(log)
+            log.flush_listener = self
 
     # --- events ----------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class PartitionReplica:
         """A log was made here."""
         self.logs[log.topic_id] = log
         log.epoch = self._served_epoch
-        self._watch(log)
+        log.flush_listener = self
         self.submit(lambda: self.machine.add_log(log.topic_id, log.state))
 
     def remove_log(self, topic_id: TopicId) -> None:
@@ -229,10 +229,13 @@ class PartitionReplica:
 
         self.submit(remove)
 
-    def _watch(self, log: BrokerLog) -> None:
-        topic_id = log.topic_id
-        log.on_flushed = lambda end: self.submit(lambda: self.machine.flushed(topic_id, end))
-        log.on_failed = lambda error: self.submit(lambda: self._failed(error))
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        """A log has become durable below *end*."""
+        self.submit(lambda: self.machine.flushed(topic_id, end))
+
+    def flush_failed(self, error: StorageError) -> None:
+        """The disk failed in a flush."""
+        self.submit(lambda: self._failed(error))
 
     @property
     def is_settled(self) -> bool:
