@@ -1,6 +1,6 @@
 """A lock for what is seldom locked: it takes next to no memory while nobody holds it.
 
-There may be one for each of many thousands of logs, and a `trio.Lock` takes 240 bytes.
+There may be one for each of many thousands of logs, and a `trio.Lock` takes 330 bytes.
 """
 
 from __future__ import annotations
