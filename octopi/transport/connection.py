@@ -221,10 +221,26 @@ class Connection:
                 self._latencies.observe(asked[0], self._clock.now() - asked[1])
             if self._room:
                 self._room.unpark_all()
+        now = self._clock.now()
         if self._throttle is not None:
-            self._throttle.spend(len(data), self._clock.now())
+            self._throttle.spend(len(data), now)
+        self._send_or_keep(data, now)
+
+    def pass_on(self, data: bytes, now: float) -> bool:
+        """Post a message that is encoded, and answers nothing, as `send` would without waiting;
+        *now* is the clock's.  False: it would have to wait, or the connection has ended."""
+        if self._end is not None or self._outbox_bytes > OUTBOX_BYTES_MAX:
+            return False
+        if self._throttle is not None:
+            if self._throttle.wait_s(now) > 0:
+                return False
+            self._throttle.spend(len(data), now)
+        self._send_or_keep(data, now)
+        return True
+
+    def _send_or_keep(self, data: bytes, now: float) -> None:
         if not self._outbox and self._sending_since is None and self._link.offer(data):
-            self._sent_at = self._clock.now()
+            self._sent_at = now
             self._sent_count += 1
             self._sent_bytes += len(data)
             return

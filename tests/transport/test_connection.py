@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -37,6 +37,8 @@ from octopi.limits import (
     TEXT_BYTES_MAX,
 )
 from octopi.operating_system import SystemClock
+from octopi.security.doorkeeper import Entry
+from octopi.security.throttle import Throttle
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -111,7 +113,11 @@ class Side:
                 self.ended.set()
 
 
-def new_side(capacity: float = math.inf, heartbeat_timeout_s: float = SILENCE_S) -> Side:
+def new_side(
+    capacity: float = math.inf,
+    heartbeat_timeout_s: float = SILENCE_S,
+    throttle: Throttle | None = None,
+) -> Side:
     ours, theirs = link_pair(capacity=capacity)
     connection = Connection(
         ours,
@@ -120,16 +126,19 @@ def new_side(capacity: float = math.inf, heartbeat_timeout_s: float = SILENCE_S)
         receives=EVERY_CLASS - {m.Hello, m.Welcome, m.Join},
         heartbeat_interval_s=HEARTBEAT_S,
         heartbeat_timeout_s=heartbeat_timeout_s,
+        entry=Entry(cast(Any, None), cast(Any, None), throttle) if throttle else None,
     )
     return Side(connection, ours, Peer(theirs))
 
 
 @asynccontextmanager
 async def running(
-    capacity: float = math.inf, heartbeat_timeout_s: float = SILENCE_S
+    capacity: float = math.inf,
+    heartbeat_timeout_s: float = SILENCE_S,
+    throttle: Throttle | None = None,
 ) -> AsyncIterator[Side]:
     """A connection that runs within the block, on virtual time."""
-    side = new_side(capacity, heartbeat_timeout_s)
+    side = new_side(capacity, heartbeat_timeout_s, throttle)
     async with trio.open_nursery() as nursery:
         await nursery.start(side.run)
         yield side
@@ -350,6 +359,39 @@ async def test_a_send_waits_for_room_and_posts_nothing_if_cancelled(
         heard = [await side.peer.hear() for _ in range(4)]
         assert heard[-1] == m.Done(8)
         assert m.Done(7) not in heard
+
+
+async def test_what_is_passed_on_keeps_its_place_and_waits_for_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with running(capacity=0) as side:
+        now = trio.current_time()
+        side.connection.post(m.Done(1))
+        assert side.connection.pass_on(encode(m.Done(2)), now)
+        side.connection.post(m.Done(3))
+        assert [await side.peer.hear() for _ in range(3)] == [m.Done(n) for n in (1, 2, 3)]
+        for request in range(6):
+            side.connection.post(produce(request, BULK))
+        assert not side.connection.pass_on(encode(m.Done(4)), now)
+        heard = [await side.peer.hear() for _ in range(6)]
+        assert side.connection.pass_on(encode(m.Done(5)), now)
+        assert [*heard, await side.peer.hear()][-1] == m.Done(5)
+        await side.peer.link.aclose()
+        await side.ended.wait()
+        assert not side.connection.pass_on(encode(m.Done(6)), now)
+
+
+async def test_what_is_passed_on_counts_to_the_peers_share(autojump_clock: MockClock) -> None:
+    data = encode(m.Done(1))
+    throttle = Throttle(float(len(data)), trio.current_time())
+    async with running(throttle=throttle) as side:
+        now = trio.current_time()
+        assert side.connection.pass_on(data, now)
+        assert side.connection.pass_on(data, now)
+        assert not side.connection.pass_on(data, now)
+        await trio.sleep(1)
+        assert side.connection.pass_on(data, trio.current_time())
+        assert [await side.peer.hear() for _ in range(3)] == [m.Done(1)] * 3
 
 
 async def test_many_senders_wait_for_the_same_room(autojump_clock: MockClock) -> None:

@@ -24,6 +24,7 @@ from octopi.replication.replica import Role
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog, log_directory, stored_topic
 from octopi.roles.broker.catching_up import CatchingUp
+from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
@@ -37,7 +38,7 @@ from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
 if TYPE_CHECKING:
     from octopi.roles.broker.follow_session import FollowSession
     from octopi.roles.broker.membership import Membership
-    from octopi.roles.broker.sessions import Subscription
+    from octopi.roles.broker.subscription import Subscription
 
 _log = get_logger(__name__)
 
@@ -81,6 +82,8 @@ class Logs(Peers):
         """The newest stream of each follower, by partition and broker."""
         self.subscriptions: dict[Subscription, None] = {}
         """All that are open."""
+        self.fan_out = FanOut(environment.clock)
+        """Serves those that have all of their log."""
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
         self.membership: Membership | None = None

@@ -1,7 +1,7 @@
 """The broker's shell: data directory, logs, server, membership.
 
 Tasks of the broker's nursery: the server (and below it one nursery per connection), the
-flusher, retention, and the membership.
+flusher, retention, the fan-out to subscribers, and the membership.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ async def run_broker(
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)
             nursery.start_soon(flusher.run)
             nursery.start_soon(logs.keep_time)
+            nursery.start_soon(logs.fan_out.run)
             nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)
             node = BrokerNode(environment, options, logs)
             show(node)

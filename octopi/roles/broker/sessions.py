@@ -1,8 +1,7 @@
 """What a broker does on one client connection: produce, fetch, subscribe, describe.
 
-A produce is handled where it is read, without a task of its own; each subscription is one
-task of the connection's nursery, and reads from the log again what a slow consumer
-could not take yet, so nothing piles up for it.
+A produce is handled where it is read, without a task of its own; each subscription has one
+in the connection's nursery.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import (
     BATCH_BYTES_MAX,
-    FETCH_BYTES_DEFAULT,
     FETCH_WAIT_S_MAX,
     LIST_COUNT_MAX,
     SUBSCRIPTIONS_MAX,
@@ -33,6 +31,7 @@ from octopi.replication.effects import Receipt, Refusal
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.subscription import Subscription
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
 from octopi.transport.connection import Connection
@@ -40,85 +39,6 @@ from octopi.transport.failures import failure
 from octopi.wire import messages as m
 
 _LOGS_PER_PAGE: Final = 1_000
-
-
-class Subscription:
-    """Delivers a log's committed records to one subscriber, as far as its credit goes."""
-
-    def __init__(
-        self, connection: Connection, logs: Logs, log: BrokerLog, message: m.Subscribe
-    ) -> None:
-        self._connection = connection
-        self._logs = logs
-        self._log = log
-        self._request = message.request
-        self._position = Offset(message.offset)
-        self._credit = message.credit
-        self._idle = trio.lowlevel.ParkingLot()
-        self.scope = trio.CancelScope()
-
-    def grant(self, until: int) -> None:
-        """Move the credit; it never goes back."""
-        if until > self._credit:
-            self._credit = until
-            self.wake()
-
-    def wake(self) -> None:
-        """Look again: the highwater mark or the credit has moved."""
-        if self._idle:
-            self._idle.unpark()
-
-    async def run(self) -> None:
-        """Deliver until cancelled, or until the log can't be read on."""
-        self._log.add_waker(self.wake)
-        self._logs.subscriptions[self] = None
-        try:
-            with self.scope:
-                await self._deliver()
-        except ConnectionLostError:
-            pass
-        except OctopiError as error:
-            refuse(self._connection, self._request, error)
-        finally:
-            del self._logs.subscriptions[self]
-            self._log.remove_waker(self.wake)
-
-    @property
-    def topic(self) -> str:
-        """What is read."""
-        return self._log.topic.topic
-
-    def describe(self) -> m.SubscriptionInfo:
-        """Who reads what, and how far."""
-        greeting = self._connection.greeting
-        return m.SubscriptionInfo(
-            self._connection.peer,
-            greeting.agent,
-            self._request,
-            self._log.topic.topic,
-            self._log.partition,
-            self._position,
-            self._credit,
-            self._log.highwater,
-        )
-
-    async def _deliver(self) -> None:
-        while True:
-            if not self._log.epoch:
-                raise NotLeaderError("this broker doesn't serve the partition any more")
-            if self._position >= min(self._credit, self._log.highwater):
-                await self._idle.park()
-                continue
-            room = min(self._credit - self._position, FETCH_BYTES_DEFAULT)
-            records = self._log.read(self._position, room)
-            self._connection.post(
-                m.Delivery(self._request, self._position, records, self._log.highwater)
-            )
-            self._log.delivered_bytes += len(records)
-            self._position = Offset(self._position + len(records))
-            if self._position < min(self._credit, self._log.highwater):
-                await trio.lowlevel.checkpoint()  # others have their turn between two reads
-            await self._connection.drained()
 
 
 class ClientSession:
@@ -153,7 +73,7 @@ class ClientSession:
             case m.Unsubscribe():
                 subscription = self._subscriptions.pop(message.request, None)
                 if subscription is not None:
-                    subscription.scope.cancel()
+                    subscription.stop()
                 self._connection.post(m.Done(message.request))
             case m.FindOffset():
                 log = self._served(message.topic, message.partition)
@@ -187,7 +107,7 @@ class ClientSession:
         for request, subscription in list(self._subscriptions.items()):
             if not self._connection.grants.allows(Verb.SUBSCRIBE, subscription.topic):
                 self._subscriptions.pop(request)
-                subscription.scope.cancel()
+                subscription.stop()
                 why = not_granted(Verb.SUBSCRIBE, subscription.topic)
                 self._connection.post(failure(request, Status.FORBIDDEN, why))
 

@@ -1,0 +1,132 @@
+"""One subscription of a connection: a log's committed records, as far as its credit goes.
+
+Its task reads from the log what the subscriber has not been sent yet, again and again, so
+nothing piles up for a slow one.  Where nothing is left to read, the broker's fan-out sends what
+comes, and the task waits until that can't go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError
+from octopi.identifiers import Offset
+from octopi.limits import FETCH_BYTES_DEFAULT
+from octopi.roles.answers import refuse
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.fan_out import Encoded
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+if TYPE_CHECKING:
+    from octopi.roles.broker.logs import Logs
+
+
+class Subscription:
+    """Delivers a log's committed records to one subscriber."""
+
+    def __init__(
+        self, connection: Connection, logs: Logs, log: BrokerLog, message: m.Subscribe
+    ) -> None:
+        self.request = message.request
+        self.position = Offset(message.offset)
+        """The subscriber was sent what lies below."""
+        self._connection = connection
+        self._logs = logs
+        self._log = log
+        self._credit = message.credit
+        self._idle = trio.lowlevel.ParkingLot()
+        self._scope = trio.CancelScope()
+
+    def grant(self, until: int) -> None:
+        """Move the credit; it never goes back."""
+        if until > self._credit:
+            self._credit = until
+            if self.position < self._log.highwater:
+                self.wake()
+
+    def wake(self) -> None:
+        """Look again at the highwater mark, the credit and whether the log is served."""
+        if self._idle:
+            self._idle.unpark()
+
+    def stop(self) -> None:
+        """End; from now on nothing is sent."""
+        self._logs.fan_out.leave(self._log, self)
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Deliver until stopped, or until the log can't be read on."""
+        self._logs.subscriptions[self] = None
+        try:
+            with self._scope:
+                await self._deliver()
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            refuse(self._connection, self.request, error)
+        finally:
+            del self._logs.subscriptions[self]
+
+    @property
+    def topic(self) -> str:
+        """What is read."""
+        return self._log.topic.topic
+
+    def describe(self) -> m.SubscriptionInfo:
+        """Who reads what, and how far."""
+        greeting = self._connection.greeting
+        return m.SubscriptionInfo(
+            self._connection.peer,
+            greeting.agent,
+            self.request,
+            self._log.topic.topic,
+            self._log.partition,
+            self.position,
+            self._credit,
+            self._log.highwater,
+        )
+
+    def take(self, delivery: Encoded, now: float) -> bool:
+        """See `octopi.roles.broker.fan_out.Reader`."""
+        if delivery.end > self._credit or not self._connection.pass_on(delivery.data, now):
+            return False
+        self._log.delivered_bytes += delivery.end - self.position
+        self.position = delivery.end
+        return True
+
+    async def _deliver(self) -> None:
+        while True:
+            if not self._log.epoch:
+                raise NotLeaderError("this broker doesn't serve the partition any more")
+            if self.position >= min(self._credit, self._log.highwater):
+                await self._wait()
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
+                continue
+            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
+            records = self._log.read(self.position, room)
+            self._connection.post(
+                m.Delivery(self.request, self.position, records, self._log.highwater)
+            )
+            self._log.delivered_bytes += len(records)
+            self.position = Offset(self.position + len(records))
+            if self.position < min(self._credit, self._log.highwater):
+                await trio.lowlevel.checkpoint()  # others have their turn between two reads
+            await self._connection.drained()
+
+    async def _wait(self) -> None:
+        """Until there is something that the fan-out doesn't send."""
+        if self.position >= self._log.highwater:
+            self._logs.fan_out.join(self._log, self)
+            try:
+                await self._idle.park()
+            finally:
+                self._logs.fan_out.leave(self._log, self)
+        else:
+            self._log.add_waker(self.wake)
+            try:
+                await self._idle.park()
+            finally:
+                self._log.remove_waker(self.wake)
