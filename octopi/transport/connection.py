@@ -24,7 +24,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-import attrs
 import trio
 
 from octopi.environment import Clock, Link
@@ -41,6 +40,7 @@ from octopi.security.doorkeeper import Entry
 from octopi.security.grants import EVERYTHING, Grants
 from octopi.security.throttle import Throttle
 from octopi.transport.close_codes import GOING_AWAY, close_code
+from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
@@ -65,23 +65,6 @@ class Numbered(Protocol):
     @property
     def request(self) -> int:
         """The number."""
-
-
-@attrs.frozen
-class ConnectionStatistics:
-    """How a connection is doing."""
-
-    sent_count: int
-    """Messages handed to the link, heartbeats included."""
-    sent_bytes: int
-    received_count: int
-    received_bytes: int
-    outbox_bytes: int
-    """Encoded messages that wait for the link."""
-    unanswered_count: int
-    """Requests of the peer without an answer yet."""
-    awaited_count: int
-    """Requests of ours that still listen for answers."""
 
 
 class Connection:
