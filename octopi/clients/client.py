@@ -497,7 +497,7 @@ class Client:
         starts = await find_starts(
             places(info, start, chosen),
             lambda partition, at, value: self._find_offset(name, partition, at, value),
-            with_highwater=stop_at_end,
+            with_end=stop_at_end,
         )
         options = SubscriberOptions(
             request_timeout_s=self._request_timeout_s,
@@ -513,13 +513,13 @@ class Client:
                     TopicId(info.topic_id),
                     found.offset,
                     window_bytes,
-                    end=found.highwater if stop_at_end else None,
+                    end=found.end if stop_at_end else None,
                 ),
                 options,
                 environment=self._environment,
                 connections=self._connections,
                 lookup=self._lookup,
-                find_bounds=lambda name, one: self._find_offset(name, one, "earliest", 0),
+                find_bounds=lambda name, one: self._find_offset(name, one, "latest", 0),
                 on_chunk=consumer.take_chunk,
                 on_gap=consumer.take_gap,
                 on_end=consumer.take_end,

@@ -31,8 +31,8 @@ class LogStart:
     """Where reading a log begins."""
 
     offset: Offset
-    highwater: Offset
-    """Where the log ended when it was asked."""
+    end: Offset
+    """Where the log ended when it was asked, if that was wanted."""
 
 
 def question(place: Place) -> tuple[str, int] | None:
@@ -98,9 +98,9 @@ def _places_of_position(
 
 
 async def find_starts(
-    wanted: Mapping[PartitionId, Place], find: FindOffset, *, with_highwater: bool
+    wanted: Mapping[PartitionId, Place], find: FindOffset, *, with_end: bool
 ) -> dict[PartitionId, LogStart]:
-    """Ask each log; *with_highwater* also those whose offset is known already.
+    """Ask each log; *with_end* also where it ends.
 
     Raises:
       OctopiError: whatever *find* raises.
@@ -109,10 +109,10 @@ async def find_starts(
     for partition, place in wanted.items():
         asked = question(place)
         if asked is not None:
-            answer = await find(partition, *asked)
-            found[partition] = LogStart(Offset(answer.offset), Offset(answer.highwater))
+            offset = (await find(partition, *asked)).offset
         else:
             assert isinstance(place, int), "whatever needs no question is an offset"
-            end = (await find(partition, "latest", 0)).highwater if with_highwater else place
-            found[partition] = LogStart(Offset(place), Offset(end))
+            offset = place
+        end = (await find(partition, "latest", 0)).offset if with_end else offset
+        found[partition] = LogStart(Offset(offset), Offset(end))
     return found

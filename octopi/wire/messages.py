@@ -491,7 +491,8 @@ class Produced:
 @message("find_offset")
 @attrs.frozen
 class FindOffset:
-    """Ask for an offset.  Answer: `FoundOffset`."""
+    """Ask for an offset; only a leader that knows how far its log is committed answers anything
+    but ``earliest``.  Answer: `FoundOffset`."""
 
     request: int
     topic: Text
@@ -513,6 +514,7 @@ class FoundOffset:
     offset: int
     log_start: int
     highwater: int
+    """As far as who answers knows; for ``earliest`` that may be a replica which lags."""
 
 
 @message("fetch")

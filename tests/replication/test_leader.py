@@ -155,6 +155,20 @@ def test_a_receipt_names_the_epoch_that_wrote_its_records() -> None:
     assert effects[-1] == Reply(again, Receipt(end_of_old, Epoch(2), False))
 
 
+def test_a_new_leader_knows_where_its_log_ends_when_what_it_found_is_committed() -> None:
+    log = LogState.empty()
+    old = LogLeader(Epoch(1), log, replicated=True)
+    old.require(frozenset({2}), 2, durable=False)
+    assert old.knows_end
+    produce(old, batch(0), Answers()("old"))
+    assert old.knows_end, "what is under way is acknowledged by this leader alone"
+    new = LogLeader(Epoch(2), log, replicated=True)
+    new.require(frozenset({2}), 2, durable=False)
+    assert not new.knows_end, "the old one may have acknowledged it"
+    new.acknowledged(2, log.end)
+    assert new.knows_end
+
+
 def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     machine, answers = LogLeader(Epoch(4), LogState.empty(min_insync=2), replicated=True), Answers()
     machine.require(frozenset({2}), 2, durable=False)

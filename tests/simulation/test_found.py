@@ -17,7 +17,7 @@ from octopi.limits import GATHER_S
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
-from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault, Kill
+from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault, Kill, Pause
 from octopi.simulation.history import Acknowledged
 from octopi.simulation.injector import Injector
 from octopi.simulation.oracle import Oracle
@@ -358,6 +358,46 @@ def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_to
             await trio.sleep(2 * GATHER_S)
             assert topics(cluster) == []
             cluster.boot("broker-3")
+
+    play(scenario)
+
+
+def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> None:
+    sent = [b"%d" % number for number in range(3)]
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        injector = Injector(cluster, Atlas(cluster), [])
+
+        acknowledged: list[Event] = []
+
+        def are_acknowledged(event: Event) -> bool:
+            """All of them, and followers don't know."""
+            if event.what == steps.P7_ACKNOWLEDGED:
+                acknowledged.append(event)
+            return event.what == steps.P6_TELLING and len(acknowledged) == len(sent)
+
+        def lose_the_leader() -> None:
+            injector.act(Kill(None), acknowledged[0].host)
+
+        def hold_up_the_follower() -> None:
+            led = cluster.register_view.state.partitions[0].leader
+            (other,) = {node.name for node in cluster.brokers if node.host.is_up} - {
+                f"broker-{led}"
+            }
+            injector.act(Pause(0.5), other)
+
+        async def fetch_next(client: Client) -> None:
+            (place,) = (await client.describe_topic("topic")).partitions
+            end = acknowledged[-1].facts["end"]
+            fetched = await client.fetch("topic", end, partition=place.partition)
+            assert (fetched.messages, fetched.highwater) == ([], end)
+
+        when(cluster, are_acknowledged, lose_the_leader)
+        await ask(cluster, sending("topic", sent))
+        when(cluster, lambda event: event.what == steps.E11_LEADING, hold_up_the_follower)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, cluster, expecting("topic", sent), "reader")
+            nursery.start_soon(ask, cluster, fetch_next, "other reader")
 
     play(scenario)
 

@@ -15,12 +15,13 @@ from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     NotLeaderError,
+    NotReadyError,
     OctopiError,
     ProtocolError,
     RefusedError,
     Status,
 )
-from octopi.identifiers import Offset
+from octopi.identifiers import Offset, TopicId
 from octopi.limits import (
     BATCH_BYTES_MAX,
     FETCH_WAIT_S_MAX,
@@ -31,6 +32,7 @@ from octopi.replication.effects import Receipt, Refusal
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.roles.broker.subscription import Subscription
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
@@ -77,6 +79,8 @@ class ClientSession:
                 self._connection.post(m.Done(message.request))
             case m.FindOffset():
                 log = self._served(message.topic, message.partition)
+                if message.at != "earliest":
+                    self._require_end(log, message.partition)
                 offset = log.find(message.at, message.value)
                 self._connection.post(
                     m.FoundOffset(message.request, offset, log.start, log.highwater)
@@ -127,6 +131,33 @@ class ClientSession:
             )
         return log
 
+    def _replica(self, partition: int) -> PartitionReplica:
+        """This broker's replica.
+
+        Raises:
+          NotLeaderError: if it has none.
+        """
+        replica = self._logs.replica(partition)
+        if replica is None:
+            raise NotLeaderError("this broker is no replica of the partition: ask the register")
+        return replica
+
+    def _require_end(self, log: BrokerLog, partition: int) -> None:
+        """See that *log*'s highwater mark is above all that was ever acknowledged.
+
+        Raises:
+          NotLeaderError: if another broker leads, and knows.
+          NotReadyError: if this one has yet to commit what it found when it began to lead.
+        """
+        leader = self._replica(partition).machine.leader
+        if leader is None:
+            raise NotLeaderError(f"this broker does not lead partition {partition}")
+        if not leader.logs[TopicId(log.topic.topic_id)].knows_end:
+            raise NotReadyError(
+                f"the new leader of partition {partition} does not know yet how far its replicas "
+                "agree"
+            )
+
     def _produce(self, message: m.Produce) -> None:
         connection, request = self._connection, message.request
 
@@ -140,13 +171,12 @@ class ClientSession:
                     connection.post(failure(request, content.status, content.reason))
 
         log = self._logs.find(message.topic, message.partition)
-        replica = self._logs.replica(message.partition)
-        if replica is None:
-            raise NotLeaderError("this broker is no replica of the partition: ask the register")
-        replica.produce(log, message.records, answer)
+        self._replica(message.partition).produce(log, message.records, answer)
 
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)
+        if message.offset > log.highwater:
+            self._require_end(log, message.partition)
         if self._answer_fetch(log, message) or message.wait_ms == 0:
             return
         self._tasks.start_soon(self._fetch_later, log, message)

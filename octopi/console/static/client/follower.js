@@ -188,7 +188,7 @@ export class LogFollower {
   // A broker said that it doesn't have the next record.
   async #checkHistory(signal) {
     const { topic, partition, wanted } = this;
-    const bounds = await this.cluster.askLeader(topic, partition, { type: "find_offset", at: "earliest", value: 0 }, "found_offset", signal);
+    const bounds = await this.cluster.askLeader(topic, partition, { type: "find_offset", at: "latest", value: 0 }, "found_offset", signal);
     if (wanted < bounds.log_start) {
       const gap = { topic, partition, wanted, availableFrom: bounds.log_start };
       this.onGap(gap);
