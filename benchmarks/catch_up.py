@@ -204,13 +204,14 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> Figures:
             load = Load(producer)
             nursery.start_soon(load.run)
             follower = await in_sync(client)
-            if arguments.load < 1:
-                await trio.sleep(1)
-                begin = load.begin()
-                await trio.sleep(WARM_UP_S)
-                load.rate = load.end(begin).megabytes_per_second * 1e6 * arguments.load
+            await trio.sleep(1)
+            begin = load.begin()
+            await trio.sleep(WARM_UP_S)
+            possible = load.end(begin).megabytes_per_second * 1e6
             brokers[follower].kill9()
-            await load.acknowledged(arguments.megabytes)
+            # In each turn it gets something of that.
+            await load.acknowledged(arguments.megabytes * (1 + arguments.turns / 2))
+            load.rate = possible * arguments.load if arguments.load < 1 else None
             figures = await take_turns(client, load, brokers, follower, arguments)
             nursery.cancel_scope.cancel()
     return figures
@@ -351,7 +352,12 @@ def written_bytes(broker: NodeProcess) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=1000.0, help="that the follower lacks")
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=1000.0,
+        help="that the follower lacks, before turns half as much more for each of them",
+    )
     parser.add_argument("--turns", type=int, default=5, help="0: only how it comes back")
     parser.add_argument("--rounds", type=int, default=5, help="0: only while others produce")
     parser.add_argument("--load", type=float, default=0.5, help="share of what is possible")

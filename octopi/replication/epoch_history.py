@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
+from operator import itemgetter
+from typing import Final
 
 import attrs
 
 from octopi.identifiers import Epoch, Offset
+
+_START: Final = itemgetter(1)
 
 
 @attrs.define
@@ -22,8 +27,8 @@ class EpochHistory:
     no entry, but for the last one, which may be about to write.
     """
 
-    _epochs: list[Epoch] = attrs.field(factory=list)
-    _starts: list[Offset] = attrs.field(factory=list)
+    _entries: list[tuple[Epoch, Offset]] = attrs.field(factory=list)
+    """Each epoch, and where its records begin."""
 
     @classmethod
     def load(cls, entries: Iterable[Iterable[int]]) -> EpochHistory:
@@ -35,65 +40,61 @@ class EpochHistory:
 
     def dump(self) -> list[list[int]]:
         """``[epoch, start offset]`` in order: plain values for a checkpoint file."""
-        return [[epoch, start] for epoch, start in zip(self._epochs, self._starts, strict=True)]
+        return [[epoch, start] for epoch, start in self._entries]
 
     def begin(self, epoch: Epoch, start: Offset) -> bool:
         """Note that records of *epoch* begin at *start*; say whether that is news.
 
         An epoch that began at the same place and wrote nothing is replaced.
         """
-        if self._epochs and self._epochs[-1] == epoch:
-            return False
-        assert not self._epochs or epoch > self._epochs[-1], "epochs only grow"
-        if self._starts and self._starts[-1] == start:
-            self._epochs[-1] = epoch
-            return True
-        self._epochs.append(epoch)
-        self._starts.append(start)
+        if self._entries:
+            last_epoch, last_start = self._entries[-1]
+            if last_epoch == epoch:
+                return False
+            assert epoch > last_epoch, "epochs only grow"
+            if last_start == start:
+                self._entries.pop()
+        self._entries.append((epoch, start))
         self.check_invariants()
         return True
 
     def epoch_at(self, offset: Offset) -> Epoch:
         """The epoch that wrote the record at *offset*; 0 before the first."""
-        at = bisect_right(self._starts, offset)
-        return self._epochs[at - 1] if at else Epoch(0)
+        at = bisect_right(self._entries, offset, key=_START)
+        return self._entries[at - 1][0] if at else Epoch(0)
 
     def end_of_epoch_at(self, offset: Offset, log_end: Offset) -> Offset:
         """Where the records of the epoch that wrote the one at *offset* end (exclusive)."""
-        at = bisect_right(self._starts, offset)
-        return self._starts[at] if at < len(self._starts) else log_end
+        at = bisect_right(self._entries, offset, key=_START)
+        return self._entries[at][1] if at < len(self._entries) else log_end
 
     @property
     def latest(self) -> Epoch:
         """The last epoch that is known; 0 if there was none."""
-        return self._epochs[-1] if self._epochs else Epoch(0)
+        return self._entries[-1][0] if self._entries else Epoch(0)
 
     def ends(self, log_end: Offset) -> dict[Epoch, Offset]:
         """Where the records of each epoch end (exclusive) in a log that ends at *log_end*;
         epochs without records are left out."""
-        stops = [*self._starts[1:], log_end]
-        rows = zip(self._epochs, self._starts, stops, strict=False)
-        return {epoch: min(stop, log_end) for epoch, start, stop in rows if start < log_end}
+        stops = [start for _, start in self._entries[1:]] + [log_end]
+        rows = zip(self._entries, stops, strict=False)
+        return {epoch: min(stop, log_end) for (epoch, start), stop in rows if start < log_end}
 
     def truncate(self, end: Offset) -> bool:
         """Forget epochs that begin at or behind *end*, the end of the log; say whether there
         were any."""
-        known = len(self._starts)
-        while self._starts and self._starts[-1] >= end:
-            self._starts.pop()
-            self._epochs.pop()
-        return len(self._starts) < known
+        known = len(self._entries)
+        while self._entries and self._entries[-1][1] >= end:
+            self._entries.pop()
+        return len(self._entries) < known
 
     def before(self, end: Offset) -> EpochHistory:
         """The history of the log's records before *end*."""
-        count = bisect_left(self._starts, end)
-        return EpochHistory(self._epochs[:count], self._starts[:count])
+        return EpochHistory(self._entries[: bisect_left(self._entries, end, key=_START)])
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""
-        assert len(self._epochs) == len(self._starts)
-        assert all(a < b for a, b in zip(self._epochs, self._epochs[1:], strict=False))
-        assert all(a < b for a, b in zip(self._starts, self._starts[1:], strict=False))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(self._entries))
 
 
 def divergence(mine: dict[Epoch, Offset], theirs: dict[Epoch, Offset]) -> Offset:
