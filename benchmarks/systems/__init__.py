@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-NAMES: Final = ("octopi", "kafka", "rabbitmq", "redis", "nats", "nats_core")
+NAMES: Final = ("octopi", "kafka", "rabbitmq", "redis", "nats", "nats_core", "bare")
 
 
 @attrs.frozen
