@@ -87,6 +87,8 @@ class Oracle:
         """Broker -> `RegisterView.version` when data was taken from it last."""
         self._caches_lost_at: dict[tuple[int, int], int] = {}
         """Broker and partition -> the same, of page caches that counted."""
+        self._caches_lost_in: dict[tuple[int, int], int] = {}
+        """Broker and partition -> the incarnation that the register knew then."""
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
@@ -169,6 +171,8 @@ class Oracle:
             # With the flag on the device, all that counts is there, too.
             if broker is not None and not self._flags.get((event.host, partition)):
                 self._caches_lost_at[broker, partition] = self._view.version
+                if (known := self._view.state.brokers.get(broker)) is not None:
+                    self._caches_lost_in[broker, partition] = known.incarnation
 
     def _note_flag(self, event: Event) -> None:
         key = event.host, event.facts["partition"]
@@ -223,7 +227,11 @@ class Oracle:
         lost_at = self._data_lost_at.get(broker, _NEVER)
         topic = self._view.state.topic(log.topic)
         if topic is None or not topic.options.flush_before_ack:
-            lost_at = max(lost_at, self._caches_lost_at.get((broker, log.partition), _NEVER))
+            key = broker, log.partition
+            lost_at = max(lost_at, self._caches_lost_at.get(key, _NEVER))
+            known = self._view.state.brokers.get(broker)
+            if known is not None and known.incarnation == self._caches_lost_in.get(key):
+                return True  # what is decided about a life that is over, its next one undoes
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
     def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:

@@ -17,8 +17,18 @@ from octopi.limits import GATHER_S
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import Delay, DiskFault
-from octopi.simulation.failures import AtStep, BreakDisk, Cut, Fault, Kill, Pause
+from octopi.simulation.failures import (
+    AtEffect,
+    AtStep,
+    BreakDisk,
+    Cut,
+    Fault,
+    Kill,
+    LosePower,
+    Pause,
+)
 from octopi.simulation.history import Acknowledged
+from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import Injector
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Event
@@ -400,6 +410,18 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
             nursery.start_soon(ask, cluster, fetch_next, "other reader")
 
     play(scenario)
+
+
+def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_one_joins() -> None:
+    """Two leaders propose it at once; when the register hears of the second, the first
+    decision lies behind the loss."""
+    gone = Fault(AtEffect("sync_directory", "after", "leader", 20), Kill(0.18), "follower")
+    back = Fault(AtStep("J11", "any", behind=True), LosePower(0.1), "follower")
+    workload = Workload(producers=2, records=30, consumers=2, topic_partitions=2, pause_s=0.05)
+    plan = Plan(24676, partitions=2, replicas=2, workload=workload, faults=(gone, back))
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.details
+    assert any(event.what == LOSE_POWER for event in verdict.events)
 
 
 def sending(
