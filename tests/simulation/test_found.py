@@ -372,6 +372,25 @@ def test_a_register_that_lost_its_disk_calls_no_topic_unknown_before_all_have_to
     play(scenario)
 
 
+def test_a_broker_gets_topics_that_the_register_learned_again_after_it_joined() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, sending("first", [b"1"]))
+        cluster.nodes["broker-3"].host.kill()
+        await ask(cluster, sending("second", [b"2"]), "other client")
+        for host in ("register", "broker-2"):
+            cluster.nodes[host].host.kill()
+        cluster.wipe("register")
+        cluster.boot("register")
+        cluster.boot("broker-3")
+        await until(lambda: cluster.register_view.state.brokers.keys() == {1, 3})
+        assert topics(cluster) == []
+        cluster.boot("broker-2")
+        await until(lambda: cluster.stored_records("broker-3", "second", 0) is not None)
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+
+    play(scenario)
+
+
 def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> None:
     sent = [b"%d" % number for number in range(3)]
 

@@ -41,7 +41,7 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry, PartitionDecided
+from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.journal import Journal
@@ -231,6 +231,10 @@ class RegisterNode:
         self.registrar.joined(admission.broker, join.incarnation)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
+        learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
+        if learned:
+            # No task of the session: with that, a lost broker would leave others without them.
+            self._tasks.start_soon(self._tell_learned, learned, session)
         if state.brokers.keys() <= self.members.keys():
             self._all_came.set()
         self.registrar.draining.discard(admission.broker)
@@ -311,6 +315,21 @@ class RegisterNode:
         records = [one for one in self.registrar.state.partitions.values() if broker in one.in_sync]
         leaders = {one.leader for one in records} & self.members.keys()
         await self.tell_partitions(records, [self.members[one] for one in sorted(leaders)])
+
+    async def _tell_learned(self, topics: list[TopicRecord], session: MembershipSession) -> None:
+        """Brokers that joined before the register knew *topics* again hear of them: they may hold
+        replicas, and never have been told.  That of *session*, who brought them, is briefed."""
+        partitions = self.registrar.state.partitions
+        for at in range(0, len(topics), _IN_PAGES):
+            async with trio.open_nursery() as nursery:
+                for broker, member in self.members.items():
+                    held = [
+                        topic
+                        for topic in topics[at : at + _IN_PAGES]
+                        if any(broker in partitions[one].replicas for one in topic.partitions)
+                    ]
+                    if member is not session:
+                        nursery.start_soon(member.install_topics, held)
 
     async def tell_partitions(
         self, records: list[PartitionRecord], members: list[MembershipSession]
