@@ -443,6 +443,21 @@ def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_
     assert any(event.what == LOSE_POWER for event in verdict.events)
 
 
+def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_lost() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, sending("topic", [b"value"]))
+        held_by = cluster.register_view.state.partitions[0].replicas
+        (joining,) = {1, 2, 3} - set(held_by)
+        kill_at(cluster, steps.E8_DECIDED, "operator")
+        moving = partial(Client.move_replica, partition=0, leaving=held_by[1], joining=joining)
+        await ask(cluster, moving, "operator")
+        await until(lambda: joining in in_sync(cluster))
+        assert cluster.stored_records(f"broker-{joining}", "topic", 0)
+
+    options = attrs.evolve(small(), replicas=2, rebalance_interval_s=3600.0)
+    play(scenario, options)
+
+
 def sending(
     topic: str, values: list[bytes], *, flush_before_ack: bool = False
 ) -> Callable[[Client], Awaitable[None]]:

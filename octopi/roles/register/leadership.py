@@ -120,6 +120,7 @@ class Leadership:
             return
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E8_DECIDING, entries=entries)
+        held_by = set(self._record(partition).replicas)
         self._node.record(entries)
         del self._announced_at[partition]
         await self._node.durable()
@@ -138,6 +139,16 @@ class Leadership:
         self._notify()
         members = list(self._node.members.values())
         self._tasks.start_soon(self._node.tell_partitions, [record], members)
+        for member in members:
+            if member.broker in set(record.replicas) - held_by:
+                self._tasks.start_soon(self._tell_topics, member, partition)
+
+    async def _tell_topics(self, member: MembershipSession, partition: int) -> None:
+        """A broker that holds a replica from now on hears of the topics in it, whatever becomes of
+        who wished for that."""
+        topics = self._node.registrar.state.topics_on({partition})
+        for at in range(0, len(topics), 1_000):
+            await member.install_topics(topics[at : at + 1_000])
 
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""

@@ -125,12 +125,6 @@ class Rebalancing:
             raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
         wish = Wish(leader=record.leader, replicas=[*record.replicas, joining])
         await self._leadership.change(record.partition, wish)
-        topics = self._node.registrar.state.topics_on({record.partition})
-        member = self._node.members.get(joining)
-        if member is not None:
-            await self._node.tell_partitions([self._record(record.partition)], [member])
-            for at in range(0, len(topics), 1_000):
-                await member.install_topics(topics[at : at + 1_000])
 
     def _record(self, partition: int) -> PartitionRecord:
         return self._node.registrar.state.partitions[partition]
