@@ -39,8 +39,9 @@ async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
     """Put *content* in the place of what *path* held, durably.
 
     Raises:
-      DiskFullError: if there is no space; the old content is in force.
-      StorageError: if it can't be done; the old or the new content is in force.
+      DiskFullError: if there is no space; the old or the new content is in force, because the
+          directory's fsync may have been what found none.
+      StorageError: if it can't be done; likewise.
     """
     payload = cbor2.dumps(dict(content))
     try:

@@ -7,7 +7,13 @@ import trio
 import trio.testing
 
 from octopi.environment import Environment
-from octopi.errors import CorruptLogError, LogReadOnlyError, NotReadyError, StorageError
+from octopi.errors import (
+    CorruptLogError,
+    DiskFullError,
+    LogReadOnlyError,
+    NotReadyError,
+    StorageError,
+)
 from octopi.membership.entries import BrokerRegistered, ClusterFormed, Entry
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.roles.register.journal import Journal
@@ -136,11 +142,12 @@ async def test_a_replacement_that_fails_leaves_the_old_journal_in_force() -> Non
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
-async def test_a_switch_that_happened_though_it_failed_is_taken_back() -> None:
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_a_switch_that_happened_though_it_failed_is_taken_back(number: int) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
-    disk.fail(errno.EIO, "replace_file", done=True)
+    disk.fail(number, "replace_file", done=True)
     with pytest.raises(StorageError) as failure:
         await journal.replace([FORMED])
     assert not isinstance(failure.value, LogReadOnlyError)
@@ -150,17 +157,32 @@ async def test_a_switch_that_happened_though_it_failed_is_taken_back() -> None:
     assert await reopened(disk) == [FORMED, joined(1)]
 
 
-async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept() -> None:
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept(number: int) -> None:
     disk = MemoryDisk()
     journal = await begin(disk)
     journal.append([FORMED])
-    disk.fail(errno.EIO, "replace_file", done=True)
-    disk.fail(errno.EIO, "replace_file", calls_before=1)
+    disk.fail(number, "replace_file", done=True)
+    disk.fail(number, "replace_file", calls_before=1)
     with pytest.raises(LogReadOnlyError):
         await journal.replace([FORMED])
     disk.crash(keep_page_cache=False, names_kept=True)
     disk.heal()
     assert await reopened(disk) == [FORMED]
+
+
+async def test_a_disk_that_stays_full_before_the_switch_leaves_the_old_journal_in_force() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.ENOSPC, "replace_file", times=2)
+    with pytest.raises(DiskFullError):
+        await journal.replace([FORMED])
+    journal.append([joined(1)])
+    await journal.flush()
+    disk.crash(keep_page_cache=False, names_kept=True)
+    disk.heal()
+    assert await reopened(disk) == [FORMED, joined(1)]
 
 
 @pytest.mark.parametrize("operation", ["list_directory", "remove", "remove_directory"])

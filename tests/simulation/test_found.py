@@ -3,6 +3,7 @@
 Plans are written out rather than given as tokens, so that one can read what happens.
 """
 
+import errno
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -16,7 +17,7 @@ from octopi.errors import OffsetOutOfRangeError
 from octopi.limits import GATHER_S
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail
 from octopi.simulation.failures import (
     AtEffect,
     AtStep,
@@ -35,7 +36,7 @@ from octopi.simulation.world import Event
 from octopi.storage.flush_policy import FlushOptions
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
-from tests.simulation.clusters import ask, play, small, until, when
+from tests.simulation.clusters import ENOUGH_S, ask, play, small, until, when
 
 SMALL = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
@@ -456,6 +457,28 @@ def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_l
 
     options = attrs.evolve(small(), replicas=2, rebalance_interval_s=3600.0)
     play(scenario, options)
+
+
+def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_starts_again() -> None:
+    """It took the old journal to be in force, and removed the one that was."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        register = cluster.nodes["register"].host
+        too_late = DiskFault("rename", Fail(errno.ENOSPC, done=True))
+        when(
+            cluster,
+            lambda event: event.what == steps.R4_SNAPSHOT,
+            lambda: register.disk.faults.add(too_late),
+        )
+        await ask(cluster, sending("topic", [b"sent"]))
+        await until(lambda: not register.disk.faults)
+        register.kill()
+        cluster.boot("register")
+        with trio.fail_after(ENOUGH_S):
+            await cluster.wait_serving()
+        await ask(cluster, expecting("topic", [b"sent"]), "reader")
+
+    play(scenario, attrs.evolve(small(), snapshot_entries=3))
 
 
 def sending(

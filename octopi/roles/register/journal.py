@@ -8,7 +8,8 @@ a journal and reading a snapshot are the same thing.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
@@ -78,7 +79,7 @@ class Journal:
           CorruptLogError: if something of what had been durable is missing, damaged or can't
               be understood.  A register that started without it could contradict itself.
         """
-        current = checkpoint.load(environment.disk, f"{directory}/current") or {}
+        current = _current(environment, directory)
         flushed = Offset(int(current.get("flushed", 0)))
         number = int(current.get("journal", 0))
         lost_power = current.get("page_cache") != environment.disk.page_cache_id()
@@ -214,14 +215,22 @@ class Journal:
         """
         try:
             await self._put_in_force(number, log)
-        except DiskFullError:
-            raise
         except StorageError as failure:
             try:
-                await self._note_flushed()  # in force again, if it wasn't
+                # A disk that was full before anything happened would refuse this, too.
+                if not isinstance(failure, DiskFullError) or self._names_another():
+                    await self._note_flushed()  # in force again, if it wasn't
             except StorageError as error:
                 raise LogReadOnlyError(f"{error}; before that: {failure}") from error
             raise
+
+    def _names_another(self) -> bool:
+        """Whether a restart might read another journal.
+
+        Raises:
+          StorageError: if that can't be seen.
+        """
+        return _current(self._environment, self._directory).get("journal") != self._number
 
     def _unused_number(self) -> int:
         """Behind all that are there: what was left of another one is no beginning."""
@@ -286,6 +295,11 @@ class Journal:
                     disk.remove_directory(f"{self._directory}/{name}")
         except OSError as error:
             _log.warning("an old journal could not be removed", why=str(error))
+
+
+def _current(environment: Environment, directory: str) -> Mapping[str, Any]:
+    """Which journal is in force, and how much of it is known to be durable; empty: none yet."""
+    return checkpoint.load(environment.disk, f"{directory}/current") or {}
 
 
 def _encode(entry: Entry) -> bytes:
