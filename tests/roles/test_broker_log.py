@@ -10,7 +10,7 @@ import trio.testing
 
 from octopi import record
 from octopi.environment import Environment
-from octopi.errors import StorageError
+from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.record import BatchBuilder, Run
@@ -102,3 +102,20 @@ async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() ->
     await log.truncate(cut_at)
     assert log.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
     assert log.state.sequences.check(repeated(8)) == Fresh()
+
+
+async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_behind_a_cut() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    cut_at = append(log, 0)
+    log.state.sequences.record(repeated(0), cut_at)
+    disk.fail(errno.ENOSPC, "replace_file", done=True)
+    with pytest.raises(DiskFullError):
+        await log.store_checkpoint()
+    await log.truncate(cut_at)
+    assert log.state.sequences.check(repeated(0)) == Fresh()
+    disk.crash(keep_page_cache=True)
+    found = open_log(disk)
+    assert found.end == cut_at
+    assert found.state.sequences.check(repeated(0)) == Fresh()

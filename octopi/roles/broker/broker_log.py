@@ -193,10 +193,12 @@ class BrokerLog:
         Raises:
           StorageError: if the disk fails.
         """
+        # The file knows best: that it could not be stored does not mean that it was not.
+        stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
+        self._recovery_point = Offset(stored.get("recovery_point", 0))
         position = self._files.start
         sequences = self.state.sequences.before(position)
         if self._recovery_point <= end:
-            stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
             sequences = ProducerSequences.load(stored.get("producers", []))
             position = max(position, self._recovery_point)
         while position < end:
