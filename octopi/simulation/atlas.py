@@ -67,6 +67,9 @@ class Atlas:
         broker = self._cluster.broker_of(host)
         assert broker is not None
         for record in view.partitions.values():
+            if record.in_sync == [broker] and not isinstance(action, LosePower):
+                # Whatever became of its data before: without it nobody may lead.
+                return f"nobody else is in sync in partition {record.partition}"
             if any(self._is_last(broker, one) for one in self._sets_to_be(record)):
                 if not self._is_durable(host, record, action):
                     return f"it has the last intact copy of partition {record.partition}"

@@ -88,6 +88,18 @@ async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before
     assert found.state.epochs.epoch_at(Offset(200)) == 1
 
 
+async def test_retention_passes_over_a_log_that_is_being_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    append(log, 0)
+    log.discard()
+    log.apply_retention()
+    assert not caplog.records
+
+
 async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")

@@ -27,6 +27,7 @@ from octopi.simulation.failures import (
     Kill,
     LosePower,
     Pause,
+    RollBack,
 )
 from octopi.simulation.history import Acknowledged
 from octopi.simulation.host import LOSE_POWER
@@ -479,6 +480,17 @@ def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_star
         await ask(cluster, expecting("topic", [b"sent"]), "reader")
 
     play(scenario, attrs.evolve(small(), snapshot_entries=3))
+
+
+def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before() -> None:
+    """Nobody may lead without it: no fault of the cluster, that it waits for an operator."""
+    powerless = Fault(AtStep("E4", "any"), LosePower(0.1), "here")
+    rolled_back = Fault(AtStep("D1b", "any", 4), RollBack(0.5, 0.5), "here")
+    cut_off = Fault(AtStep("J8a", "any"), Cut("others", 2.0), "here")
+    workload = Workload(producers=2, records=3, consumers=1)
+    faults = (powerless, rolled_back, cut_off)
+    plan = Plan(60351, replicas=2, jitter_s=0.0, order="fifo", workload=workload, faults=faults)
+    assert simulate(plan, [Oracle]).violation is None
 
 
 def sending(

@@ -418,6 +418,8 @@ class BrokerLog:
     def apply_retention(self) -> None:
         """Remove segments that are too old or too many, all of them committed for all to see:
         what the leader is about to commit, its followers may lack."""
+        if self._is_closed:
+            return  # its files are being deleted
         try:
             removed = self._files.apply_retention(
                 self._environment.clock.wall_ms(), below=self.highwater
