@@ -493,6 +493,24 @@ def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before
     assert simulate(plan, [Oracle]).violation is None
 
 
+def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
+    """What it was let in for and what it left for came at the same moment, behind a pause."""
+    paused = Fault(AtEffect("send", "after", "register", 3), Pause(2.0), "here")
+    workload = Workload(producers=1, records=1, consumers=1, topic_partitions=1)
+    plan = Plan(
+        1,
+        tier="websocket",
+        brokers=2,
+        partitions=1,
+        replicas=1,
+        jitter_s=0.0,
+        order="fifo",
+        workload=workload,
+        faults=(paused,),
+    )
+    passing(plan)
+
+
 def sending(
     topic: str, values: list[bytes], *, flush_before_ack: bool = False
 ) -> Callable[[Client], Awaitable[None]]:

@@ -22,6 +22,7 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     STATUS_MEANINGS,
+    ConnectionLostError,
     LogReadOnlyError,
     NotReadyError,
     OctopiError,
@@ -205,6 +206,7 @@ class RegisterNode:
         """Let a broker join; return its id.  Its session is told what it has to know.
 
         Raises:
+          ConnectionLostError: if the broker is gone.
           RefusedError: see `Registrar.admit`.
         """
         state = self.registrar.state
@@ -216,6 +218,8 @@ class RegisterNode:
                 await self._gathered.wait()
             finally:
                 self._joins_held -= 1
+            if session.is_closed:  # at the very moment at which it might have gone on
+                raise ConnectionLostError("the broker left before it was let in")
         if not state.cluster:
             self._form()
         try:

@@ -180,6 +180,8 @@ class MembershipSession:
         self.broker = 0
         """Its id, once it has joined."""
         self.incarnation = 0
+        self.is_closed = False
+        """Whether the connection has ended."""
         self._hosts: set[int] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
 
@@ -209,6 +211,7 @@ class MembershipSession:
 
     def closed(self) -> None:
         """The broker is a member no more."""
+        self.is_closed = True
         if self.broker:
             self._node.left(self)
 
