@@ -141,8 +141,9 @@ class Healer:
                     if self._are_all_known():
                         for record, broker in self._lost():
                             await self._replace(client, record, broker)
-                    if self._unproven:
-                        await self._prove(client)
+                        # Before, each log that waits for a lost replica would take its time.
+                        if self._unproven:
+                            await self._prove(client)
                 except OctopiError as error:
                     if not may_pass(error):
                         notebook.complain(_HOST, error)

@@ -81,6 +81,12 @@ class Atlas:
                 return f"it may be the only one to accept a new leader of {record.partition}"
         return ""
 
+    @property
+    def flushes_before_ack(self) -> bool:
+        """Whether some topic's logs count as intact when their broker has lost its power."""
+        view = self._cluster.register_view.state
+        return any(one.options.flush_before_ack for one in view.topics_on({*view.partitions}))
+
     def _sets_to_be(self, record: PartitionRecord) -> list[PartitionRecord]:
         """The record of a partition, and those that may come without another word of who is in
         sync: what the register is about to make durable, and what the leader asked for."""

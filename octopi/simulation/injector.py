@@ -90,6 +90,8 @@ class Injector:
         self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
         """Latency, bandwidth and loss of routes as they were before they were slowed."""
         self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
+        self._copied_in: dict[tuple[str, float], int] = {}
+        """How many lives the host of a snapshot had had."""
 
     # --- waiting for places --------------------------------------------------------------
 
@@ -133,6 +135,7 @@ class Injector:
     def _copy(self, taken_s: float) -> None:
         for node in self._cluster.brokers:
             self._snapshots[node.name, taken_s] = node.host.disk.snapshot()
+            self._copied_in[node.name, taken_s] = node.host.life_count
 
     def __call__(self, event: Event) -> None:
         """Look whether a fault is due at *event*."""
@@ -268,6 +271,12 @@ class Injector:
                 (node.name, action.taken_s) not in self._snapshots
             ):
                 return "no copy of it was made"
+            if (
+                isinstance(action, RollBack)
+                and self._copied_in[node.name, action.taken_s] == node.host.life_count
+                and self._atlas.flushes_before_ack
+            ):
+                return "nobody could tell such a copy from what its last life left"
             if isinstance(action, Rot) and not self._rotting(node):
                 return "it has nothing on its disk that may rot"
         elif isinstance(action, Kill | LosePower | Stop | Pause) and not node.host.is_up:

@@ -32,7 +32,8 @@ class Register:
     url: str = ""
     answer: Callable[[m.Join], m.RegisterLife | None] = lambda _: LIFE
     """The life to let the broker in with; None: the connection ends instead."""
-    inventories: list[m.Inventory] = attrs.field(factory=list)
+    standings: dict[int, list[m.Standing]] = attrs.field(factory=dict)
+    """By incarnation; messages of a life that is over may still come."""
     joins: list[m.Join] = attrs.field(factory=list)
     confirmed: list[m.RegisterLife] = attrs.field(factory=list)
     """The lives whose orders were carried out."""
@@ -45,12 +46,14 @@ class Session:
         self._register = register
         self._connection = connection
         self._tasks = tasks
+        self._standings: list[m.Standing] = []
 
     def handle(self, message: object) -> None:
         match message:
             case m.Inventory():
-                self._register.inventories.append(message)
+                self._standings += message.standings
             case m.Join():
+                self._register.standings[message.incarnation] = self._standings
                 self._register.joins.append(message)
                 self._tasks.start_soon(self._answer, message)
 
@@ -189,8 +192,7 @@ async def test_lost_power_is_known_until_a_register_has_heard_of_it(tmp_path: Pa
         async with broker(nursery, Register("ws://127.0.0.1:1"), tmp_path, disk):
             await eventually(lambda: disk.calls.count("replace_file") > stored)
         disk.crash(keep_page_cache=True)
-        asked = len(register.joins)
         async with broker(nursery, register, tmp_path, disk):
-            await eventually(lambda: len(register.joins) > asked)
-        (standing,) = register.inventories[-1].standings
+            await eventually(lambda: 3 in register.standings)
+        (standing,) = register.standings[3]
         assert not standing.intact
