@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from itertools import pairwise
 from typing import cast
 
@@ -44,9 +44,13 @@ class Follower:
     peer: str = "a follower"
     latency_s: float = 0.01
     hangs: bool = False
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+    takes_turns: bool = False
+    """Whether it takes one message after the other, however small, each for its latency."""
     received: list[tuple[float, int]] = attrs.field(factory=list)
     """When, and how many bytes of records."""
     end: int = 0
+    acknowledged: int = 0
 
     def post(self, message: m.Followed | m.Replicate) -> None:
         if self.end_reason is not None:
@@ -59,10 +63,12 @@ class Follower:
                 self.tasks.start_soon(self._acknowledge, self.end)
 
     async def _acknowledge(self, end: int) -> None:
-        await trio.sleep(self.latency_s)
+        async with self.turn if self.takes_turns else nullcontext():
+            await trio.sleep(self.latency_s)
         self.acknowledge(end)
 
     def acknowledge(self, end: int) -> None:
+        self.acknowledged = end
         self.session.handle(m.Acknowledge(PARTITION, 1, self.broker, 1, 1, TOPIC.topic_id, end))
 
     async def drained(self) -> None:
@@ -216,6 +222,24 @@ async def test_a_follower_that_hangs_is_sent_no_more_than_a_window_and_goes_on_l
         late.acknowledge(late.end)
         await trio.sleep(2)
         assert late.end == here.log.end
+
+
+async def test_a_follower_as_slow_as_producers_are_fast_catches_up_with_many_small_messages(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with leader() as here:
+        slow = await here.follower(3)
+        slow.takes_turns = True
+        slow.follow()
+        async with slow.turn:  # it is busy with something else
+            for _ in range(200):
+                await here.produce(1, size_bytes=100)
+                await trio.sleep(slow.latency_s)
+        for _ in range(50):
+            await here.produce(1, size_bytes=100)
+            await trio.sleep(slow.latency_s)
+        bytes_of_one = here.log.end // 250
+        assert here.log.end - slow.acknowledged <= 16 * bytes_of_one
 
 
 @pytest.mark.parametrize("is_noticed", [False, True])

@@ -3,14 +3,16 @@
 One task sends, for every log that the follower follows, what it has not been sent yet, and
 the highwater mark when that moves.  A log about which there may be something to say is due;
 nobody looks at the others, of which there may be thousands.  Catching up and following live
-are the same: reading the log on from a position.  What may be on its way is bounded, so a slow
-follower costs the leader nothing but the wait for its acknowledgement.  A follower that is far
+are the same: reading the log on from a position.  What may be on its way is bounded in bytes and
+in messages, so a slow follower costs the leader nothing but the wait for its acknowledgement,
+and is sent fewer and larger messages the further it falls behind.  A follower that is far
 behind and not in sync is sent records only when that leaves producers their share
 (`octopi.roles.broker.catching_up`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -22,7 +24,11 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
 from octopi.identifiers import Offset, TopicId
-from octopi.limits import FETCH_BYTES_DEFAULT, FOLLOW_WINDOW_BYTES
+from octopi.limits import (
+    FETCH_BYTES_DEFAULT,
+    FOLLOW_WINDOW_BYTES,
+    FOLLOW_WINDOW_MESSAGES,
+)
 from octopi.logger import get_logger
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
@@ -47,6 +53,22 @@ class _Followed:
     told_highwater: Offset
     wake: Callable[[], None]
     """What the log has been told to call."""
+    sent_ends: deque[Offset] = attrs.field(factory=deque)
+    """Where each message ends that was sent and not acknowledged."""
+
+    def acknowledge(self, end: Offset) -> None:
+        """The follower has all below *end*."""
+        self.acknowledged = max(self.acknowledged, end)
+        while self.sent_ends and self.sent_ends[0] <= end:
+            self.sent_ends.popleft()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be sent now."""
+        return (
+            len(self.sent_ends) < FOLLOW_WINDOW_MESSAGES
+            and self.position - self.acknowledged < FOLLOW_WINDOW_BYTES
+        )
 
 
 class FollowSession:
@@ -94,7 +116,7 @@ class FollowSession:
                 if (trace := self._environment.trace) is not None:
                     of_log = facts.of_log(followed.log, message.epoch)
                     trace(steps.P5_HEARD, **of_log, follower=message.broker, end=message.end)
-                followed.acknowledged = max(followed.acknowledged, Offset(message.end))
+                followed.acknowledge(Offset(message.end))
                 followed.wake()
                 replica.submit(partial(replica.machine.acknowledge, message))
             case _:
@@ -207,9 +229,10 @@ class FollowSession:
         if not self._leads(answer.partition, answer.epoch):
             return 0
         highwater = log.highwater
-        on_their_way = followed.position - followed.acknowledged
         records, epoch = b"", 0
-        if followed.position < log.end and on_their_way < FOLLOW_WINDOW_BYTES:
+        if not followed.has_room:
+            return 0  # an acknowledgement will come
+        if followed.position < log.end:
             records = log.read_uncommitted(followed.position, _ROUND_BYTES)
             epochs = log.state.epochs
             epoch = epochs.epoch_at(followed.position)
@@ -231,6 +254,8 @@ class FollowSession:
         self._trace(log, message, steps.P2_FORWARDING, steps.P6_TELLING)
         self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
+        if records:
+            followed.sent_ends.append(followed.position)
         if followed.position < log.end:
             self._due[log.topic_id] = None
         self._logs.catching_up.sent(self, len(records))
