@@ -176,6 +176,9 @@ FLUSH_INTERVAL_S: Final = 1.0
 """Flush after so many messages, bytes or seconds, whichever comes first: what a power
 failure can take from a single replica."""
 
+CHECKPOINT_BYTES: Final = 64 * MIB
+"""Bounds what the recovery of a log has to scan, to about a second's work."""
+
 RETENTION_CHECK_INTERVAL_S: Final = 60.0
 
 PRODUCERS_PER_LOG_MAX: Final = 10_000

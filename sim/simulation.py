@@ -54,6 +54,8 @@ _BOOT_S: Final = 10.0
 """A cluster may take so long until clients begin; faults may keep it from ever being whole."""
 _LOOK_S: Final = 0.02
 _RESTART_S: Final = 0.5
+_CHECKPOINT_BYTES: Final = 2000
+"""A run writes too little to ever meet a checkpoint otherwise."""
 """Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
 
@@ -177,7 +179,9 @@ class _Run:
             brokers=plan.brokers,
             partitions=plan.partitions,
             replicas=plan.replicas,
-            flush=FlushOptions(interval_s=plan.flush_interval_s),
+            flush=FlushOptions(
+                interval_s=plan.flush_interval_s, checkpoint_bytes=_CHECKPOINT_BYTES
+            ),
             gather_s=plan.gather_s,
             rebalance_interval_s=plan.rebalance_interval_s,
             retention_check_interval_s=plan.retention_check_interval_s,

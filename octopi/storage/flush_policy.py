@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.limits import FLUSH_BYTES, FLUSH_INTERVAL_S, FLUSH_MESSAGES
+from octopi.limits import CHECKPOINT_BYTES, FLUSH_BYTES, FLUSH_INTERVAL_S, FLUSH_MESSAGES
 
 
 @attrs.frozen
@@ -17,6 +17,8 @@ class FlushOptions:
     """Due after so many bytes of records."""
     interval_s: float = FLUSH_INTERVAL_S
     """Due so long after the oldest append that no flush has begun for."""
+    checkpoint_bytes: int = CHECKPOINT_BYTES
+    """A flush that finds so much behind the last checkpoint stores one."""
 
 
 @attrs.define

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -11,7 +12,7 @@ import trio.testing
 from octopi import record
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicId
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.record import BatchBuilder, Run
 from octopi.replication.epoch_history import EpochHistory
@@ -25,7 +26,9 @@ from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
 
-def open_log(disk: MemoryDisk) -> BrokerLog:
+def open_log(
+    disk: MemoryDisk, flush: FlushOptions | None = None, flusher: Flusher | None = None
+) -> BrokerLog:
     clock = SystemClock()
     topic = TopicRecord("orders", "0a", [0], TopicOptions())
     return BrokerLog(
@@ -33,8 +36,8 @@ def open_log(disk: MemoryDisk) -> BrokerLog:
         "orders",
         topic,
         PartitionId(0),
-        Flusher(clock),
-        FlushOptions(),
+        flusher or Flusher(clock),
+        flush or FlushOptions(),
     )
 
 
@@ -131,3 +134,55 @@ async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_beh
     found = open_log(disk)
     assert found.end == cut_at
     assert found.state.sequences.check(repeated(0)) == Fresh()
+
+
+async def test_a_checkpoint_that_is_being_stored_does_not_come_behind_a_cut() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    append(log, 0)
+    cut_at = append(log, 1)
+    for sequence, offset in ((0, Offset(0)), (1, cut_at)):
+        log.state.sequences.record(repeated(sequence), offset)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as tasks:
+            with disk.syncs_held():
+                tasks.start_soon(log.store_checkpoint)
+                await trio.testing.wait_all_tasks_blocked()
+                tasks.start_soon(log.truncate, cut_at)
+                await trio.testing.wait_all_tasks_blocked()
+    found = open_log(disk)
+    assert found.end == cut_at
+    assert found.state.sequences.check(repeated(1)) == Fresh()
+
+
+@attrs.define
+class Replica:
+    """Whoever decides about a log; a flush has it say whether all of that is done."""
+
+    is_settled: bool = False
+    flushed_end: int = 0
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        self.flushed_end = end
+
+    def flush_failed(self, error: StorageError) -> None:
+        raise error
+
+
+async def test_no_flush_stores_a_checkpoint_of_what_a_log_will_be_once_it_is_cut(
+    nursery: trio.Nursery,
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    flusher = Flusher(SystemClock())
+    log = open_log(disk, FlushOptions(messages=1, checkpoint_bytes=1), flusher)
+    log.flush_listener = replica = Replica()
+    nursery.start_soon(flusher.run)
+    for is_settled, count in ((False, 0), (True, 1)):
+        replica.is_settled = is_settled
+        append(log, count)
+        with trio.fail_after(5):
+            while replica.flushed_end < log.end:
+                await trio.testing.wait_all_tasks_blocked()
+        assert ("orders/checkpoint" in disk.files()) == is_settled

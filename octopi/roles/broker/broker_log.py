@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -19,11 +19,7 @@ from octopi import record, steps
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
-from octopi.limits import (
-    FETCH_BYTES_DEFAULT,
-    MIB,
-    SEGMENT_BYTES_MAX,
-)
+from octopi.limits import FETCH_BYTES_DEFAULT, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
@@ -37,12 +33,14 @@ from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
 
-_CHECKPOINT_EVERY_BYTES: Final = 64 * MIB
-"""Bounds what recovery has to scan, to about a second's work."""
-
 
 class FlushListener(Protocol):
     """Who is told of a log's flushes."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the files are what the log's state says: no decision waits to be done to
+        them."""
 
     def flushed(self, topic_id: TopicId, end: Offset) -> None:
         """The log has become durable below *end*."""
@@ -193,6 +191,10 @@ class BrokerLog:
         Raises:
           StorageError: if the disk fails.
         """
+        async with self._storing:  # a checkpoint of what is cut now must not come behind
+            await self._truncate(end)
+
+    async def _truncate(self, end: Offset) -> None:
         # The file knows best: that it could not be stored does not mean that it was not.
         stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
@@ -209,7 +211,7 @@ class BrokerLog:
         self.state.sequences = sequences
         if self._recovery_point > end:
             # A recovery point behind the end would make the next opening miss records.
-            await self._store(end)
+            await self._note(end)
         self._files.truncate(end)
 
     async def restart(self, start: Offset) -> None:
@@ -218,8 +220,9 @@ class BrokerLog:
         Raises:
           StorageError: if the disk fails.
         """
-        await self._store(Offset(0))
-        self._files.restart(start)
+        async with self._storing:
+            await self._note(Offset(0))
+            self._files.restart(start)
         self._published = start
 
     def publish(self, highwater: Offset) -> None:
@@ -241,8 +244,8 @@ class BrokerLog:
         self._policy.flushing()
         try:
             end = await self.flush()
-            if end - self._recovery_point >= _CHECKPOINT_EVERY_BYTES:
-                await self.store_checkpoint()
+            if end - self._recovery_point >= self._policy.options.checkpoint_bytes:
+                await self._store_if_settled()
         except StorageError as error:
             if self._is_closed:
                 return  # the log was deleted meanwhile: nobody needs the flush
@@ -282,32 +285,41 @@ class BrokerLog:
           StorageError: if the disk fails, or the log is damaged: a recovery point before the
               damage would have the rest cut as a torn tail next time.
         """
+        async with self._storing:
+            await self._note_all()
+
+    async def _store_if_settled(self) -> None:
+        """Store a checkpoint, unless the state is ahead of the files: with what the log will be
+        once it is cut, records that are cut would count as others'."""
+        async with self._storing:
+            if self.flush_listener is None or self.flush_listener.is_settled:
+                await self._note_all()
+
+    async def _note_all(self) -> None:
         if self._files.fault is not None:
             raise self._files.fault
-        await self._store(None)
+        await self._note(self._files.end)
 
-    async def _store(self, recovery_point: Offset | None) -> None:
-        """Store the checkpoint with that recovery point; None: the log's end."""
-        async with self._storing:
-            # The producers are those up to the log's end of this very moment.
-            point = self._files.end if recovery_point is None else recovery_point
-            state: dict[str, Any] = {
-                "topic": attrs.asdict(self.topic),
-                "start": self.state.start,
-                "highwater": self.state.highwater,
-                "recovery_point": point,
-                "epochs": self.state.epochs.dump(),
-                "producers": self.state.sequences.dump(),
-            }
-            await self._flush_to(point)
-            if (trace := self._environment.trace) is not None:
-                noted = {key: state[key] for key in ("highwater", "recovery_point", "epochs")}
-                trace(steps.D3_NOTING, **self._ends(), **noted)
-            path = f"{self.directory}/checkpoint"
-            await checkpoint.store(self._environment.disk, path, state)
-            if trace is not None:
-                trace(steps.D3_NOTED, **self._ends(), **noted)
-            self._recovery_point = point
+    async def _note(self, recovery_point: Offset) -> None:
+        """Store the checkpoint with that recovery point; one at a time."""
+        # The producers are those up to the log's end of this very moment.
+        state: dict[str, Any] = {
+            "topic": attrs.asdict(self.topic),
+            "start": self.state.start,
+            "highwater": self.state.highwater,
+            "recovery_point": recovery_point,
+            "epochs": self.state.epochs.dump(),
+            "producers": self.state.sequences.dump(),
+        }
+        await self._flush_to(recovery_point)
+        if (trace := self._environment.trace) is not None:
+            noted = {key: state[key] for key in ("highwater", "recovery_point", "epochs")}
+            trace(steps.D3_NOTING, **self._ends(), **noted)
+        path = f"{self.directory}/checkpoint"
+        await checkpoint.store(self._environment.disk, path, state)
+        if trace is not None:
+            trace(steps.D3_NOTED, **self._ends(), **noted)
+        self._recovery_point = recovery_point
 
     def _ends(self) -> dict[str, Any]:
         """For `Environment.trace`: which log, and how far it goes."""
@@ -322,7 +334,8 @@ class BrokerLog:
     async def close(self) -> None:
         """Make everything durable, let go of the files."""
         try:
-            await self.store_checkpoint()
+            await self.flush()
+            await self._store_if_settled()
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:
