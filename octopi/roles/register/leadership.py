@@ -147,8 +147,7 @@ class Leadership:
         """A broker that holds a replica from now on hears of the topics in it, whatever becomes of
         who wished for that."""
         topics = self._node.registrar.state.topics_on({partition})
-        for at in range(0, len(topics), 1_000):
-            await member.install_topics(topics[at : at + 1_000])
+        await member.install_topics(topics)
 
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""

@@ -65,8 +65,6 @@ from octopi.wire.messages import (
 
 _log = get_logger(__name__)
 
-_IN_PAGES = 1_000
-
 
 @attrs.frozen
 class RegisterOptions:
@@ -273,13 +271,8 @@ class RegisterNode:
         it.  The others hear what changed by its coming."""
         state = self.registrar.state
         table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
-        confirmed = True
-        for at in range(0, len(table), _IN_PAGES):
-            confirmed &= await session.install_partitions(
-                table[at : at + _IN_PAGES], self.registrar.describe_brokers()
-            )
-        for at in range(0, len(topics), _IN_PAGES):
-            confirmed &= await session.install_topics(topics[at : at + _IN_PAGES])
+        confirmed = await session.install_partitions(table, self.registrar.describe_brokers())
+        confirmed &= await session.install_topics(topics)
         if confirmed:
             if (trace := self.environment.trace) is not None:
                 trace(steps.J6_SERVING, broker=broker, incarnation=session.incarnation)
@@ -324,16 +317,15 @@ class RegisterNode:
         """Brokers that joined before the register knew *topics* again hear of them: they may hold
         replicas, and never have been told.  That of *session*, who brought them, is briefed."""
         partitions = self.registrar.state.partitions
-        for at in range(0, len(topics), _IN_PAGES):
-            async with trio.open_nursery() as nursery:
-                for broker, member in self.members.items():
-                    held = [
-                        topic
-                        for topic in topics[at : at + _IN_PAGES]
-                        if any(broker in partitions[one].replicas for one in topic.partitions)
-                    ]
-                    if member is not session:
-                        nursery.start_soon(member.install_topics, held)
+        async with trio.open_nursery() as nursery:
+            for broker, member in self.members.items():
+                held = [
+                    topic
+                    for topic in topics
+                    if any(broker in partitions[one].replicas for one in topic.partitions)
+                ]
+                if member is not session:
+                    nursery.start_soon(member.install_topics, held)
 
     async def tell_partitions(
         self, records: list[PartitionRecord], members: list[MembershipSession]
@@ -343,9 +335,7 @@ class RegisterNode:
         brokers = self.registrar.describe_brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
-                for at in range(0, len(records), _IN_PAGES):
-                    page = records[at : at + _IN_PAGES]
-                    nursery.start_soon(self._tell, member, page, brokers)
+                nursery.start_soon(self._tell, member, records, brokers)
 
     async def _tell(
         self, member: MembershipSession, records: list[PartitionRecord], brokers: list[BrokerInfo]

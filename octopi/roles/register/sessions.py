@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _INVENTORY_PAGES_MAX = 10_000
+_RECORDS_PER_PAGE: Final = 1_000
+_T = TypeVar("_T")
 
 
 class ClientSession:
@@ -240,6 +242,14 @@ class MembershipSession:
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> bool:
         """Tell decisions about partitions; say whether the broker confirmed."""
+        confirmed = True
+        for page in _pages(records):
+            confirmed &= await self._install_page_of_partitions(page, brokers)
+        return confirmed
+
+    async def _install_page_of_partitions(
+        self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
+    ) -> bool:
         if not await self._may_tell():
             return False
         if (trace := self._node.environment.trace) is not None:
@@ -260,6 +270,12 @@ class MembershipSession:
         It passes over those in partitions that it doesn't know to be a replica of, and who
         decided about a partition may not have told it yet.
         """
+        confirmed = True
+        for page in _pages(records):
+            confirmed &= await self._install_page_of_topics(page)
+        return confirmed
+
+    async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
         partitions = self._node.registrar.state.partitions
         untold = [
             partitions[number]
@@ -315,3 +331,8 @@ class MembershipSession:
             _log.warning("broker did not confirm", broker=self.broker, what=what, why=str(error))
             return False
         return True
+
+
+def _pages(records: list[_T]) -> Iterator[list[_T]]:
+    for at in range(0, len(records), _RECORDS_PER_PAGE):
+        yield records[at : at + _RECORDS_PER_PAGE]
