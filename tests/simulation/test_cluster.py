@@ -1,5 +1,7 @@
 """A simulated cluster boots, serves, loses nodes and gets them back."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -86,6 +88,24 @@ def test_a_broker_that_lost_its_disk_comes_back_with_another_id() -> None:
         assert cluster.broker_of("broker-3") == 13
         assert cluster.host_of(13) == cluster.host_of(3) == "broker-3"
         assert cluster.broker_of("client") is None
+
+    play(scenario)
+
+
+def test_a_broker_that_was_away_hears_of_more_topics_than_a_message_holds() -> None:
+    names = [f"topic-{number}" for number in range(1_100)]
+
+    async def create(client: Client) -> None:
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(client.create_topic, name)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.nodes["broker-3"].host.kill()
+        await ask(cluster, create)
+        cluster.boot("broker-3")
+        held = partial(cluster.stored_records, "broker-3", partition=0)
+        await until(lambda: all(held(topic=name) is not None for name in names[::99]))
 
     play(scenario)
 
