@@ -124,9 +124,9 @@ leave the in-sync set.  Produces wait for it until then."""
 FOLLOW_WINDOW_BYTES: Final = 8 * MIB
 """Records of one log on their way to a follower, sent but not acknowledged."""
 
-FOLLOW_WINDOW_MESSAGES: Final = 8
-"""Messages with such records.  A follower that needs a turn for each, however small it is, would
-else stay as far behind as it once was, while producers send small ones."""
+FOLLOW_WINDOW_MESSAGES: Final = 2
+"""Messages with such records, but for full ones.  So small ones grow while they wait, and who
+needs a turn for each comes to an end of them."""
 
 CATCH_UP_SLOWDOWN_MAX: Final = 0.15
 """The share of their rate that producers may lose while followers catch up.  Somewhat less

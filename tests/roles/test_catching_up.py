@@ -157,6 +157,7 @@ async def test_a_follower_far_behind_is_sent_everything_in_runs_with_rests_betwe
         for _ in range(250):
             await here.produce(1, size_bytes=100)
             await trio.sleep(0.02)
+        await trio.sleep(late.latency_s)
         assert late.end == here.log.end
         pauses = late.pauses_since(began)
         assert pauses[0] >= 0.1

@@ -62,12 +62,14 @@ class _Followed:
         while self.sent_ends and self.sent_ends[0] <= end:
             self.sent_ends.popleft()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether more may be sent now."""
-        return (
+    def may_send(self) -> bool:
+        """Whether there is room for more on its way to the follower.  What fills no message
+        waits for the acknowledgement of what went before, and meanwhile more comes
+        (Nagle's algorithm, RFC 896)."""
+        on_their_way = self.position - self.acknowledged
+        return on_their_way < FOLLOW_WINDOW_BYTES and (
             len(self.sent_ends) < FOLLOW_WINDOW_MESSAGES
-            and self.position - self.acknowledged < FOLLOW_WINDOW_BYTES
+            or self.log.end - self.position >= _ROUND_BYTES
         )
 
 
@@ -230,7 +232,7 @@ class FollowSession:
             return 0
         highwater = log.highwater
         records, epoch = b"", 0
-        if not followed.has_room:
+        if not followed.may_send():
             return 0  # an acknowledgement will come
         if followed.position < log.end:
             records = log.read_uncommitted(followed.position, _ROUND_BYTES)
