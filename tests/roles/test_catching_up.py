@@ -71,6 +71,9 @@ class Follower:
         self.acknowledged = end
         self.session.handle(m.Acknowledge(PARTITION, 1, self.broker, 1, 1, TOPIC.topic_id, end))
 
+    async def close(self, code: int, reason: str) -> None:
+        self.lose(f"{code} {reason}")
+
     async def drained(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -82,9 +85,9 @@ class Follower:
         at = [began, *(one for one, _ in self.received)]
         return [later - earlier for earlier, later in pairwise(at)]
 
-    def lose(self) -> None:
-        """The connection breaks."""
-        self.end_reason = "it broke"
+    def lose(self, reason: str = "it broke") -> None:
+        """The connection ends."""
+        self.end_reason = reason
         self.session.closed()
 
 
@@ -123,7 +126,7 @@ async def _own_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 
 @asynccontextmanager
-async def leader() -> AsyncIterator[Leader]:
+async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]:
     environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
     async with trio.open_nursery() as tasks:
         logs = Logs(
@@ -140,7 +143,7 @@ async def leader() -> AsyncIterator[Leader]:
         await logs.identified(1, 1)
         record = m.PartitionRecord(PARTITION, 1, 0, 1, 1, [1, 2, 3], [1, 2])
         await logs.install_partitions([record], [])
-        await logs.install_topics([TOPIC])
+        await logs.install_topics([attrs.evolve(TOPIC, options=options or TOPIC.options)])
         yield Leader(environment, logs, logs.find("orders", PARTITION), tasks)
         tasks.cancel_scope.cancel()
 
@@ -241,6 +244,26 @@ async def test_a_follower_as_slow_as_producers_are_fast_catches_up_with_many_sma
             await trio.sleep(slow.latency_s)
         bytes_of_one = here.log.end // 250
         assert here.log.end - slow.acknowledged <= 16 * bytes_of_one
+
+
+async def test_a_follower_that_retention_overtook_is_asked_to_follow_again(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    async with leader(m.TopicOptions(retention_bytes=1, segment_bytes=100_000)) as here:
+        in_sync, hung = await here.follower(2), await here.follower(3)
+        in_sync.follow()
+        hung.hangs = True
+        hung.follow()
+        for _ in range(10):
+            await here.produce(1, size_bytes=60_000)
+            await trio.sleep(0.1)
+        here.log.apply_retention()
+        assert hung.end < here.log.start
+        hung.acknowledge(hung.end)
+        await trio.sleep(0.1)
+        assert hung.end_reason == "1013 retention removed what comes next: follow again"
+        assert not caplog.records
 
 
 @pytest.mark.parametrize("is_noticed", [False, True])

@@ -22,7 +22,12 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
+from octopi.errors import (
+    ConnectionLostError,
+    OctopiError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+)
 from octopi.identifiers import Offset, TopicId
 from octopi.limits import (
     FETCH_BYTES_DEFAULT,
@@ -221,6 +226,10 @@ class FollowSession:
                     await self._idle.park()
         except ConnectionLostError:
             return
+        except OffsetOutOfRangeError:
+            # Nobody waits for who is so far behind.  It follows again, behind what was removed.
+            _log.info("retention overtook a follower", peer=self._connection.peer)
+            await self._connection.close(1013, "retention removed what comes next: follow again")
         except OctopiError as error:
             _log.error("can't send to a follower", peer=self._connection.peer, why=str(error))
             await self._connection.close(1011, "the leader can't read its log")
