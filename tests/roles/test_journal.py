@@ -171,6 +171,27 @@ async def test_when_nobody_knows_which_journal_is_in_force_both_are_kept(number:
     assert await reopened(disk) == [FORMED]
 
 
+async def test_a_switch_that_was_not_taken_back_before_the_end_keeps_both_journals() -> None:
+    scope = trio.CancelScope()
+
+    class EndingDisk(MemoryDisk):
+        async def replace_file(self, path: str, data: bytes) -> None:
+            try:
+                await super().replace_file(path, data)
+            except OSError:
+                scope.cancel()
+                raise
+
+    disk = EndingDisk()
+    journal = await begin(disk)
+    journal.append([FORMED])
+    disk.fail(errno.EIO, "replace_file", done=True)
+    with scope:
+        await journal.replace([FORMED])
+    assert scope.cancelled_caught
+    assert await reopened(disk) == [FORMED]
+
+
 async def test_a_disk_that_stays_full_before_the_switch_leaves_the_old_journal_in_force() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)

@@ -201,7 +201,8 @@ class Journal:
             await self._switch(number, log)
         except BaseException as error:
             log.close()
-            if not isinstance(error, LogReadOnlyError):
+            # Otherwise nobody knows whether it is in force, or this is the register's end.
+            if isinstance(error, StorageError) and not isinstance(error, LogReadOnlyError):
                 self._remove_others()
             raise
         return number, log
