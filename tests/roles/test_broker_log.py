@@ -98,9 +98,37 @@ async def test_retention_passes_over_a_log_that_is_being_deleted(
     disk.make_directory("orders")
     log = open_log(disk)
     append(log, 0)
-    log.discard()
+    await log.discard()
     log.apply_retention()
     assert not caplog.records
+
+
+async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None:
+    may_replace = trio.Event()
+
+    class SlowDisk(MemoryDisk):
+        async def replace_file(self, path: str, data: bytes) -> None:
+            await may_replace.wait()
+            await super().replace_file(path, data)
+
+    disk = SlowDisk()
+    disk.make_directory("orders")
+    log = open_log(disk)
+    append(log, 0)
+
+    async def make_anew() -> None:
+        await log.discard()
+        disk.rename("orders", "deleted")
+        disk.make_directory("orders")
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as tasks:
+            for do in (log.store_checkpoint, make_anew):
+                tasks.start_soon(do)
+                await trio.testing.wait_all_tasks_blocked()
+            may_replace.set()
+    assert "deleted/checkpoint" in disk.files()
+    assert "orders/checkpoint" not in disk.files()
 
 
 async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:

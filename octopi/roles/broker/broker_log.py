@@ -292,7 +292,8 @@ class BrokerLog:
         """Store a checkpoint, unless the state is ahead of the files: with what the log will be
         once it is cut, records that are cut would count as others'."""
         async with self._storing:
-            if self.flush_listener is None or self.flush_listener.is_settled:
+            is_settled = self.flush_listener is None or self.flush_listener.is_settled
+            if is_settled and not self._is_closed:
                 await self._note_all()
 
     async def _note_all(self) -> None:
@@ -342,11 +343,16 @@ class BrokerLog:
             self._is_closed = True
             self._files.close()
 
-    def discard(self) -> None:
-        """Let go of the files, which are about to be deleted; readers are told."""
+    async def discard(self) -> None:
+        """Let go of the files, which are about to be deleted; readers are told.
+
+        A checkpoint that is being stored is waited for: it must not land in the directory of a
+        topic of the same name that is made next.
+        """
         self.epoch = 0
         self._is_closed = True
-        self._files.close()
+        async with self._storing:
+            self._files.close()
         self.wake()
 
     # --- reading ---------------------------------------------------------------------

@@ -429,7 +429,7 @@ class Logs(Peers):
         """
         if (trace := self._environment.trace) is not None:
             trace(steps.T7_REMOVING, **facts.of_log(log, 0))
-        log.discard()
+        await log.discard()
         parent, _, name = log.directory.rpartition("/")
         # The new name is what makes it gone; removing the files may take two lives.
         doomed = f"{log.directory}!{log.topic_id}{_DELETED_SUFFIX}"
