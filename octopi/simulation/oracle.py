@@ -41,8 +41,8 @@ invalid-committed       bytes are committed that are no records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from octopi import steps
 from octopi.errors import Status
@@ -224,15 +224,32 @@ class Oracle:
         """Whether the in-sync set counts on data that a fault took from *broker*."""
         if not self._has_its_disk(broker):
             return True
-        lost_at = self._data_lost_at.get(broker, _NEVER)
-        topic = self._view.state.topic(log.topic)
-        if topic is None or not topic.options.flush_before_ack:
-            key = broker, log.partition
-            lost_at = max(lost_at, self._caches_lost_at.get(key, _NEVER))
-            known = self._view.state.brokers.get(broker)
-            if known is not None and known.incarnation == self._caches_lost_in.get(key):
-                return True  # what is decided about a life that is over, its next one undoes
+        known = self._view.state.brokers.get(broker)
+        lost_in = self._caches_lost_in.get((broker, log.partition))
+        if known is not None and known.incarnation == lost_in and self._counts_cache(log):
+            return True  # what is decided about a life that is over, its next one undoes
+        lost_at = self._lost_at(broker, log)
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
+
+    def _lost_at(self, broker: int, log: CommittedLog) -> int:
+        """The `RegisterView.version` when something that counted was taken from it last."""
+        lost_at = self._data_lost_at.get(broker, _NEVER)
+        if self._counts_cache(log):
+            lost_at = max(lost_at, self._caches_lost_at.get((broker, log.partition), _NEVER))
+        return lost_at
+
+    def _counts_cache(self, log: CommittedLog) -> bool:
+        topic = self._view.state.topic(log.topic)
+        return topic is None or not topic.options.flush_before_ack
+
+    def _taken_out(self, log: CommittedLog, facts: Mapping[str, Any]) -> set[int]:
+        """Who lost what it held and is out of the in-sync set by now: a leader that has not heard
+        so may go on to count what it acknowledged before."""
+        record = self._view.state.partitions.get(log.partition)
+        if record is None or record.epoch != facts["epoch"] or record.version <= facts["version"]:
+            return set()
+        out = set(facts["in_sync"]) - set(record.in_sync)
+        return {broker for broker in out if self._lost_at(broker, log) != _NEVER}
 
     def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:
         if not self._is_broken:
@@ -260,10 +277,11 @@ class Oracle:
         if highwater <= log.end:
             return  # it was committed before, and who had to hold it then does
         counted = {*members, *(facts["proposed"] or ())}
+        out = self._taken_out(log, facts)
         ours = leader.read(log.end, highwater)
         for broker in sorted(counted):
             host = self._cluster.host_of(broker)
-            if host == event.host or self._is_excused(broker, log):
+            if host == event.host or broker in out or self._is_excused(broker, log):
                 continue
             theirs = self._replica(host, log).read(log.end, highwater)
             if theirs != ours:
@@ -284,7 +302,7 @@ class Oracle:
             text += f"device has it to {leader.durable_end}"
             self._break("acknowledged-unheld", text, event)
         elif flushed:
-            self._check_flushed(event, log, sorted(counted))
+            self._check_flushed(event, log, sorted(counted - out))
 
     def _check_flushed(self, event: Event, log: CommittedLog, counted: list[int]) -> None:
         for broker in counted:

@@ -493,6 +493,15 @@ def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before
     assert simulate(plan, [Oracle]).violation is None
 
 
+def test_a_leader_may_count_who_was_taken_out_of_the_set_until_it_hears_so() -> None:
+    """What it counts was acknowledged before the power failed; nobody else can lead by it."""
+    first = Fault(AtStep("P3a", "any", 11), LosePower(0.46), "leader")
+    second = Fault(AtStep("E11", "any", behind=True), LosePower(0.0), "leader")
+    workload = Workload(2, 4, 1, topic_partitions=2, pause_s=0.004)
+    plan = Plan(64479, partitions=2, order="fifo", workload=workload, faults=(first, second))
+    assert simulate(plan, [Oracle]).violation is None
+
+
 def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
     """What it was let in for and what it left for came at the same moment, behind a pause."""
     paused = Fault(AtEffect("send", "after", "register", 3), Pause(2.0), "here")
