@@ -89,6 +89,8 @@ class Oracle:
         """Broker and partition -> the same, of page caches that counted."""
         self._caches_lost_in: dict[tuple[int, int], int] = {}
         """Broker and partition -> the incarnation that the register knew then."""
+        self._deleted: set[str] = set()
+        """Topic ids."""
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
@@ -112,6 +114,7 @@ class Oracle:
             steps.E12_FOLLOWING: self._check_role,
             steps.E13_TRUNCATING: self._check_cut,
             steps.E14_RESTARTED: self._forget_highwater,
+            steps.T5_DELETED: self._note_deletion,
             steps.T7_REMOVED: self._forget_highwater,
             steps.E16_PROPOSING: self._check_proposal,
             steps.J13_RETIRING: self._note_giving_up,
@@ -155,6 +158,9 @@ class Oracle:
     def _note_empty_disk(self, event: Event) -> None:
         self._spoiled.discard(event.host)
         self._forget_promises(event.host)
+
+    def _note_deletion(self, event: Event) -> None:
+        self._deleted.add(event.facts["topic_id"])
 
     def _forget_promises(self, host: str) -> None:
         for key in [key for key in self._promised if key[0] == host]:
@@ -201,12 +207,14 @@ class Oracle:
         return log
 
     def _live_logs(self, partition: int | None = None) -> list[CommittedLog]:
-        """The logs of *partition* (None: of all) whose topics weren't deleted."""
+        """The logs of *partition* (None: of all) whose topics weren't deleted, nor brought back
+        after that by a disk that is as it was before."""
         return [
             log
             for key, log in self._logs.items()
             if partition in {None, log.partition}
             and (topic := self._view.state.topic(log.topic)) is not None
+            and topic.topic_id not in self._deleted
             and key == f"{topic.topic_id}/{log.partition}"
         ]
 
@@ -246,7 +254,8 @@ class Oracle:
         """Who lost what it held and is out of the in-sync set by now: a leader that has not heard
         so may go on to count what it acknowledged before."""
         record = self._view.state.partitions.get(log.partition)
-        if record is None or record.epoch != facts["epoch"] or record.version <= facts["version"]:
+        known = facts["epoch"], facts["version"]
+        if record is None or (record.epoch, record.version) <= known:
             return set()
         out = set(facts["in_sync"]) - set(record.in_sync)
         return {broker for broker in out if self._lost_at(broker, log) != _NEVER}

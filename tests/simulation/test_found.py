@@ -27,6 +27,7 @@ from octopi.simulation.failures import (
     Kill,
     LosePower,
     Pause,
+    Reset,
     RollBack,
 )
 from octopi.simulation.history import Acknowledged
@@ -499,6 +500,64 @@ def test_a_leader_may_count_who_was_taken_out_of_the_set_until_it_hears_so() -> 
     second = Fault(AtStep("E11", "any", behind=True), LosePower(0.0), "leader")
     workload = Workload(2, 4, 1, topic_partitions=2, pause_s=0.004)
     plan = Plan(64479, partitions=2, order="fifo", workload=workload, faults=(first, second))
+    assert simulate(plan, [Oracle]).violation is None
+
+
+def test_a_leader_that_slept_may_commit_what_was_acknowledged_before() -> None:
+    """It counts who lost its power meanwhile, and the others have the record."""
+    powerless = Fault(AtStep("P6c", "any"), LosePower(2.19), "follower")
+    asleep = Fault(AtStep("P4b", "broker-2", 2), Pause(2.5), "here")
+    cut_off = Fault(AtStep("D2b", "broker-1", 7), Cut("others", 2.0), "here")
+    workload = Workload(2, 1, 1, topic_partitions=2, pause_s=0.004, reopen_count=8)
+    faults = (powerless, asleep, cut_off)
+    plan = Plan(
+        53709,
+        partitions=2,
+        min_insync=2,
+        jitter_s=0.0,
+        order="fifo",
+        workload=workload,
+        faults=faults,
+    )
+    assert simulate(plan, [Oracle]).violation is None
+
+
+def test_a_deleted_topic_that_an_old_disk_brings_back_promises_nothing() -> None:
+    rolled_back = Fault(AtStep("P8b", "broker-2", 4), RollBack(0.293, 0.05), "here")
+    workload = Workload(1, 11, 1, topics=2, topic_partitions=1, pause_s=0.02, chores=("topic",))
+    plan = Plan(
+        44412,
+        brokers=2,
+        partitions=2,
+        replicas=2,
+        jitter_s=0.0,
+        order="fifo",
+        workload=workload,
+        faults=(rolled_back,),
+    )
+    assert simulate(plan, [Oracle]).violation is None
+
+
+def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> None:
+    """A broker was briefed in the moment in which the next epoch was decided."""
+    slow = DiskFault("sync", Delay(0.29), times=9)
+    faults = (
+        Fault(AtStep("R3b", "register"), BreakDisk(slow), "here"),
+        Fault(AtStep("P6a", "any"), Reset("others"), "leader"),
+        Fault(AtStep("R3a", "register", 19), Reset("others"), "broker-2"),
+    )
+    workload = Workload(1, 1, 1, topic_partitions=2, pause_s=0.004)
+    plan = Plan(
+        49378,
+        brokers=2,
+        partitions=2,
+        replicas=2,
+        latency_s=0.02,
+        jitter_s=0.0,
+        order="fifo",
+        workload=workload,
+        faults=faults,
+    )
     assert simulate(plan, [Oracle]).violation is None
 
 

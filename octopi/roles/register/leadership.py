@@ -39,6 +39,8 @@ class Leadership:
         self._look = trio.Event()
         self._decided = trio.Event()
         self._announced_at: dict[int, float] = {}
+        self._unflushed: set[int] = set()
+        """Partitions whose next epoch is in the journal, and not yet on the device."""
         self._wishes: dict[int, Wish] = {}
 
     def look(self) -> None:
@@ -77,7 +79,10 @@ class Leadership:
             record, wish = self._record(partition), self._wishes.get(partition)
             trace(steps.E1_WANTED, **attrs.asdict(record), wish=wish)
         self._node.record(self._machine.announce(partition))
-        await self._node.durable()
+        self._unflushed.add(partition)
+        with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
+            await self._node.durable()
+        self._unflushed.discard(partition)
         if trace is not None:
             epoch = self._node.registrar.state.announced_epoch(partition)
             trace(steps.E2_ANNOUNCED, partition=partition, epoch=epoch)
@@ -86,7 +91,10 @@ class Leadership:
             self.announce_to(member, partition)
 
     def announce_to(self, member: MembershipSession, partition: int) -> None:
-        """Tell a replica of the change that is under way, if there is one."""
+        """Tell a replica of the change that is under way, if there is one that a restart would
+        know of; of another one all hear as soon as that is so."""
+        if partition in self._unflushed:
+            return
         message = self._machine.announcement(partition)
         if message is not None and member.broker in self._record(partition).replicas:
             if (trace := self._node.environment.trace) is not None:
