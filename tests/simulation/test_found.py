@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from octopi import steps
-from octopi.clients.client import Client
+from octopi.clients.client import Client, connect
+from octopi.environment import Environment
 from octopi.errors import OffsetOutOfRangeError
 from octopi.limits import GATHER_S
 from octopi.simulation.atlas import Atlas
@@ -559,6 +560,31 @@ def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> 
         faults=faults,
     )
     assert simulate(plan, [Oracle]).violation is None
+
+
+def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
+    """It waited for the register's disk, behind somebody else."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def drain(environment: Environment) -> None:
+            async with connect(cluster.address, environment=environment) as client:
+                await client.drain_broker(1)
+
+        await ask(cluster, lambda client: done(client.create_topic("first")), "maker")
+        partitions = cluster.register_view.state.partitions
+        assert partitions[0].leader == 1
+        operator = cluster.add_client("operator", drain)
+        cluster.register.host.disk.sync_s = 1.0
+        when(
+            cluster,
+            lambda event: event.what == steps.R3_FLUSHING,
+            lambda: cluster.boot_after("operator", 0.1),
+        )
+        when(cluster, lambda event: event.what == steps.E1_WANTED, operator.host.kill)
+        await ask(cluster, lambda client: done(client.create_topic("second")), "other maker")
+        await until(lambda: partitions[0].leader != 1)
+
+    play(scenario)
 
 
 def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
