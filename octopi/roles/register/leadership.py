@@ -147,15 +147,11 @@ class Leadership:
         self._notify()
         members = list(self._node.members.values())
         self._tasks.start_soon(self._node.tell_partitions, [record], members)
+        topics = self._node.registrar.state.topics_on({partition})
         for member in members:
             if member.broker in set(record.replicas) - held_by:
-                self._tasks.start_soon(self._tell_topics, member, partition)
-
-    async def _tell_topics(self, member: MembershipSession, partition: int) -> None:
-        """A broker that holds a replica from now on hears of the topics in it, whatever becomes of
-        who wished for that."""
-        topics = self._node.registrar.state.topics_on({partition})
-        await member.install_topics(topics)
+                # Whatever becomes of who wished for that.
+                self._tasks.start_soon(member.install_topics, topics)
 
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
