@@ -54,9 +54,9 @@ _BOOT_S: Final = 10.0
 """A cluster may take so long until clients begin; faults may keep it from ever being whole."""
 _LOOK_S: Final = 0.02
 _RESTART_S: Final = 0.5
+"""Whoever keeps processes alive starts one that ended again after this."""
 _CHECKPOINT_BYTES: Final = 2000
 """A run writes too little to ever meet a checkpoint otherwise."""
-"""Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}

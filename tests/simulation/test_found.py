@@ -43,6 +43,9 @@ from tests.simulation.clusters import ENOUGH_S, ask, play, small, until, when
 
 SMALL = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
+in_order = partial(Plan, jitter_s=0.0, order="fifo")
+two_brokers = partial(in_order, brokers=2, partitions=2, replicas=2)
+
 
 def passing(plan: Plan) -> Verdict:
     """The verdict of a run in which all is well."""
@@ -511,31 +514,14 @@ def test_a_leader_that_slept_may_commit_what_was_acknowledged_before() -> None:
     cut_off = Fault(AtStep("D2b", "broker-1", 7), Cut("others", 2.0), "here")
     workload = Workload(2, 1, 1, topic_partitions=2, pause_s=0.004, reopen_count=8)
     faults = (powerless, asleep, cut_off)
-    plan = Plan(
-        53709,
-        partitions=2,
-        min_insync=2,
-        jitter_s=0.0,
-        order="fifo",
-        workload=workload,
-        faults=faults,
-    )
+    plan = in_order(53709, partitions=2, min_insync=2, workload=workload, faults=faults)
     assert simulate(plan, [Oracle]).violation is None
 
 
 def test_a_deleted_topic_that_an_old_disk_brings_back_promises_nothing() -> None:
     rolled_back = Fault(AtStep("P8b", "broker-2", 4), RollBack(0.293, 0.05), "here")
     workload = Workload(1, 11, 1, topics=2, topic_partitions=1, pause_s=0.02, chores=("topic",))
-    plan = Plan(
-        44412,
-        brokers=2,
-        partitions=2,
-        replicas=2,
-        jitter_s=0.0,
-        order="fifo",
-        workload=workload,
-        faults=(rolled_back,),
-    )
+    plan = two_brokers(44412, workload=workload, faults=(rolled_back,))
     assert simulate(plan, [Oracle]).violation is None
 
 
@@ -548,17 +534,7 @@ def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> 
         Fault(AtStep("R3a", "register", 19), Reset("others"), "broker-2"),
     )
     workload = Workload(1, 1, 1, topic_partitions=2, pause_s=0.004)
-    plan = Plan(
-        49378,
-        brokers=2,
-        partitions=2,
-        replicas=2,
-        latency_s=0.02,
-        jitter_s=0.0,
-        order="fifo",
-        workload=workload,
-        faults=faults,
-    )
+    plan = two_brokers(49378, latency_s=0.02, workload=workload, faults=faults)
     assert simulate(plan, [Oracle]).violation is None
 
 
