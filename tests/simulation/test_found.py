@@ -563,6 +563,14 @@ def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
     play(scenario)
 
 
+def test_whoever_asks_for_the_end_of_a_log_that_its_leader_has_just_made_is_told_to_wait() -> None:
+    """The leader was still storing a decision about the partition."""
+    slow = BreakDisk(DiskFault("sync", Delay(0.98), times=3))
+    faults = (Fault(AtStep("E10a", "broker-3"), slow, "broker-1"),)
+    workload = Workload(1, 1, 1, topic_partitions=1)
+    passing(in_order(1, partitions=1, workload=workload, faults=faults))
+
+
 def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
     """What it was let in for and what it left for came at the same moment, behind a pause."""
     paused = Fault(AtEffect("send", "after", "register", 3), Pause(2.0), "here")

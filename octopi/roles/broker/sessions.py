@@ -147,12 +147,14 @@ class ClientSession:
 
         Raises:
           NotLeaderError: if another broker leads, and knows.
-          NotReadyError: if this one has yet to commit what it found when it began to lead.
+          NotReadyError: if this one has yet to begin to lead the log, or to commit what it
+              found when it did.
         """
         leader = self._replica(partition).machine.leader
         if leader is None:
             raise NotLeaderError(f"this broker does not lead partition {partition}")
-        if not leader.logs[TopicId(log.topic.topic_id)].knows_end:
+        led = leader.logs.get(TopicId(log.topic.topic_id))  # it hears of a new log in its turn
+        if led is None or not led.knows_end:
             raise NotReadyError(
                 f"the new leader of partition {partition} does not know yet how far its replicas "
                 "agree"
