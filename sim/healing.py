@@ -21,7 +21,7 @@ from octopi.simulation.history import (
     OutcomeUnknown,
     unique_value,
 )
-from octopi.simulation.replica_bytes import ReplicaBytes
+from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.wire.messages import PartitionRecord
 from sim.notebook import Notebook
 

@@ -24,7 +24,10 @@ committed-differs       (W3) replicas have different records below their highwat
 committed-cut           (W4) a member of the in-sync set cuts committed records off
 two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
                         that leads
-undecided-told          (W5) the register tells what it may forget
+undecided-told          (W5) the register tells what it may forget, or takes that for
+                        flushed
+epoch-used-again        (W5) the register begins a change with an epoch that a member of
+                        the in-sync set has promised before
 promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
                         older one; or it asks to lead alone and would forget that
 in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
@@ -54,7 +57,7 @@ from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.failures import RollBack, Rot, Wipe
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
-from octopi.simulation.replica_bytes import ReplicaBytes
+from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
@@ -77,6 +80,7 @@ class Oracle:
         self._logs: dict[str, CommittedLog] = {}
         """By topic id and partition."""
         self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
+        self._journal = JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
         self._leaders: dict[tuple[int, int], Event] = {}
         """Who led first, by partition and epoch."""
         self._promised: dict[tuple[str, int], int] = {}
@@ -106,6 +110,8 @@ class Oracle:
             steps.P7_ACKNOWLEDGING: self._check_receipt,
             steps.P8_FOLLOWING: self._check_following,
             steps.P9_REFUSING: self._check_refusal,
+            steps.R3_FLUSHED: self._check_journal,
+            steps.E2_ANNOUNCED: self._check_epoch,
             steps.E3_ANNOUNCING: self._check_announced,
             steps.E6_ACCEPTING: self._check_acceptance,
             steps.E8_DECIDED: self._check_decision,
@@ -459,6 +465,7 @@ class Oracle:
     def _check_altered(self, event: Event) -> None:
         record: PartitionRecord | None = event.facts["record"]
         if event.facts["accepted"] and record is not None:
+            self._require_durable(event, record, event.facts["asked"].leader)
             self._check_record(event, record)
 
     def _check_record(self, event: Event, record: PartitionRecord) -> None:
@@ -467,29 +474,39 @@ class Oracle:
 
     def _check_told(self, event: Event) -> None:
         for record in event.facts["records"]:
-            known = self._view.state.partitions.get(record.partition)
-            told = record.epoch, record.version
-            if known is not None and told <= (known.epoch, known.version):
-                continue
-            if not self._is_journal_durable():
-                text = f"the register tells broker {event.facts['broker']} a decision about "
-                text += f"partition {record.partition} that is not on its disk"
-                self._break("undecided-told", text, event)
+            self._require_durable(event, record, event.facts["broker"])
 
-    def _is_journal_durable(self) -> bool:
-        """Whether the register's device has all that it decided: whoever waited for the flush
-        learns that before the step of its end is told."""
-        disk = self._cluster.register.host.disk
-        journals = [one for one in disk.files(f"{DATA_DIRECTORY}/journal") if one.endswith(".log")]
-        try:
-            return all(disk.durable(one) == disk.cached(one) for one in journals)
-        except FileNotFoundError:  # not even its name is durable
-            return False
+    def _require_durable(self, event: Event, record: PartitionRecord, broker: int) -> None:
+        """Whether the register, which tells *broker* of *record*, can't forget it any more."""
+        known = self._view.state.partitions.get(record.partition)
+        told = record.epoch, record.version
+        if known is not None and told <= (known.epoch, known.version):
+            return
+        if not self._journal.is_durable:
+            text = f"the register tells broker {broker} a decision about partition "
+            text += f"{record.partition} that is not on its disk"
+            self._break("undecided-told", text, event)
+
+    def _check_journal(self, event: Event) -> None:
+        durable_end, end = self._journal.durable_end, event.facts["log_end"]
+        # Whoever waits for the flush learns of it before the step of its end is told.
+        if durable_end < end:
+            text = f"the register takes its journal for flushed up to {end}; its device has it to "
+            self._break("undecided-told", text + str(durable_end), event)
+
+    def _check_epoch(self, event: Event) -> None:
+        partition, epoch = event.facts["partition"], event.facts["epoch"]
+        record = self._view.state.partitions.get(partition)
+        for broker in record.in_sync if record is not None else ():
+            host = self._cluster.host_of(broker)
+            if self._has_its_disk(broker) and self._promised.get((host, partition), 0) >= epoch:
+                text = f"epoch {epoch} of partition {partition} is announced as a new one; {host} "
+                self._break("epoch-used-again", text + "has promised it before", event)
 
     def _check_announced(self, event: Event) -> None:
         partition, epoch = event.facts["partition"], event.facts["epoch"]
         known = self._view.state.announced_epoch(partition)
-        if epoch > known and not self._is_journal_durable():
+        if epoch > known and not self._journal.is_durable:
             text = f"the register announces epoch {epoch} of partition {partition} to broker "
             text += f"{event.facts['broker']}, and that is not on its disk"
             self._break("undecided-told", text, event)
@@ -570,22 +587,3 @@ class Oracle:
             text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
             text += f"committed is what lies before {max(ends, default=0)}"
             self._break("uncommitted-seen", text, event)
-
-
-RULES: Final = (
-    "acknowledged-unheld",
-    "promised-unheld",
-    "highwater-back",
-    "committed-differs",
-    "committed-cut",
-    "two-leaders",
-    "undecided-told",
-    "promise-forgotten",
-    "in-sync-unasked",
-    "incomplete-leader",
-    "uncommitted-seen",
-    "receipt-wrong",
-    "committed-twice",
-    "invalid-committed",
-)
-"""All that a violation of this oracle may be called."""

@@ -26,6 +26,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "committed-cut": "no replica in the in-sync set cuts committed records off",
     "two-leaders": "in one epoch one life of one broker leads: the one that was appointed",
     "undecided-told": "the register tells only what it has made durable",
+    "epoch-used-again": "a change of leaders begins with an epoch that nobody has promised",
     "promise-forgotten": "a broker accepts only an epoch that is on its disk",
     "in-sync-unasked": (
         "whoever is decided to be in sync has promised the epoch, in the life that it lives"

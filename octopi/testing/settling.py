@@ -16,7 +16,7 @@ from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.history import LogName
-from octopi.simulation.replica_bytes import ReplicaBytes
+from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.wire.messages import PartitionRecord
 
 _MOVE_TIMEOUT_S: Final = 20.0

@@ -22,7 +22,8 @@ from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_image import FileImage
 from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
-from octopi.simulation.oracle import RULES, Oracle
+from octopi.simulation.oracle import Oracle
+from octopi.simulation.promises import PROMISES
 from octopi.simulation.world import Event, Violation, World
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
@@ -95,7 +96,7 @@ def broken(scene: Callable[[Scenario], Awaitable[None]]) -> Violation:
     """The violation that *scene* ends with."""
     with pytest.raises(Violation) as caught:
         play(scene)
-    assert caught.value.rule in RULES
+    assert caught.value.rule in PROMISES
     assert caught.value.events
     return caught.value
 
@@ -149,6 +150,53 @@ def test_a_register_that_tells_what_it_may_forget_is_found(
 
     monkeypatch.setattr(MembershipSession, "_may_tell", always)
     assert broken(lose_a_broker_while_a_decision_is_flushed).rule == "undecided-told"
+
+
+def test_a_leader_that_is_answered_before_the_register_can_remember_it_is_found() -> None:
+    async def answer_early(scenario: Scenario) -> None:
+        record = PartitionRecord(0, 1, 99, 1, 1, [1, 2, 3], [1])
+        asked = AlterInSync(0, 1, 1, 1, 98, [1], None)
+        answer = {"asked": asked, "accepted": True, "record": record}
+
+        def tell(event: Event) -> None:
+            scenario.oracle(Event(0, 0.0, "register", 1, steps.E17_ALTERED, answer))
+
+        scenario.at(steps.R2_APPENDED, tell)
+        await scenario.produce()
+
+    assert broken(answer_early).rule == "undecided-told"
+
+
+def test_a_register_that_takes_more_for_flushed_than_its_device_has_is_found() -> None:
+    async def trust_a_flush(scenario: Scenario) -> None:
+        def cut(event: Event) -> None:
+            disk = scenario.cluster.nodes[event.host].host.disk
+            for path in disk.files("data/journal"):
+                if path.endswith(".log"):
+                    image(disk, path).settled_bytes -= 1
+
+        scenario.at(steps.R3_FLUSHED, cut)
+        await scenario.produce()
+
+    assert broken(trust_a_flush).rule == "undecided-told"
+
+
+def announced(epoch: int) -> Callable[[Scenario], Awaitable[None]]:
+    """The register begins a change of a leader whose brokers have promised epoch 9."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        stored = {"partition": 0, "promised": 9, "sync_flag": False, "intact": True}
+        scenario.world.note(steps.D2_PROMISED, "broker-1", 1, **stored)
+        begun = {"partition": 0, "epoch": epoch}
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E2_ANNOUNCED, begun))
+
+    return scene
+
+
+def test_a_change_with_an_epoch_that_was_promised_before_is_found() -> None:
+    play(announced(10))
+    assert broken(announced(9)).rule == "epoch-used-again"
 
 
 def test_consumers_that_are_let_read_to_the_end_of_the_log_are_found(

@@ -1,4 +1,4 @@
-"""The records that a simulated host has of a log, read past the process that keeps them.
+"""The records that a simulated host has in a log, read past the process that keeps them.
 
 Only reads what `octopi.storage` lays out (`octopi.storage.file_names`); decides nothing.
 """
@@ -12,14 +12,12 @@ from octopi.simulation.disk_image import Directory, FileImage
 from octopi.storage.file_names import segment_bases, segment_path
 
 
-class ReplicaBytes:
-    """One log on one disk, below *data_directory*."""
+class LogBytes:
+    """The log in one directory of one disk."""
 
-    def __init__(
-        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
-    ) -> None:
+    def __init__(self, disk: SimulatedDisk, directory: str) -> None:
         self._disk = disk
-        self._path = log_directory(data_directory, PartitionId(partition), topic)
+        self._path = directory
         self._names: dict[str, object] = {}
         self._segments: list[tuple[int, FileImage]] = []
 
@@ -67,3 +65,38 @@ class ReplicaBytes:
                 with memoryview(image.cached) as cached:
                     parts.append(bytes(cached[max(0, start - base) : end - base]))
         return b"".join(parts)
+
+
+class ReplicaBytes(LogBytes):
+    """One replica of a topic's log, below *data_directory*."""
+
+    def __init__(
+        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
+    ) -> None:
+        super().__init__(disk, log_directory(data_directory, PartitionId(partition), topic))
+
+
+class JournalBytes:
+    """The register's journal, below *data_directory*: the one in force, and maybe others that
+    are to follow it or were before it."""
+
+    def __init__(self, disk: SimulatedDisk, data_directory: str) -> None:
+        self._disk = disk
+        self._path = f"{data_directory}/journal"
+
+    @property
+    def durable_end(self) -> int:
+        """Where the longest of them ends that any failure of power leaves."""
+        directories = {path.rpartition("/")[0] for path in self._files()}
+        return max((LogBytes(self._disk, one).durable_end for one in directories), default=0)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the device has all that processes see."""
+        try:
+            return all(self._disk.durable(one) == self._disk.cached(one) for one in self._files())
+        except FileNotFoundError:  # not even its name is durable
+            return False
+
+    def _files(self) -> list[str]:
+        return [one for one in self._disk.files(self._path) if one.endswith(".log")]
