@@ -42,6 +42,8 @@ class Notebook:
         """Of the topics that everybody uses."""
         self.topics_made = trio.Event()
         """Set when `logs` has all of them."""
+        self.all_well = trio.Event()
+        """Set when everything is healed and has come back."""
         self.disks_fail: Callable[[], bool] = lambda: False
         """Whether any disk failed so far."""
         self.unfit: set[str] = set()
@@ -76,6 +78,12 @@ class Notebook:
         if self.disks_fail() and isinstance(error, RefusedError) and error.status in _OF_DISKS:
             return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
+
+    def complain_of_haste(self, who: str, error: OctopiError) -> None:
+        """*who*, a producer, gave a message up before its time was over, though it may try again
+        whatever happens, but for a disk that fails: what that has taken it doesn't know."""
+        if not self.disks_fail():
+            self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
 
     def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
         """A client of the cluster, for a block."""

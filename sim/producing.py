@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 from typing import Final
 
@@ -10,8 +11,8 @@ import attrs
 from octopi.clients.producer import Producer
 from octopi.clients.receipts import PendingReceipt
 from octopi.clients.retrying import may_pass
-from octopi.environment import Environment
-from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, OutcomeUnknownError
+from octopi.environment import Clock, Environment
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
 from octopi.record import NO_HEADERS
 from octopi.simulation.history import (
     Acknowledged,
@@ -30,6 +31,8 @@ _LINGERS_S: Final = (0.0, 0.002, 0.02)
 class _Sent:
     value: bytes
     pending: PendingReceipt
+    due_at: float
+    """By the producer's clock: before that it may not give up."""
 
 
 class _LeftError(Exception):
@@ -44,9 +47,15 @@ class ProducerProgram:
         self.sent_count = 0
         self.is_done = False
         """Whether it has sent all, and knows what became of it."""
+        self.is_heard = False
+        """Whether it was heard once more, when all was well again."""
         self._notebook = notebook
         self._number = number
         self._life = 0
+
+    @property
+    def _name(self) -> str:
+        return f"p{self._number}.{self._life}"
 
     async def run(self, environment: Environment) -> None:
         """`octopi.simulation.host.Program`."""
@@ -64,36 +73,58 @@ class ProducerProgram:
                         delivery_timeout_s=workload.delivery_timeout_s,
                     ) as producer:
                         await self._send_some(environment, producer, chance, on_its_way)
+                        if self.sent_count == workload.records:
+                            self.is_done = True
+                            await self._have_last_word(producer)
                 except (_LeftError, DeliveryError):
                     pass  # what became of each message is noted
                 for sent in on_its_way:
                     await self._note_outcome(sent)
-        self.is_done = True
+        self.is_done = self.is_heard = True
 
     async def _send_some(
         self, environment: Environment, producer: Producer, chance: Random, on_its_way: list[_Sent]
     ) -> None:
         """Send until it is time to go on with another producer, or all is sent."""
-        clock, workload = environment.clock, self._notebook.plan.workload
+        notebook, clock = self._notebook, environment.clock
+        workload = notebook.plan.workload
         until = workload.records
         if workload.reopen_count:
             until = min(until, self.sent_count + chance.randint(1, 2 * workload.reopen_count))
         while self.sent_count < until:
             burst = min(chance.randint(1, workload.burst_count), until - self.sent_count)
             for _ in range(burst):
-                await self._submit(producer, chance, on_its_way)
+                await self._submit(producer, clock, chance, on_its_way)
             if self.sent_count == until < workload.records and chance.random() < 0.5:
                 raise _LeftError
             while on_its_way:
-                await self._note_outcome(on_its_way[0])
+                error = await self._note_outcome(on_its_way[0])
+                if error is not None and clock.now() < on_its_way[0].due_at:
+                    notebook.complain_of_haste(self._name, error)
                 del on_its_way[0]
             if workload.pause_s:
                 await clock.sleep_until(clock.now() + chance.expovariate(1 / workload.pause_s))
 
-    async def _submit(self, producer: Producer, chance: Random, on_its_way: list[_Sent]) -> None:
+    async def _have_last_word(self, producer: Producer) -> None:
+        """Whatever it went through: when all is well again, it is heard."""
         notebook = self._notebook
+        await notebook.all_well.wait()
+        for log in notebook.logs:
+            self.sent_count += 1
+            value = unique_value(self._name, self.sent_count)
+            notebook.note(Invoked(notebook.now, self._name, *log, value))
+            pending = await producer.submit(log.topic, value, partition=log.partition)
+            error = await self._note_outcome(_Sent(value, pending, math.inf))
+            if error is not None:
+                notebook.complain(self._name, error)
+
+    async def _submit(
+        self, producer: Producer, clock: Clock, chance: Random, on_its_way: list[_Sent]
+    ) -> None:
+        notebook = self._notebook
+        due_at = clock.now() + notebook.plan.workload.delivery_timeout_s
         self.sent_count += 1
-        name = f"p{self._number}.{self._life}"
+        name = self._name
         size_bytes = chance.choice((0, 30, notebook.plan.workload.value_bytes_max))
         value = unique_value(name, self.sent_count, size_bytes)
         if self._number == self.sent_count == 1:
@@ -116,25 +147,26 @@ class ProducerProgram:
                 notebook.complain(name, error)
             notebook.note(Failed(notebook.now, value, str(error)))
         else:
-            on_its_way.append(_Sent(value, pending))
+            on_its_way.append(_Sent(value, pending, due_at))
 
-    async def _note_outcome(self, sent: _Sent) -> None:
+    async def _note_outcome(self, sent: _Sent) -> DeliveryError | None:
+        """Wait until it is known whether *sent* is stored; return why not, or why nobody knows."""
         notebook = self._notebook
         try:
             receipt = await sent.pending
-        except NotDeliveredError as error:
-            notebook.note(Failed(notebook.now, sent.value, str(error)))
-        except OutcomeUnknownError as error:
-            notebook.note(OutcomeUnknown(notebook.now, sent.value, str(error)))
-        else:
-            notebook.note(
-                Acknowledged(
-                    notebook.now,
-                    LogName(receipt.topic, receipt.partition),
-                    sent.value,
-                    receipt.offset,
-                    receipt.next_offset,
-                    receipt.epoch,
-                    receipt.duplicate,
-                )
+        except DeliveryError as error:
+            kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
+            notebook.note(kind(notebook.now, sent.value, str(error)))
+            return error
+        notebook.note(
+            Acknowledged(
+                notebook.now,
+                LogName(receipt.topic, receipt.partition),
+                sent.value,
+                receipt.offset,
+                receipt.next_offset,
+                receipt.epoch,
+                receipt.duplicate,
             )
+        )
+        return None

@@ -72,8 +72,8 @@ class Verdict:
     violation: Violation | None
     """The rule that was broken; None: all is well."""
     outside: Violation | None
-    """The one that clients alone can tell of: by what they saw, because they crashed, or because
-    all stands still."""
+    """The one that clients alone can tell of: by what they saw or were told, because they
+    crashed, or because all stands still."""
     details: str
     """More about it, many lines; or empty."""
     digest: str
@@ -223,6 +223,8 @@ class _Run:
         await self._until("clients wait", workload.unsent)
         await self._until("new messages are not taken", healer.unproven)
         await self._until("replicas are not in sync", healer.out_of_sync)
+        self._notebook.all_well.set()
+        await self._until("producers are not heard", workload.unheard)
         await self._until("replicas differ", healer.differing)
         workload.read_all()
         await self._until("nobody can read all", lambda: "" if workload.is_read else "reading")
@@ -288,6 +290,8 @@ class _Run:
         outside = violation if stands_still else self._stuck
         if faults:
             outside = Violation(f"history {faults[0].rule.name}", str(faults[0]))
+        elif outside is None and self._notebook.complaints:
+            outside = Violation("complaint", self._notebook.complaints[0])
         if violation is None and faults:
             violation = outside
             details = "\n\n".join(one.explain(history) for one in faults[:_SHOWN_COUNT])

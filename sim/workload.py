@@ -55,6 +55,10 @@ class Workload:
         waiting = [one.host for one in self.producers if not one.is_done]
         return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
 
+    def unheard(self) -> str:
+        """Whose last word is not taken yet; empty: nobody's."""
+        return ", ".join(one.host for one in self.producers if not one.is_heard)
+
     # --- the end -------------------------------------------------------------------------
 
     def read_all(self) -> None:
