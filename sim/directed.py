@@ -78,4 +78,5 @@ class _Director:
             pause_s=self._pick("pause", (0.02, 0.05, 0.1)),
             reopen_count=self._pick("reopen", (0, 0, 0, 8)),
             delivery_timeout_s=self._pick("delivery_timeout", (30.0, 30.0, 1.0)),
+            consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
         )

@@ -16,27 +16,36 @@ import attrs
 
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
-    Action,
     AtEffect,
     AtStep,
     AtTime,
     BreakDisk,
     Cut,
     Fault,
-    FillDisk,
     Kill,
     LosePower,
     Pause,
-    Place,
     Reset,
     RollBack,
     Rot,
     Slow,
-    Spoil,
     Stop,
     Wipe,
 )
-from octopi.simulation.route import Mishap
+from sim.drawing import (
+    EDGES,
+    a_death,
+    a_failing_disk,
+    an_absence,
+    at_once,
+    late,
+    shortly,
+    some_restart_s,
+    some_seconds,
+    some_trouble,
+    soon,
+    when_producing,
+)
 
 
 @attrs.frozen
@@ -49,135 +58,16 @@ class Story:
     """Of the workload."""
 
 
-_PRODUCING: Final = (
-    *("P1", "P2a", "P2b", "P2c", "P2d", "P3a", "P3b", "P4a", "P4b", "P5a", "P5b"),
-    *("P6a", "P6b", "P6c", "P6d", "P7a", "P7b", "P8a", "P8b", "C1b", "C3", "C10b", "D1a", "D1b"),
-)
-_CHANGING: Final = (
-    *("E1", "E2", "E3a", "E3b", "E4", "E5", "E6a", "E6b", "E7", "E8a", "E8b", "E9a", "E9b"),
-    *("E10a", "E10b", "E11", "E12", "E13a", "E13b", "E15", "E16b", "E17a", "E17b", "E18"),
-    *("J7", "J8b", "J9b", "J10", "J11", "J12", "D2a", "D2b", "D3a", "D3b", "R2b", "R3a", "R3b"),
-)
-_COMING_BACK: Final = (
-    *("J1b", "J2", "J3", "J4a", "J4b", "J5a", "J5b", "J6", "E10b", "E12", "J8a", "J9a", "J10"),
-    *("E13a", "E13b", "P3a", "P3b", "J11", "E16a", "E17a", "J12", "D2b", "D3b"),
-)
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
 _PIPELINED: Final = {"batch_bytes": 1}
 """Each message is a batch, and several are under way."""
-_EDGES: Final = (
-    *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
-    *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
-    *(("sync_directory", "before"), ("sync_directory", "after"), ("send", "after")),
-)
-
-
-# --- what stories are made of ----------------------------------------------------------
-
-
-def _when_producing(chance: Random) -> Place:
-    occurrence = chance.choice((1, 2, 3, 5, 8, 12, 20))
-    if chance.random() < 0.7:
-        return AtStep(chance.choice(_PRODUCING), occurrence=occurrence)
-    operation, edge = chance.choice(_EDGES)
-    return AtEffect(operation, edge, chance.choice(("leader", "follower")), occurrence)
-
-
-def _soon(chance: Random) -> Place:
-    """Behind the fault before it: in what follows from that."""
-    kind = chance.random()
-    if kind < 0.5:
-        steps = chance.choice((_CHANGING, _COMING_BACK, _PRODUCING))
-        return AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2, 4)), behind=True)
-    if kind < 0.7:
-        operation, edge = chance.choice(_EDGES)
-        who = chance.choice(("leader", "follower", "register"))
-        return AtEffect(operation, edge, who, chance.choice((1, 1, 2, 4)), behind=True)
-    return AtTime(chance.choice((0.0, _seconds(chance, 0.0, 0.4), _late_s(chance))), behind=True)
-
-
-def _at_once(chance: Random) -> Place:
-    """Behind the fault before it, at a step of producing."""
-    return AtStep(chance.choice(_PRODUCING), occurrence=chance.randint(1, 8), behind=True)
-
-
-def _shortly(chance: Random) -> Place:
-    """Behind the fault before it, and before anybody draws consequences."""
-    return AtTime(_seconds(chance, 0.0, 0.9), behind=True)
-
-
-def _late(chance: Random) -> Place:
-    """Behind the fault before it, when its consequences were drawn."""
-    return AtTime(_late_s(chance), behind=True)
-
-
-def _late_s(chance: Random) -> float:
-    return _seconds(chance, 1.1, 2.2)
-
-
-def _seconds(chance: Random, least: float, most: float) -> float:
-    return round(chance.uniform(least, most), 2)
-
-
-def _restart_s(chance: Random) -> float | None:
-    return chance.choice((0.0, 0.1, _seconds(chance, 0.2, 0.8), _seconds(chance, 1.2, 3.0), None))
-
-
-def _death(chance: Random) -> Action:
-    kind = chance.choice((Kill, Kill, LosePower, LosePower, Stop))
-    return kind(_restart_s(chance))
-
-
-def _absence(chance: Random) -> Action:
-    """For longer than anybody waits."""
-    seconds = _seconds(chance, 1.2, 3.0)
-    away = _seconds(chance, 1.2, 3.0)
-    return chance.choice(
-        (
-            Pause(seconds),
-            Cut("others", seconds, "both", chance.random() < 0.5, chance.random() < 0.5),
-            Cut(chance.choice(("leader", "follower", "register")), seconds, resets=True),
-            Cut("others", seconds, chance.choice(("in", "out"))),
-            Kill(away),
-            LosePower(away),
-        )
-    )
-
-
-def _trouble(chance: Random) -> Action:
-    """What connections and disks do now and then."""
-    peer = chance.choice(("leader", "follower", "client", "register", "others"))
-    return chance.choice(
-        (
-            Reset(peer),
-            Spoil(chance.choice((Mishap.RESET, Mishap.FINISH, Mishap.SILENCE)), peer),
-            Slow(peer, _seconds(chance, 0.3, 2.0), latency_s=_seconds(chance, 0.05, 0.6)),
-            Cut(peer, _seconds(chance, 0.1, 1.0), "both", holds=True),
-            Pause(_seconds(chance, 0.1, 0.9)),
-            BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 1.0)), times=3)),
-        )
-    )
-
-
-def _failing_disk(chance: Random) -> Action:
-    if chance.random() < 0.15:
-        return FillDisk(0.3)
-    if chance.random() < 0.5:
-        full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5, 0.9)))
-        return BreakDisk(DiskFault("append", full, ".log", chance.choice((0, 0, 1, 5))))
-    operation = chance.choice(("append", "sync", "sync", "sync", "rename", "sync_directory"))
-    how = Fail(errno.EIO, written_fraction=chance.choice((0.0, 0.5, 0.9)))
-    return BreakDisk(DiskFault(operation, how, chance.choice((".log", ""))))
-
-
-# --- stories ---------------------------------------------------------------------------
 
 
 def _one_dies(chance: Random) -> Story:
     who = chance.choice(("here", "leader", "follower"))
-    return Story((Fault(_when_producing(chance), _death(chance), who),))
+    return Story((Fault(when_producing(chance), a_death(chance), who),))
 
 
 def _one_after_the_other(chance: Random) -> Story:
@@ -185,8 +75,8 @@ def _one_after_the_other(chance: Random) -> Story:
     second = chance.choice(("here", "here", "leader", "follower", "register"))
     return Story(
         (
-            Fault(_when_producing(chance), _death(chance), chance.choice(("leader", "follower"))),
-            Fault(_soon(chance), _death(chance), second),
+            Fault(when_producing(chance), a_death(chance), chance.choice(("leader", "follower"))),
+            Fault(soon(chance), a_death(chance), second),
         )
     )
 
@@ -196,18 +86,18 @@ def _leaders_die(chance: Random) -> Story:
     steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")
     place = AtStep(chance.choice((*steps, "E11", "E15")), "leader", chance.randint(1, 3), True)
     first = AtStep(chance.choice(steps), occurrence=chance.randint(1, 20))
-    again = [Fault(place, _death(chance), "leader") for _ in range(chance.randint(1, 2))]
-    return Story((Fault(first, _death(chance), "leader"), *again))
+    again = [Fault(place, a_death(chance), "leader") for _ in range(chance.randint(1, 2))]
+    return Story((Fault(first, a_death(chance), "leader"), *again))
 
 
 def _left_alone(chance: Random) -> Story:
     """A follower is away, the leader goes on without it and dies; the other comes back."""
-    place = chance.choice((_late, _soon))
+    place = chance.choice((late, soon))
     replicas = chance.choice((2, 3))
     return Story(
         (
-            Fault(_when_producing(chance), _absence(chance), "follower"),
-            Fault(place(chance), chance.choice((_death, _absence))(chance), "leader"),
+            Fault(when_producing(chance), an_absence(chance), "follower"),
+            Fault(place(chance), chance.choice((a_death, an_absence))(chance), "leader"),
         ),
         {"replicas": replicas},
     )
@@ -215,12 +105,12 @@ def _left_alone(chance: Random) -> Story:
 
 def _all_alone(chance: Random) -> Story:
     """All followers are away, and then the leader is."""
-    away = _absence(chance)
+    away = an_absence(chance)
     return Story(
         (
-            Fault(_when_producing(chance), away, "follower"),
+            Fault(when_producing(chance), away, "follower"),
             Fault(AtTime(0.0, True), chance.choice((away, Pause(2.5), Kill(2.5))), "follower"),
-            Fault(_late(chance), chance.choice((_death, _absence))(chance), "leader"),
+            Fault(late(chance), chance.choice((a_death, an_absence))(chance), "leader"),
         )
     )
 
@@ -230,24 +120,24 @@ def _last_one(chance: Random) -> Story:
     survivor, *others = chance.sample(_BROKERS, len(_BROKERS))
     weakness = chance.choice(
         (
-            Slow("others", 3.0, latency_s=_seconds(chance, 0.05, 0.6)),
-            Cut("others", _seconds(chance, 0.1, 0.9), "in", holds=True),
-            Cut("others", _seconds(chance, 0.1, 0.9), "both", holds=True),
-            Pause(_seconds(chance, 0.1, 0.9)),
-            BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.9)), times=20)),
-            Kill(_seconds(chance, 0.0, 0.8)),
-            LosePower(_seconds(chance, 0.0, 0.8)),
+            Slow("others", 3.0, latency_s=some_seconds(chance, 0.05, 0.6)),
+            Cut("others", some_seconds(chance, 0.1, 0.9), "in", holds=True),
+            Cut("others", some_seconds(chance, 0.1, 0.9), "both", holds=True),
+            Pause(some_seconds(chance, 0.1, 0.9)),
+            BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.05, 0.9)), times=20)),
+            Kill(some_seconds(chance, 0.0, 0.8)),
+            LosePower(some_seconds(chance, 0.0, 0.8)),
             Reset("others"),
         )
     )
     deaths = [
-        chance.choice((Kill, LosePower))(chance.choice((_seconds(chance, 1.5, 3.0), None)))
+        chance.choice((Kill, LosePower))(chance.choice((some_seconds(chance, 1.5, 3.0), None)))
         for _ in others
     ]
-    behind = chance.choice((_at_once, _shortly, _soon))
+    behind = chance.choice((at_once, shortly, soon))
     return Story(
         (
-            Fault(_when_producing(chance), weakness, survivor),
+            Fault(when_producing(chance), weakness, survivor),
             Fault(behind(chance), deaths[0], others[0]),
             *(Fault(AtTime(0.0, True), *one) for one in zip(deaths[1:], others[1:], strict=True)),
         )
@@ -259,7 +149,7 @@ def _left_behind(chance: Random) -> Story:
     next one doesn't hear for a while what the others have."""
     commit = AtStep(chance.choice(("P6b", "P7a", "P7b")), "any", chance.choice((1, 2)), True)
     gone = AtStep(chance.choice(("E11", "E12", "J7")), behind=True)
-    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.05, 0.15)), times=40))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.05, 0.15)), times=40))
     first = AtStep("P2b", occurrence=chance.choice((1, 2, 3, 5)))
     return Story(
         (
@@ -267,7 +157,7 @@ def _left_behind(chance: Random) -> Story:
             Fault(AtTime(0.0, behind=True), slow),
             Fault(commit, Kill(3.0), "leader"),
             Fault(gone, chance.choice((Pause(0.9), Kill(2.0))), "follower"),
-            *((Fault(_soon(chance), Kill(None), "leader"),) if chance.random() < 0.3 else ()),
+            *((Fault(soon(chance), Kill(None), "leader"),) if chance.random() < 0.3 else ()),
         ),
         {"brokers": 4, "replicas": 4, "min_insync": 1, "latency_s": 0.02, "jitter_s": 0.005},
     )
@@ -277,15 +167,20 @@ def _candidates_die(chance: Random) -> Story:
     """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
     steps = ("E4", "E6a", "E6b", "E7", "E8b", "E9a", "E10b", "E11", "E12", "D2b", "J7", "J10")
     place = AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2)), behind=True)
-    first = chance.choice((Kill, Kill, LosePower, Stop))(_restart_s(chance))
+    first = chance.choice((Kill, Kill, LosePower, Stop))(some_restart_s(chance))
     target = chance.choice(("here", "leader", "follower"))
     return Story(
         (
-            Fault(_when_producing(chance), first, "leader"),
+            Fault(when_producing(chance), first, "leader"),
             Fault(place, LosePower(chance.choice((0.0, 0.1, 0.5))), target),
-            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.3 else ()),
+            *((Fault(soon(chance), a_death(chance), "leader"),) if chance.random() < 0.3 else ()),
         ),
-        {"replicas": 3, "flush_before_ack": False, "flush_interval_s": 1.0},
+        {
+            "replicas": chance.choice((2, 3)),
+            "min_insync": 1,
+            "flush_before_ack": False,
+            "flush_interval_s": 2.5,
+        },
     )
 
 
@@ -293,15 +188,15 @@ def _joiner_dies(chance: Random) -> Story:
     """A follower dies while it is let back into the in-sync set, maybe slowly."""
     steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
     death = chance.choice((Kill, LosePower, LosePower, LosePower))(chance.choice((0.0, 0.0, 0.1)))
-    slow = Slow("register", 2.0, latency_s=_seconds(chance, 0.3, 0.7))
+    slow = Slow("register", 2.0, latency_s=some_seconds(chance, 0.3, 0.7))
     faults = [
-        Fault(_when_producing(chance), Kill(_seconds(chance, 0.1, 0.4)), "follower"),
+        Fault(when_producing(chance), Kill(some_seconds(chance, 0.1, 0.4)), "follower"),
         Fault(AtStep(chance.choice(steps), behind=True), death, "follower"),
     ]
     if chance.random() < 0.7:
         faults.insert(1, Fault(AtStep("J9b", behind=True), slow, "leader"))
     if chance.random() < 0.3:
-        faults.append(Fault(_soon(chance), _death(chance), "leader"))
+        faults.append(Fault(soon(chance), a_death(chance), "leader"))
     options = {"replicas": chance.choice((2, 2, 3)), "min_insync": 1, "flush_before_ack": False}
     return Story(tuple(faults), {**options, "flush_interval_s": 1.0, **_QUICK})
 
@@ -310,7 +205,7 @@ def _back_with_less(chance: Random) -> Story:
     """A follower loses what was in its memory, and the leader is gone before it can say so."""
     loss = chance.choice((LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.3)))
     step = chance.choice(("J1b", "J2", "J4b", "J5a", "J5b", "J7", "J8a", "J8b"))
-    death = chance.choice((Kill, Kill, Pause))(_seconds(chance, 2.0, 4.0))
+    death = chance.choice((Kill, Kill, Pause))(some_seconds(chance, 2.0, 4.0))
     faults = (
         Fault(AtStep("P4b", "follower", chance.choice((2, 3, 5, 8))), loss),
         Fault(AtStep(step, behind=True), death, "leader"),
@@ -319,12 +214,25 @@ def _back_with_less(chance: Random) -> Story:
     return Story(faults, {**options, "flush_interval_s": 2.5, **_QUICK})
 
 
+def _back_with_rot(chance: Random) -> Story:
+    """A bit turns over in what a follower has, and its leader is gone before the two compare."""
+    step = chance.choice(("J1b", "J2", "J4b", "J5a", "J5b"))
+    death = chance.choice((Kill, Kill, Pause))(some_seconds(chance, 2.0, 4.0))
+    faults = (
+        Fault(AtStep("P4b", "follower", chance.choice((5, 8, 12))), Rot(0.0)),
+        Fault(AtStep(step, behind=True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    load = {"topic_partitions": 1, "value_bytes_max": 40}  # for it to lie behind the checkpoint
+    return Story(faults, {**options, **_QUICK}, load)
+
+
 def _cut_and_leads_again(chance: Random) -> Story:
     """A leader appends what nobody hears of, comes back, and leads again before producers found
     the one in between."""
     unheard = AtStep("P2a", "leader", chance.choice((2, 3, 5, 8)))
     faults = (
-        Fault(unheard, Cut("others", _seconds(chance, 1.2, 2.0), "both", resets=True)),
+        Fault(unheard, Cut("others", some_seconds(chance, 1.2, 2.0), "both", resets=True)),
         Fault(AtStep("E11", behind=True), Cut("client", 4.0)),
         Fault(AtStep("J12", behind=True), Kill(4.0), "leader"),
     )
@@ -333,13 +241,63 @@ def _cut_and_leads_again(chance: Random) -> Story:
     return Story(faults, options, load)
 
 
+def _memory_is_lost(chance: Random) -> Story:
+    """The register forgets that a follower was left behind, and who knows it is gone, too."""
+    forgets = chance.choice((Wipe, LosePower, LosePower))(chance.choice((0.0, 0.1, 0.3)))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.2, 0.6)), times=9))
+    alone = AtStep("P7b", "leader", chance.choice((1, 1, 2, 4)), behind=True)
+    death = chance.choice((Kill, LosePower))(some_seconds(chance, 4.0, 5.0))
+    faults = [
+        Fault(when_producing(chance), Kill(some_seconds(chance, 1.5, 2.5)), "follower"),
+        Fault(AtStep("E16b", behind=True), slow, "register"),
+        Fault(AtStep("E17b", behind=True), Pause(0.0), "register"),
+        Fault(alone, death, "leader"),
+        Fault(AtTime(0.0, behind=True), forgets, "register"),
+    ]
+    if chance.random() < 0.5:
+        del faults[1]
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1}
+    return Story(tuple(faults), options, {"topic_partitions": 1, "records": 40})
+
+
+def _told_too_soon(chance: Random) -> Story:
+    """What a leader has nobody else hears of, not even when its producers send it again; then
+    it is gone."""
+    step = AtStep(chance.choice(("P1", "P2a", "P2b")), "leader", chance.choice((1, 2, 5, 12)))
+    cut = Cut("broker", 4.0, chance.choice(("both", "out")))
+    faults = [
+        Fault(step, cut, "leader"),
+        Fault(AtTime(some_seconds(chance, 0.0, 0.3), behind=True), Reset("client"), "leader"),
+        Fault(AtTime(some_seconds(chance, 0.1, 0.5), behind=True), Kill(4.0), "leader"),
+    ]
+    if chance.random() < 0.3:
+        del faults[1]
+    options = {"min_insync": 1, "partitions": 1, **_QUICK}
+    return Story(tuple(faults), options, {"topic_partitions": 1, "burst_count": 4})
+
+
+def _leads_at_once(chance: Random) -> Story:
+    """A leader loses what was in its memory and is back before anybody finds out."""
+    busy = chance.choice(
+        (Pause(0.9), Slow("others", 2.0, latency_s=some_seconds(chance, 0.2, 0.8)))
+    )
+    faults = [
+        Fault(AtStep("P6b", "leader", chance.choice((2, 3, 5, 8))), busy, "register"),
+        Fault(AtTime(0.0, behind=True), LosePower(0.0), "leader"),
+    ]
+    if chance.random() < 0.3:
+        faults.append(Fault(soon(chance), a_death(chance), "follower"))
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    return Story(tuple(faults), {**options, "flush_interval_s": 2.5, **_QUICK})
+
+
 def _older_copy(chance: Random) -> Story:
     """A follower's machine is set up again from a copy that it went on from, and starts so
     often that its life could be the next one; then its leader is gone."""
     taken_s = chance.choice((0.3, 0.5))
     faults = (
         Fault(AtTime(taken_s + 0.1), Kill(0.0), "follower/0"),
-        Fault(AtTime(_seconds(chance, 1.0, 1.6), behind=True), RollBack(taken_s, 0.0)),
+        Fault(AtTime(some_seconds(chance, 1.0, 1.6), behind=True), RollBack(taken_s, 0.0)),
         Fault(AtStep("J1b", behind=True), Kill(0.0)),
         Fault(AtStep(chance.choice(("J1b", "J2", "J5b")), behind=True), Kill(3.0), "leader/0"),
     )
@@ -349,25 +307,36 @@ def _older_copy(chance: Random) -> Story:
 
 def _too_few(chance: Random) -> Story:
     """Nothing can be taken until who died is back, and as much as before."""
-    place = _when_producing(chance)
-    slow = Slow("others", 2.0, latency_s=_seconds(chance, 0.05, 0.3))
+    place = when_producing(chance)
+    slow = Slow("others", 2.0, latency_s=some_seconds(chance, 0.05, 0.3))
     return Story(
         (
-            Fault(place, LosePower(_seconds(chance, 0.0, 0.5)), "follower"),
+            Fault(place, LosePower(some_seconds(chance, 0.0, 0.5)), "follower"),
             Fault(AtStep(chance.choice(("J2", "J5b", "J7")), behind=True), slow),
-            Fault(_soon(chance), _death(chance), "leader"),
+            Fault(soon(chance), a_death(chance), "leader"),
         )[: chance.randint(1, 3)],
         {"replicas": 2, "min_insync": 2, "flush_before_ack": False, "flush_interval_s": 1.0},
     )
 
 
+def _refused_for_long(chance: Random) -> Story:
+    """Nothing can be taken for longer than producers try."""
+    gone = chance.choice((Kill, LosePower, Stop))(some_seconds(chance, 2.5, 4.0))
+    faults = [Fault(when_producing(chance), gone, "follower")]
+    if chance.random() < 0.5:
+        faults.append(Fault(late(chance), chance.choice((Reset("client"), Pause(0.3))), "leader"))
+    options = {"replicas": 2, "min_insync": 2, "flush_before_ack": True}
+    load = {"delivery_timeout_s": 0.5, "burst_count": 4, "reopen_count": 0, "records": 40}
+    return Story(tuple(faults), options, {**load, **_PIPELINED})
+
+
 def _sleeper(chance: Random) -> Story:
     """A leader sleeps, or is cut off, while another one is chosen; then it wakes up."""
-    sleep = chance.choice((Pause(_seconds(chance, 1.2, 3.0)), _absence(chance)))
+    sleep = chance.choice((Pause(some_seconds(chance, 1.2, 3.0)), an_absence(chance)))
     return Story(
         (
-            Fault(_when_producing(chance), sleep, "leader"),
-            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.6 else ()),
+            Fault(when_producing(chance), sleep, "leader"),
+            *((Fault(soon(chance), a_death(chance), "leader"),) if chance.random() < 0.6 else ()),
         )
     )
 
@@ -375,10 +344,12 @@ def _sleeper(chance: Random) -> Story:
 def _power_fails(chance: Random) -> Story:
     """All machines of a room, at about the same time."""
     count = chance.choice((2, 3, 3))
-    deaths = [chance.choice((LosePower, LosePower, Kill))(_restart_s(chance)) for _ in range(count)]
+    deaths = [
+        chance.choice((LosePower, LosePower, Kill))(some_restart_s(chance)) for _ in range(count)
+    ]
     gap_s = chance.choice((0.0, 0.0, 0.01, 0.3))
     targets = chance.sample(_BROKERS, count)
-    faults = [Fault(_when_producing(chance), deaths[0], targets[0])]
+    faults = [Fault(when_producing(chance), deaths[0], targets[0])]
     for death, target in zip(deaths[1:], targets[1:], strict=True):
         faults.append(Fault(AtTime(gap_s, True), death, target))
     return Story(tuple(faults), {"flush_before_ack": True} if chance.random() < 0.7 else {})
@@ -386,26 +357,26 @@ def _power_fails(chance: Random) -> Story:
 
 def _one_replica(chance: Random) -> Story:
     """There is nobody else who has it."""
-    faults = [Fault(_when_producing(chance), _death(chance), "leader/0")]
+    faults = [Fault(when_producing(chance), a_death(chance), "leader/0")]
     if chance.random() < 0.5:
-        faults.append(Fault(_soon(chance), _death(chance), "leader/0"))
+        faults.append(Fault(soon(chance), a_death(chance), "leader/0"))
     return Story(tuple(faults), {"replicas": 1, "min_insync": 1, "flush_before_ack": True})
 
 
 def _register_fails(chance: Random) -> Story:
     """The register is slow, or dies, in the midst of what it decides."""
-    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.02, 0.5)), times=9))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.02, 0.5)), times=9))
     death = chance.choice((Kill, LosePower, LosePower, Wipe))(chance.choice((0.0, 0.1, 0.6, 2.5)))
     step = AtStep(chance.choice(_REGISTER), occurrence=chance.choice((1, 1, 2, 3)), behind=True)
     who = chance.choice(("leader", "follower"))
-    faults = [Fault(_when_producing(chance), chance.choice((_death, _absence))(chance), who)]
+    faults = [Fault(when_producing(chance), chance.choice((a_death, an_absence))(chance), who)]
     if chance.random() < 0.5:
         faults.insert(0, Fault(AtTime(0.3), slow, "register"))
     if chance.random() < 0.7:
         faults.append(Fault(step, death, "register"))
     if chance.random() < 0.6:
         target = chance.choice(("here", "leader", "leader/0", "follower"))
-        faults.append(Fault(_soon(chance), _death(chance), target))
+        faults.append(Fault(soon(chance), a_death(chance), target))
     return Story(tuple(faults))
 
 
@@ -413,12 +384,14 @@ def _answers_get_lost(chance: Random) -> Story:
     """Producers don't hear what became of their batches, and send them again."""
     step = chance.choice(("C1b", "P1", "P2b", "P5a", "P6b", "P7a", "P7b"))
     place = AtStep(step, occurrence=chance.randint(2, 40))
-    cut = Cut("client", _seconds(chance, 0.05, 2.0), chance.choice(("both", "out")), resets=True)
-    loss = chance.choice((Reset("client"), cut, _death(chance), Pause(1.5)))
+    cut = Cut(
+        "client", some_seconds(chance, 0.05, 2.0), chance.choice(("both", "out")), resets=True
+    )
+    loss = chance.choice((Reset("client"), cut, a_death(chance), Pause(1.5)))
     faults = [Fault(place, loss, "leader")]
     for _ in range(chance.randint(0, 2)):
         again = AtStep(chance.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
-        strike = chance.choice((Reset("client"), Reset("client"), _death(chance)))
+        strike = chance.choice((Reset("client"), Reset("client"), a_death(chance)))
         faults.append(Fault(again, strike, "leader/0"))
     return Story(tuple(faults), load={"burst_count": chance.choice((4, 12)), **_PIPELINED})
 
@@ -431,7 +404,7 @@ def _full_for_a_moment(chance: Random) -> Story:
     options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
     if chance.random() < 0.5:
         # A new epoch is stored first, and what is sent meanwhile piles up behind that.
-        slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.1, 0.3)), times=9))
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 0.3)), times=9))
         faults = [
             Fault(AtStep("P2a", "leader"), slow, "follower"),
             Fault(AtStep("P3a", "follower", chance.choice((1, 1, 2))), moment),
@@ -442,7 +415,7 @@ def _full_for_a_moment(chance: Random) -> Story:
         faults = [Fault(AtStep("P2a", "leader", chance.choice((1, 1, 1, 2, 3))), moment)]
         options["replicas"] = chance.choice((1, 1, 3))  # who leads alone goes on leading
     if chance.random() < 0.3:
-        faults.append(Fault(_shortly(chance), _death(chance), chance.choice(("leader", "here"))))
+        faults.append(Fault(shortly(chance), a_death(chance), chance.choice(("leader", "here"))))
     return Story(tuple(faults), options, load)
 
 
@@ -451,9 +424,9 @@ def _ghost(chance: Random) -> Story:
     last that it said has arrived."""
     records = chance.choice((3, 5, 8))
     said = AtStep("P3b", "follower", records - chance.choice((0, 0, 1)))
-    late = Slow("leader", 0.3, latency_s=_seconds(chance, 0.5, 0.9))
-    slow = BreakDisk(DiskFault("sync", Delay(_seconds(chance, 0.2, 0.6)), times=20))
-    stalled = Cut("leader", _seconds(chance, 0.7, 1.2), "in", holds=True)
+    late = Slow("leader", 0.3, latency_s=some_seconds(chance, 0.5, 0.9))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.2, 0.6)), times=20))
+    stalled = Cut("leader", some_seconds(chance, 0.7, 1.2), "in", holds=True)
     faults = (
         Fault(said, late if chance.random() < 0.6 else Reset("client")),
         Fault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
@@ -467,14 +440,14 @@ def _ghost(chance: Random) -> Story:
 
 def _disk_fails(chance: Random) -> Story:
     begins = AtStep(chance.choice(("J10", "E11", "D3a")), occurrence=chance.randint(1, 3))
-    place = chance.choice((begins, _when_producing(chance)))
+    place = chance.choice((begins, when_producing(chance)))
     who = chance.choice(("leader", "follower", "follower"))
-    faults = [Fault(place, _failing_disk(chance), who)]
+    faults = [Fault(place, a_failing_disk(chance), who)]
     if chance.random() < 0.3:
-        faults.insert(0, Fault(_when_producing(chance), Kill(_restart_s(chance)), "leader"))
-        faults[1] = Fault(attrs.evolve(begins, behind=True), _failing_disk(chance), who)
+        faults.insert(0, Fault(when_producing(chance), Kill(some_restart_s(chance)), "leader"))
+        faults[1] = Fault(attrs.evolve(begins, behind=True), a_failing_disk(chance), who)
     if chance.random() < 0.5:
-        faults.append(Fault(_soon(chance), _death(chance), chance.choice(("here", "leader"))))
+        faults.append(Fault(soon(chance), a_death(chance), chance.choice(("here", "leader"))))
     return Story(tuple(faults))
 
 
@@ -483,22 +456,24 @@ def _flush_fails(chance: Random) -> Story:
     place = AtStep("D1a", chance.choice(("leader", "follower")), chance.choice((1, 2, 3, 5)))
     faults = [Fault(place, BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log")))]
     if chance.random() < 0.5:
-        faults.append(Fault(_shortly(chance), LosePower(0.1), chance.choice(("here", "leader"))))
+        faults.append(Fault(shortly(chance), LosePower(0.1), chance.choice(("here", "leader"))))
     return Story(tuple(faults), {"flush_before_ack": True})
 
 
 def _torn_writes(chance: Random) -> Story:
     """A machine loses its power while it writes."""
-    operation, edge = chance.choice(_EDGES[:6])
+    operation, edge = chance.choice(EDGES[:6])
     who = chance.choice(("leader", "follower", "register"))
-    slow = DiskFault("sync", Delay(_seconds(chance, 0.02, 0.3)), times=20)
+    slow = DiskFault("sync", Delay(some_seconds(chance, 0.02, 0.3)), times=20)
     torn = DiskFault("append", Tear(), calls_before=chance.randrange(9))
     place = AtEffect(operation, edge, who, chance.randint(1, 25))
     return Story(
         (
-            Fault(AtTime(_seconds(chance, 0.0, 0.3)), BreakDisk(chance.choice((slow, torn))), who),
-            Fault(place, LosePower(_restart_s(chance))),
-            *((Fault(_soon(chance), _death(chance), "leader"),) if chance.random() < 0.4 else ()),
+            Fault(
+                AtTime(some_seconds(chance, 0.0, 0.3)), BreakDisk(chance.choice((slow, torn))), who
+            ),
+            Fault(place, LosePower(some_restart_s(chance))),
+            *((Fault(soon(chance), a_death(chance), "leader"),) if chance.random() < 0.4 else ()),
         )
     )
 
@@ -508,19 +483,19 @@ def _disk_is_lost(chance: Random) -> Story:
     second = chance.choice(("leader", "follower", "register"))
     return Story(
         (
-            Fault(_when_producing(chance), loss, chance.choice(("leader", "follower"))),
-            Fault(_soon(chance), _death(chance), second),
+            Fault(when_producing(chance), loss, chance.choice(("leader", "follower"))),
+            Fault(soon(chance), a_death(chance), second),
         )
     )
 
 
 def _unsteady(chance: Random) -> Story:
     """Connections and disks have their moods, and somebody dies."""
-    faults = [Fault(_when_producing(chance), _trouble(chance))]
+    faults = [Fault(when_producing(chance), some_trouble(chance))]
     for _ in range(chance.randint(1, 2)):
-        what = chance.choice((_trouble, _trouble, _death))
+        what = chance.choice((some_trouble, some_trouble, a_death))
         target = chance.choice(("here", "leader", "follower"))
-        faults.append(Fault(_soon(chance), what(chance), target))
+        faults.append(Fault(soon(chance), what(chance), target))
     return Story(tuple(faults))
 
 
@@ -536,9 +511,14 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _last_one,
     _left_behind,
     _back_with_less,
+    _back_with_rot,
     _cut_and_leads_again,
+    _memory_is_lost,
+    _told_too_soon,
+    _leads_at_once,
     _older_copy,
     _too_few,
+    _refused_for_long,
     _candidates_die,
     _joiner_dies,
     _sleeper,
