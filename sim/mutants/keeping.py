@@ -165,11 +165,11 @@ MUTANTS: Final = (
         "resume-from-what-was-taken",
         "octopi.clients.consumer_session",
         """
--        if end <= self.wanted:
-+        if end < self.wanted:
-             return None
+         self.credit = self._credit_now()
++        self.wanted = Offset(self.wanted - self.waiting_bytes)
+         return self.wanted
 """,
-        "records that came twice are handed over twice",
+        "a consumer that goes on elsewhere asks for what it has and its program didn't take yet",
         HISTORY,
     ),
     Mutant(
@@ -196,15 +196,13 @@ MUTANTS: Final = (
         "committed-twice",
     ),
     Mutant(
-        "retries-overtake",
-        "octopi.clients.producer_session",
+        "credit-not-given-back",
+        "octopi.clients.consumer_session",
         """
--        for batch in self._unanswered:
-+        for batch in reversed(self._unanswered):
-             if batch.sent_at is None:
-                 self._send(batch, now)
+-        self.waiting_bytes -= len(chunk.records)
+         credit = self._credit_now()
 """,
-        "batches are sent again in the wrong order",
+        "what a program took goes on to count as waiting for it, so that no credit is left",
         LIVENESS,
     ),
     Mutant(

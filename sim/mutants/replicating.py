@@ -42,9 +42,8 @@ MUTANTS: Final = (
         "answer-before-commit",
         _LEADER,
         """
-+        while self._waiting:
-+            waiting = self._waiting.popleft()
-+            effects.append(Reply(waiting.answer, waiting.receipt))
++        effects += [Reply(waiting.answer, waiting.receipt) for waiting in self._waiting]
++        self._waiting.clear()
          return effects + self._commit()
 
      def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
