@@ -25,6 +25,7 @@ from octopi.simulation.history import (
 from sim.notebook import Notebook
 
 _LINGERS_S: Final = (0.0, 0.002, 0.02)
+_AGAIN_S: Final = 0.1
 
 
 @attrs.frozen
@@ -75,7 +76,7 @@ class ProducerProgram:
                         await self._send_some(environment, producer, chance, on_its_way)
                         if self.sent_count == workload.records:
                             self.is_done = True
-                            await self._have_last_word(producer)
+                            await self._have_last_word(environment.clock, producer)
                 except (_LeftError, DeliveryError):
                     pass  # what became of each message is noted
                 for sent in on_its_way:
@@ -105,18 +106,25 @@ class ProducerProgram:
             if workload.pause_s:
                 await clock.sleep_until(clock.now() + chance.expovariate(1 / workload.pause_s))
 
-    async def _have_last_word(self, producer: Producer) -> None:
-        """Whatever it went through: when all is well again, it is heard."""
+    async def _have_last_word(self, clock: Clock, producer: Producer) -> None:
+        """Whatever it went through: when all is well again, it comes to be heard."""
+        await self._notebook.all_well.wait()
+        for log in self._notebook.logs:
+            # A connection may still turn out to be dead, later than some producers wait.
+            while await self._say(producer, log) is not None:
+                await clock.sleep_until(clock.now() + _AGAIN_S)
+
+    async def _say(self, producer: Producer, log: LogName) -> OctopiError | None:
         notebook = self._notebook
-        await notebook.all_well.wait()
-        for log in notebook.logs:
-            self.sent_count += 1
-            value = unique_value(self._name, self.sent_count)
-            notebook.note(Invoked(notebook.now, self._name, *log, value))
+        self.sent_count += 1
+        value = unique_value(self._name, self.sent_count)
+        notebook.note(Invoked(notebook.now, self._name, *log, value))
+        try:
             pending = await producer.submit(log.topic, value, partition=log.partition)
-            error = await self._note_outcome(_Sent(value, pending, math.inf))
-            if error is not None:
-                notebook.complain(self._name, error)
+        except OctopiError as error:
+            notebook.note(Failed(notebook.now, value, str(error)))
+            return error
+        return await self._note_outcome(_Sent(value, pending, math.inf))
 
     async def _submit(
         self, producer: Producer, clock: Clock, chance: Random, on_its_way: list[_Sent]
