@@ -149,14 +149,14 @@ def _left_behind(chance: Random) -> Story:
     next one doesn't hear for a while what the others have."""
     commit = AtStep(chance.choice(("P6b", "P7a", "P7b")), "any", chance.choice((1, 2)), True)
     gone = AtStep(chance.choice(("E11", "E12", "J7")), behind=True)
-    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.05, 0.15)), times=40))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 0.15)), times=40))
     first = AtStep("P2b", occurrence=chance.choice((1, 2, 3, 5)))
     return Story(
         (
             Fault(first, Cut("leader", 3.0), "follower"),
             Fault(AtTime(0.0, behind=True), slow),
             Fault(commit, Kill(3.0), "leader"),
-            Fault(gone, chance.choice((Pause(0.9), Kill(2.0))), "follower"),
+            Fault(gone, chance.choice((Pause(0.9), Pause(0.9), Pause(0.9), Kill(2.0))), "follower"),
             *((Fault(soon(chance), Kill(None), "leader"),) if chance.random() < 0.3 else ()),
         ),
         {"brokers": 4, "replicas": 4, "min_insync": 1, "latency_s": 0.02, "jitter_s": 0.005},
@@ -509,6 +509,7 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _all_alone,
     _last_one,
     _last_one,
+    _left_behind,
     _left_behind,
     _back_with_less,
     _back_with_rot,
