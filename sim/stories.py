@@ -165,8 +165,10 @@ def _left_behind(chance: Random) -> Story:
 
 def _candidates_die(chance: Random) -> Story:
     """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
-    steps = ("E4", "E6a", "E6b", "E7", "E8b", "E9a", "E10b", "E11", "E12", "D2b", "J7", "J10")
-    place = AtStep(chance.choice(steps), occurrence=chance.choice((1, 1, 2)), behind=True)
+    before = ("E4", "E6a", "E9a", "E11", "E12", "J10")
+    behind = ("D2b", "E6b", "E7", "E8b", "E10b", "J7")  # who accepted has flushed
+    step = chance.choice(chance.choice((before, behind, behind)))
+    place = AtStep(step, occurrence=chance.choice((1, 1, 2)), behind=True)
     first = chance.choice((Kill, Kill, LosePower, Stop))(some_restart_s(chance))
     target = chance.choice(("here", "leader", "follower"))
     return Story(
@@ -520,6 +522,7 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _older_copy,
     _too_few,
     _refused_for_long,
+    _candidates_die,
     _candidates_die,
     _joiner_dies,
     _sleeper,

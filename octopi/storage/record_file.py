@@ -70,7 +70,12 @@ class RecordFile:
           OSError: if that can't be done.
         """
         created = cls(disk, directory, base)
-        file = disk.open(created.path, create=True)
+        try:
+            file = disk.open(created.path, create=True)
+        except OSError:
+            # Made all the same, it would part the log where what comes next goes elsewhere.
+            _remove_empty(disk, created.path)
+            raise
         if file.size_bytes:
             file.close()
             raise FileExistsError(errno.EEXIST, "it holds bytes already", created.path)
@@ -291,3 +296,13 @@ class RecordFile:
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
+
+
+def _remove_empty(disk: Disk, path: str) -> None:
+    """Remove a file, if it is there and empty and that can be done."""
+    with suppress(OSError):
+        file = disk.open(path)
+        is_empty = not file.size_bytes
+        file.close()
+        if is_empty:
+            disk.remove(path)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
+import attrs
 import pytest
 
 from octopi import steps
+from octopi.clients.producer_session import ProducerSession
+from octopi.errors import OctopiError
 from octopi.logger import get_logger
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Wipe
@@ -104,6 +108,41 @@ def test_a_server_that_crashes_is_started_again_where_only_clients_are_to_judge(
     assert verdict.rule == "exception"
     assert verdict.outside is None
     assert any(isinstance(one, Rested) for one in verdict.history.events)
+
+
+def test_a_producer_that_gives_up_before_its_time_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    disconnected = ProducerSession.disconnected
+
+    def give_up(self: ProducerSession, why: OctopiError, **options: Any) -> None:  # noqa: ANN401
+        disconnected(self, why, **options)
+        self.fail(why)
+
+    monkeypatch.setattr(ProducerSession, "disconnected", give_up)
+    dead = Fault(AtStep("P2b", "leader", 3), Kill(0.1))
+    verdict = simulate(Plan(1, workload=QUICK, faults=(dead,)))
+    assert verdict.rule == "complaint"
+    assert str(verdict.outside) == str(verdict.violation)
+    assert "gave up early" in str(verdict.violation)
+
+
+def test_a_producer_that_goes_on_failing_when_all_is_well_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connected = ProducerSession.connected
+    sessions: list[ProducerSession] = []
+
+    def once(self: ProducerSession) -> None:
+        if self not in sessions:
+            sessions.append(self)
+            connected(self)
+
+    monkeypatch.setattr(ProducerSession, "connected", once)
+    workload = attrs.evolve(QUICK, delivery_timeout_s=0.5)
+    dead = Fault(AtStep("P7b", "leader", 3), Kill(0.1), "leader")
+    verdict = simulate(Plan(1, workload=workload, faults=(dead,)))
+    assert verdict.rule == "liveness"
+    assert verdict.outside == verdict.violation
+    assert "producers are not heard" in str(verdict.violation)
 
 
 def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:

@@ -93,6 +93,20 @@ def test_a_disk_too_full_for_a_new_segment_lets_the_log_go_on(
     assert read_all(log) == data * 2
 
 
+def test_a_segment_that_a_full_disk_began_all_the_same_does_not_part_the_log(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk, SMALL)
+    large, small = batch(b"v" * 800), batch(b"small", sequence=1)
+    append(log, large)
+    disk.fail(errno.ENOSPC, "open", times=1)
+    disk.plant(path(log.end), b"")
+    with pytest.raises(DiskFullError):
+        append(log, large)
+    append(log, small)
+    assert read_all(open_log(disk, SMALL, recovery_point=log.end)) == large + small
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("operation", ["open", "append"])
 def test_a_log_goes_on_when_files_can_be_opened_again(
