@@ -11,7 +11,7 @@ import trio
 from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
-from octopi.errors import OctopiError, RefusedError, Status
+from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history import Event, History, LogName
 from octopi.simulation.world import Event as WorldEvent
@@ -79,10 +79,13 @@ class Notebook:
             return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
 
-    def complain_of_haste(self, who: str, error: OctopiError) -> None:
-        """*who*, a producer, gave a message up before its time was over, though it may try again
-        whatever happens, but for a disk that fails: what that has taken it doesn't know."""
-        if not self.disks_fail():
+    def complain_of_haste(self, who: str, error: DeliveryError) -> None:
+        """*who*, a producer, gave a message up before its time was over.  It may do so where
+        nothing can be known any more: a disk failed, or a failure of power left the first
+        records of the batch and took the others."""
+        cause = error.__cause__
+        is_torn = isinstance(cause, RefusedError) and cause.status == Status.SEQUENCE_GAP
+        if not is_torn and not self.disks_fail():
             self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
 
     def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
