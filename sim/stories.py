@@ -382,6 +382,33 @@ def _register_fails(chance: Random) -> Story:
     return Story(tuple(faults))
 
 
+def _spent_epoch(chance: Random) -> Story:
+    """The register loses its disk when an epoch was promised that nothing came of yet."""
+    step = chance.choice(("E3b", "E4", "E5", "E6b", "E7", "E8a", "E8b", "E9a"))
+    loss = Wipe(chance.choice((0.0, 0.1, 0.6)))
+    faults = [
+        Fault(when_producing(chance), a_death(chance), "leader"),
+        Fault(AtStep(step, behind=True), loss, "register"),
+    ]
+    if chance.random() < 0.3:
+        faults.append(Fault(soon(chance), a_death(chance), "leader"))
+    return Story(tuple(faults))
+
+
+def _slow_to_remember(chance: Random) -> Story:
+    """A leader takes its time to store who is in sync, and goes on replicating meanwhile."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.2, 0.5)), times=20))
+    gone = chance.choice((Kill, Stop))(some_seconds(chance, 0.0, 0.4))
+    faults = [
+        Fault(when_producing(chance), slow, "leader"),
+        Fault(at_once(chance), gone, "follower"),
+    ]
+    if chance.random() < 0.3:
+        faults.append(Fault(soon(chance), a_death(chance), "leader"))
+    options = {"replicas": 3, "min_insync": 1, "flush_before_ack": False}
+    return Story(tuple(faults), options, {"pause_s": 0.02, "records": 40})
+
+
 def _answers_get_lost(chance: Random) -> Story:
     """Producers don't hear what became of their batches, and send them again."""
     step = chance.choice(("C1b", "P1", "P2b", "P5a", "P6b", "P7a", "P7b"))
@@ -529,7 +556,9 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _power_fails,
     _one_replica,
     _register_fails,
-    _register_fails,
+    _spent_epoch,
+    _slow_to_remember,
+    _slow_to_remember,
     _answers_get_lost,
     _answers_get_lost,
     _full_for_a_moment,
