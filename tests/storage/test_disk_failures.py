@@ -107,6 +107,16 @@ def test_a_segment_that_a_full_disk_began_all_the_same_does_not_part_the_log(
     assert read_all(open_log(disk, SMALL, recovery_point=log.end)) == large + small
 
 
+def test_a_file_that_could_not_be_opened_and_holds_bytes_is_left_alone(disk: MemoryDisk) -> None:
+    log = open_log(disk, SMALL)
+    append(log, batch(b"v" * 900))
+    disk.fail(errno.ENOSPC, "open", times=1)
+    disk.plant(path(log.end), b"somebody's")
+    with pytest.raises(DiskFullError):
+        append(log, batch(b"w" * 900))
+    assert disk.content(path(log.end)) == b"somebody's"
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("operation", ["open", "append"])
 def test_a_log_goes_on_when_files_can_be_opened_again(
