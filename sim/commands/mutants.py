@@ -20,7 +20,7 @@ from sim.commands.options import interrupted, jobs_option, json_file_option, wri
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
+    default=180.0,
     show_default=True,
     help="Look for each so long, of processor time.",
 )
