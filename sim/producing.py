@@ -33,7 +33,8 @@ class _Sent:
     value: bytes
     pending: PendingReceipt
     due_at: float
-    """By the producer's clock: before that it may not give up."""
+    """By the producer's clock: before that it may not give up.  A message may share the time of
+    one that was submitted before it, and so of the first one of its burst."""
 
 
 class _LeftError(Exception):
@@ -94,8 +95,9 @@ class ProducerProgram:
             until = min(until, self.sent_count + chance.randint(1, 2 * workload.reopen_count))
         while self.sent_count < until:
             burst = min(chance.randint(1, workload.burst_count), until - self.sent_count)
+            due_at = clock.now() + workload.delivery_timeout_s
             for _ in range(burst):
-                await self._submit(producer, clock, chance, on_its_way)
+                await self._submit(producer, due_at, chance, on_its_way)
             if self.sent_count == until < workload.records and chance.random() < 0.5:
                 raise _LeftError
             while on_its_way:
@@ -127,10 +129,9 @@ class ProducerProgram:
         return await self._note_outcome(_Sent(value, pending, math.inf))
 
     async def _submit(
-        self, producer: Producer, clock: Clock, chance: Random, on_its_way: list[_Sent]
+        self, producer: Producer, due_at: float, chance: Random, on_its_way: list[_Sent]
     ) -> None:
         notebook = self._notebook
-        due_at = clock.now() + notebook.plan.workload.delivery_timeout_s
         self.sent_count += 1
         name = self._name
         size_bytes = chance.choice((0, 30, notebook.plan.workload.value_bytes_max))
