@@ -44,6 +44,7 @@ EDGES: Final = (
     *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),
     *(("sync_directory", "before"), ("sync_directory", "after"), ("send", "after")),
 )
+"""Operations and edges of them, as `octopi.simulation.failures.AtEffect` takes them."""
 
 
 def when_producing(chance: Random) -> Place:
@@ -90,16 +91,19 @@ def _late_s(chance: Random) -> float:
 
 
 def some_seconds(chance: Random, least: float, most: float) -> float:
+    """From *least* to *most*, in whole hundredths."""
     return round(chance.uniform(least, most), 2)
 
 
 def some_restart_s(chance: Random) -> float | None:
+    """How long somebody is down (seconds); None: until everything is healed."""
     return chance.choice(
         (0.0, 0.1, some_seconds(chance, 0.2, 0.8), some_seconds(chance, 1.2, 3.0), None)
     )
 
 
 def a_death(chance: Random) -> Action:
+    """Of a process, or of its machine, which may lose what was not synced."""
     kind = chance.choice((Kill, Kill, LosePower, LosePower, Stop))
     return kind(some_restart_s(chance))
 
@@ -136,6 +140,7 @@ def some_trouble(chance: Random) -> Action:
 
 
 def a_failing_disk(chance: Random) -> Action:
+    """A disk that is full, or that fails a call."""
     if chance.random() < 0.15:
         return FillDisk(0.3)
     if chance.random() < 0.5:

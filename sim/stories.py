@@ -252,7 +252,7 @@ def _memory_is_lost(chance: Random) -> Story:
     faults = [
         Fault(when_producing(chance), Kill(some_seconds(chance, 1.5, 2.5)), "follower"),
         Fault(AtStep("E16b", behind=True), slow, "register"),
-        Fault(AtStep("E17b", behind=True), Pause(0.0), "register"),
+        Fault(AtStep("E17b", behind=True), Pause(0.0), "register"),  # others count from here
         Fault(alone, death, "leader"),
         Fault(AtTime(0.0, behind=True), forgets, "register"),
     ]
@@ -453,11 +453,11 @@ def _ghost(chance: Random) -> Story:
     last that it said has arrived."""
     records = chance.choice((3, 5, 8))
     said = AtStep("P3b", "follower", records - chance.choice((0, 0, 1)))
-    late = Slow("leader", 0.3, latency_s=some_seconds(chance, 0.5, 0.9))
+    delayed = Slow("leader", 0.3, latency_s=some_seconds(chance, 0.5, 0.9))
     slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.2, 0.6)), times=20))
     stalled = Cut("leader", some_seconds(chance, 0.7, 1.2), "in", holds=True)
     faults = (
-        Fault(said, late if chance.random() < 0.6 else Reset("client")),
+        Fault(said, delayed if chance.random() < 0.6 else Reset("client")),
         Fault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
         Fault(AtStep("J8b", behind=True), chance.choice((slow, stalled))),
         Fault(AtTime(4.0), Reset("client"), "leader"),  # so long nothing is healed

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _AFTERMATHS_COUNT: Final = 12
 """Of so many plans in which the oracle saw something the aftermath is tried."""
 _STORIES_PER_SWARM: Final = 7
-"""A swarm plan takes as long as three stories, and finds less."""
+"""A swarm plan takes as long as three stories."""
 
 
 @attrs.frozen
