@@ -118,6 +118,12 @@ class PartitionRecord:
     """The life of the leader that was appointed; another life of it does not lead."""
     replicas: Brokers
     in_sync: Brokers
+    lost: Brokers = attrs.field(factory=list)
+    """Brokers that were in sync in this epoch until they lost some of what they held: while
+    nobody is in sync, what was committed is with them, if anywhere."""
+    recovered_epoch: int = 0
+    """The newest epoch whose leader was chosen although acknowledged records may be lost: a
+    replica that agreed with no leader since cuts what it knows as committed; 0: none."""
 
 
 @attrs.frozen
