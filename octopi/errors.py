@@ -20,6 +20,7 @@ The tree::
     +-- ProtocolError              the peer sent what the protocol doesn't allow
     +-- RefusedError               a node answered with a status (see `Status`)
     |   +-- UnknownTopicError, TopicExistsError, OffsetOutOfRangeError, ...
+    |   +-- HistoryForkedError     records that were read are gone, others may be in their place
     +-- HistoryLostError           the records to be read next were removed by retention
     +-- TopicReplacedError         a position belongs to a topic that was deleted
     +-- DeliveryError              a message got no receipt
@@ -73,6 +74,7 @@ class Status(IntEnum):
     NOT_READY = 41
     NO_BROKER = 42
     SHUTTING_DOWN = 43
+    HISTORY_FORKED = 46
 
     DISK_FULL = 50
     LOG_READ_ONLY = 51
@@ -158,6 +160,11 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.NOT_READY: StatusMeaning(True, Fault.NOBODY, "try again in a moment"),
     Status.NO_BROKER: StatusMeaning(True, Fault.NOBODY, "start a broker, or wait for one"),
     Status.SHUTTING_DOWN: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
+    Status.HISTORY_FORKED: StatusMeaning(
+        False,
+        Fault.NOBODY,
+        "go on from the `offset` in the answer, up to which both agree, or from earliest or latest",
+    ),
     Status.DISK_FULL: StatusMeaning(True, Fault.NODE, "free space on the broker's disk"),
     Status.LOG_READ_ONLY: StatusMeaning(
         False, Fault.NODE, "look at the broker's disk, then restart the broker"
@@ -295,13 +302,24 @@ class RefusedError(OctopiError):
 
     default_status: ClassVar[Status | None] = None
 
-    def __init__(self, message: str, status: Status | None = None, address: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        status: Status | None = None,
+        address: str = "",
+        epoch: int | None = None,
+        offset: int | None = None,
+    ) -> None:
         super().__init__(message)
         chosen = status if status is not None else self.default_status
         assert chosen is not None, "a refusal needs a status"
         self.status: Status = chosen
         self.address: str = address
         """Where to go instead, or empty."""
+        self.epoch: int | None = epoch
+        """The epoch of the leader at `address`, if the node said so."""
+        self.offset: int | None = offset
+        """The offset (bytes) that this status speaks of; see `octopi.wire.messages.Failure`."""
 
     @property
     def retryable(self) -> bool:
@@ -354,6 +372,48 @@ class SupersededError(RefusedError):
     default_status = Status.REGISTER_SUPERSEDED
 
 
+class HistoryForkedError(RefusedError):
+    """Records that were read are gone from the log, and others may stand in their place.
+
+    All replicas that held them lost them, for example to a power cut.  What was read up to
+    `offset` is still there.  Start again at `offset`, or consume with ``on_fork="resume"``.
+    """
+
+    default_status = Status.HISTORY_FORKED
+
+    def __init__(
+        self,
+        message: str,
+        status: Status | None = None,
+        address: str = "",
+        epoch: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message, status, address, epoch, offset)
+        self.topic: str = ""
+        self.partition: int | None = None
+        self.read_until: int | None = None
+        """Up to where the consumer had read (bytes): it read [`offset`, `read_until`), and
+        those records are gone.  None where no consumer had read anything."""
+
+    @classmethod
+    def of_range(
+        cls, topic: str, partition: int, offset: int, read_until: int
+    ) -> HistoryForkedError:
+        """The error of a consumer that had read *topic*/*partition* up to *read_until*, while
+        its log agrees only up to *offset*."""
+        error = cls(
+            f"{topic}/{partition}: the records from offset {offset} to {read_until} were lost "
+            "after they were read, and others may stand in their place; start again at "
+            f"{offset} to read what is there now",
+            offset=offset,
+        )
+        error.topic = topic
+        error.partition = partition
+        error.read_until = read_until
+        return error
+
+
 class HistoryLostError(OctopiError):
     """The records that a consumer would read next are gone: retention removed them.
 
@@ -402,10 +462,17 @@ _BY_STATUS: Final[dict[Status, type[RefusedError]]] = {
         NotLeaderError,
         NotReadyError,
         SupersededError,
+        HistoryForkedError,
     )
 }
 
 
-def refused(status: Status, message: str, address: str = "") -> RefusedError:
+def refused(
+    status: Status,
+    message: str,
+    address: str = "",
+    epoch: int | None = None,
+    offset: int | None = None,
+) -> RefusedError:
     """The exception for *status*, of the class that callers react to."""
-    return _BY_STATUS.get(status, RefusedError)(message, status, address)
+    return _BY_STATUS.get(status, RefusedError)(message, status, address, epoch, offset)

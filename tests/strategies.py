@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import types
 import typing
+from typing import Any
 
 import attrs
 from hypothesis import strategies as st
 
-from octopi.wire.messages import TYPE_NAMES, MayBeNegative
+from octopi.wire.messages import TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative
 
 _ENTRIES_MAX = 4
 _BULK_BYTES_MAX = 300
@@ -26,13 +27,45 @@ def instances(cls: type) -> st.SearchStrategy[object]:
     return st.builds(cls, **fields)
 
 
+def optional_fields(cls: type) -> dict[str, object]:
+    """Field -> default, of the fields that messages of *cls* may come without."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {
+        field.name: field.default
+        for field in attrs.fields(cls)
+        if MayBeMissing() in getattr(hints[field.name], "__metadata__", ())
+    }
+
+
+def as_written(message: object) -> dict[str, object]:
+    """*message* as the map that is sent: without the optional fields that have their default."""
+    fields = _as_written(message)
+    assert isinstance(fields, dict)
+    return {"type": TYPE_NAMES[type(message)], **fields}
+
+
+def _as_written(value: Any) -> object:  # noqa: ANN401
+    if isinstance(value, list):
+        return [_as_written(one) for one in value]
+    if not attrs.has(type(value)):
+        return value
+    optional = optional_fields(type(value))
+    fields = {one.name: getattr(value, one.name) for one in attrs.fields(type(value))}
+    return {
+        name: _as_written(inner)
+        for name, inner in fields.items()
+        if name not in optional or inner != optional[name]
+    }
+
+
 def _values(hint: object) -> st.SearchStrategy[object]:
     size_max = _BULK_BYTES_MAX
     if typing.get_origin(hint) is typing.Annotated:
-        hint, note = typing.get_args(hint)
-        if isinstance(note, MayBeNegative):
+        hint, *notes = typing.get_args(hint)
+        if MayBeNegative() in notes:
             return st.integers(-(2**63), 2**63 - 1)
-        size_max = min(note.size, _BULK_BYTES_MAX)
+        sizes = [note.size for note in notes if isinstance(note, AtMost)]
+        size_max = min([*sizes, _BULK_BYTES_MAX])
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])

@@ -22,7 +22,7 @@ def may_pass(error: OctopiError) -> bool:
 def reworded(error: OctopiError, text: str) -> OctopiError:
     """An error like *error* that says *text* (each place that raises needs its own object)."""
     if isinstance(error, RefusedError):
-        return type(error)(text, error.status, error.address)
+        return type(error)(text, error.status, error.address, error.epoch, error.offset)
     return type(error)(text)
 
 

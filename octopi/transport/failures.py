@@ -40,18 +40,27 @@ _STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
 def failure_of(request: int | None, error: OctopiError) -> Failure | None:
     """The answer to *request* that *error* stands for; None if it stands for no answer."""
     if isinstance(error, RefusedError):
-        return failure(request, error.status, str(error.args[0]), error.address)
+        return failure(
+            request, error.status, str(error.args[0]), error.address, error.epoch, error.offset
+        )
     for cls, status in _STATUSES:
         if isinstance(error, cls):
             return failure(request, status, str(error))
     return None
 
 
-def failure(request: int | None, status: Status, reason: str, address: str = "") -> Failure:
+def failure(
+    request: int | None,
+    status: Status,
+    reason: str,
+    address: str = "",
+    epoch: int | None = None,
+    offset: int | None = None,
+) -> Failure:
     """A `Failure` whose texts fit: a long *reason* is cut."""
     if len(address.encode(errors="replace")) > ADDRESS_BYTES_MAX:
         address = ""
-    return Failure(request, int(status), cut(reason, TEXT_BYTES_MAX), address)
+    return Failure(request, int(status), cut(reason, TEXT_BYTES_MAX), address, epoch, offset)
 
 
 def refusal(answer: Failure) -> RefusedError:
@@ -60,7 +69,7 @@ def refusal(answer: Failure) -> RefusedError:
         status = Status(answer.status)
     except ValueError:
         return RefusedError(f"{answer.reason} (status {answer.status})", Status.INTERNAL)
-    return refused(status, answer.reason, answer.address)
+    return refused(status, answer.reason, answer.address, answer.epoch, answer.offset)
 
 
 def cut(text: str, bytes_max: int) -> str:

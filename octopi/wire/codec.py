@@ -12,6 +12,9 @@ class says so, byte and text strings, lists, maps with text keys, false, true, n
 definite lengths.  The first key of a message is ``type``; the other fields follow in any
 order, each exactly once.  We write the shortest form and the order of the class.
 
+A field whose class says `MayBeMissing` is not written while it has its default, and a message
+without it has the default.  All other fields have to be there, and no others.
+
 This module knows no connection: who may send what is `allowed`.
 """
 
@@ -26,7 +29,7 @@ import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
-from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeNegative
+from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative
 
 # Major types, RFC 8949 section 3.1.
 _UNSIGNED: Final = 0
@@ -70,7 +73,7 @@ def encode(message: object) -> bytes:
       ValueError: if a field is out of its bounds, so that no peer would take it.
     """
     structure = _STRUCTURES[type(message)]
-    parts = [structure.start]
+    parts: list[bytes] = []
     try:
         structure.encode(message, parts)
     except _Problem as problem:
@@ -269,29 +272,48 @@ class _List:
         return entries, at
 
 
+_Field = tuple[str, bytes, _Kind[Any]]
+"""Name, the encoding of the name, what it may hold."""
+
+
 class _Structure:
     """A class of fields; as a message it has its type in front of them, as a part not."""
 
     def __init__(self, cls: type, *, is_part: bool) -> None:
         hints = typing.get_type_hints(cls, include_extras=True)
+        attributes = attrs.fields(cls)
         self._cls = cls
-        self._fields = [
-            (name, _key(name), _kind(hints[name]))
-            for name in (field.name for field in attrs.fields(cls))
+        self._fields: list[_Field] = [
+            (attribute.name, _key(attribute.name), _kind(hints[attribute.name]))
+            for attribute in attributes
         ]
         self._places = {name.encode(): place for place, (name, _, _) in enumerate(self._fields)}
         self.depth = 1 + max((kind.depth for _, _, kind in self._fields), default=0)
         assert self.depth <= CBOR_DEPTH_MAX, f"{cls.__name__} nests too deep"
-        if not is_part:
-            name = TYPE_NAMES[cls].encode()
-            self.start = _head(_MAP, 1 + len(self._fields)) + _TYPE_KEY + _head(_TEXT, len(name))
-            self.start += name
-        else:
-            self.start = _head(_MAP, len(self._fields))
+        is_optional = [_may_be_missing(hints[attribute.name]) for attribute in attributes]
+        required = is_optional.count(False)
+        assert not any(is_optional[:required]), f"{cls.__name__}: optional fields come last"
+        self._required = self._fields[:required]
+        self._optional = self._fields[required:]
+        self._defaults = [_default(attribute) for attribute in attributes[required:]]
+        self._first = {
+            count: self._fields[:count] for count in range(required, len(self._fields) + 1)
+        }
+        """Number of fields of a message -> these, if they are the first ones of the class."""
+        self._start, *self._longer_starts = (_start(cls, count, is_part) for count in self._first)
 
     def encode(self, value: object, parts: list[bytes]) -> None:
-        """Append the fields only; `start` belongs in front."""
-        for name, key, kind in self._fields:
+        """Append the head of the map and what is in it."""
+        if self._optional and (given := self._given(value)):
+            parts.append(self._longer_starts[len(given) - 1])
+            self._encode(self._required, value, parts)
+            self._encode(given, value, parts)
+        else:
+            parts.append(self._start)
+            self._encode(self._required, value, parts)
+
+    def _encode(self, fields: list[_Field], value: object, parts: list[bytes]) -> None:
+        for name, key, kind in fields:
             parts.append(key)
             try:
                 kind.encode(getattr(value, name), parts)
@@ -299,18 +321,27 @@ class _Structure:
                 problem.place = f".{name}{problem.place}"
                 raise
 
+    def _given(self, value: object) -> list[_Field]:
+        """The optional fields that don't have their default."""
+        return [
+            field
+            for field, default in zip(self._optional, self._defaults, strict=True)
+            if getattr(value, field[0]) != default
+        ]
+
     def decode_fields(self, data: bytes, at: int, count: int) -> tuple[object, int]:
         """Decode *count* keys with their values, and make the object of them."""
-        if count == len(self._fields):
-            values, behind = self._decode_in_order(data, at)
+        fields = self._first.get(count)
+        if fields is not None:
+            values, behind = self._decode_in_order(fields, data, at)
             if len(values) == count:
                 return self._cls(*values), behind
         return self._decode_in_any_order(data, at, count)
 
-    def _decode_in_order(self, data: bytes, at: int) -> tuple[list[Any], int]:
-        """The values of all fields that stand in the order in which we write them."""
+    def _decode_in_order(self, fields: list[_Field], data: bytes, at: int) -> tuple[list[Any], int]:
+        """The values of *fields*, as long as they stand in the order in which we write them."""
         values: list[Any] = []
-        for name, key, kind in self._fields:
+        for name, key, kind in fields:
             if not data.startswith(key, at):
                 break
             try:
@@ -323,7 +354,7 @@ class _Structure:
 
     def _decode_in_any_order(self, data: bytes, at: int, count: int) -> tuple[object, int]:
         fields = self._fields
-        values: list[Any] = [_MISSING] * len(fields)
+        values: dict[str, Any] = {}
         for _ in range(count):
             major, size, behind = _read_head(data, at)
             if major != _TEXT:
@@ -334,16 +365,17 @@ class _Structure:
             if place is None:
                 raise _Problem(f"there is no field {_quoted(key.decode(errors='replace'))}")
             name, _, kind = fields[place]
-            if values[place] is not _MISSING:
+            if name in values:
                 raise _Problem(f"field '{name}' comes twice")
             try:
-                values[place], at = kind.decode(data, at)
+                values[name], at = kind.decode(data, at)
             except _Problem as problem:
                 problem.place = f".{name}{problem.place}"
                 raise
-        if count < len(fields):
-            raise _Problem(f"field '{fields[values.index(_MISSING)][0]}' is missing")
-        return self._cls(*values), at
+        for name, _, _ in self._required:
+            if name not in values:
+                raise _Problem(f"field '{name}' is missing")
+        return self._cls(**values), at
 
 
 @attrs.frozen
@@ -357,7 +389,6 @@ class _Part:
         return self.structure.depth
 
     def encode(self, value: object, parts: list[bytes]) -> None:
-        parts.append(self.structure.start)
         self.structure.encode(value, parts)
 
     def decode(self, data: bytes, at: int) -> tuple[object, int]:
@@ -440,6 +471,14 @@ def _key(name: str) -> bytes:
     return _head(_TEXT, len(name)) + name.encode()
 
 
+def _start(cls: type, count: int, is_part: bool) -> bytes:
+    """What stands in front of *count* fields of *cls*."""
+    if is_part:
+        return _head(_MAP, count)
+    name = TYPE_NAMES[cls].encode()
+    return _head(_MAP, 1 + count) + _TYPE_KEY + _head(_TEXT, len(name)) + name
+
+
 def _request_at(data: bytes, at: int) -> int | None:
     if not data.startswith(_REQUEST_KEY, at):
         return None
@@ -449,16 +488,34 @@ def _request_at(data: bytes, at: int) -> int | None:
         return None
 
 
+def _notes(hint: object) -> tuple[object, list[object]]:
+    """The type that *hint* is about, and what is said of it."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint, []
+    inner, *notes = typing.get_args(hint)
+    return inner, notes
+
+
+def _may_be_missing(hint: object) -> bool:
+    return any(isinstance(note, MayBeMissing) for note in _notes(hint)[1])
+
+
+def _default(attribute: attrs.Attribute[Any]) -> object:
+    assert attribute.default is not attrs.NOTHING, f"{attribute.name} needs a default"
+    factory = getattr(attribute.default, "factory", lambda: attribute.default)
+    return factory()
+
+
 def _kind(hint: object) -> _Kind[Any]:
     """What the type *hint* of a field allows."""
+    hint, notes = _notes(hint)
     bound: int | None = None
-    if typing.get_origin(hint) is typing.Annotated:
-        hint, note = typing.get_args(hint)
+    for note in notes:
         if isinstance(note, MayBeNegative):
             assert hint is int
             return _SIGNED_INTEGER
-        assert isinstance(note, AtMost)
-        bound = note.size
+        if isinstance(note, AtMost):
+            bound = note.size
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner, nothing = typing.get_args(hint)
@@ -479,7 +536,6 @@ def _kind(hint: object) -> _Kind[Any]:
     return _List(_kind(typing.get_args(hint)[0]), bound)
 
 
-_MISSING: Final = object()
 _INTEGER: Final = _Integer(is_signed=False)
 _SIGNED_INTEGER: Final = _Integer(is_signed=True)
 _TYPE_NAME: Final = _Text(1000)

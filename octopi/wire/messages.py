@@ -2,8 +2,8 @@
 
 A message is one binary WebSocket message holding one CBOR map.  Its first key, ``"type"``,
 has the name given in ``@message``; the other keys are the fields, in any order, all of
-them, no others.  Bulk is a byte string of whole records exactly as they lie on disk
-(`octopi.record`).
+them but those that may be missing, and no others.  Bulk is a byte string of whole records
+exactly as they lie on disk (`octopi.record`).
 
 ``request`` numbers are chosen by whoever asks (any, not in use on that connection) and
 come back in the answer: the message named in the docstring, or `Failure`.  Offsets and
@@ -46,6 +46,13 @@ class AtMost:
 @attrs.frozen
 class MayBeNegative:
     """Said of an integer field.  All others count, number or measure something."""
+
+
+@attrs.frozen
+class MayBeMissing:
+    """Said of a field that is not written while it has its default; a message without it has
+    the default.  Such fields stand behind the others.  It is how a message gets a new field:
+    peers that don't know it never see it, unless they are sent a value."""
 
 
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
@@ -280,6 +287,11 @@ class Failure:
     reason: Text
     address: Address = ""
     """Where to go instead, if that is known."""
+    epoch: Annotated[int | None, MayBeMissing()] = None
+    """Of ``not_leader``: the epoch of the leader at `address`."""
+    offset: Annotated[int | None, MayBeMissing()] = None
+    """Of ``history_forked``: the last offset up to which the log and what was read agree.  Of
+    ``condition_failed``: where the log ends."""
 
 
 @message("done")

@@ -33,6 +33,7 @@ NUMBERS = {
     "NOT_READY": 41,
     "NO_BROKER": 42,
     "SHUTTING_DOWN": 43,
+    "HISTORY_FORKED": 46,
     "DISK_FULL": 50,
     "LOG_READ_ONLY": 51,
     "LOG_CORRUPT": 52,
@@ -103,13 +104,18 @@ def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:
         for status, meaning in STATUS_MEANINGS.items()
         if meaning.fault is Fault.NOBODY and not meaning.retryable
     }
-    assert final == {Status.UNKNOWN_PRODUCER, Status.RECEIPT_FORGOTTEN}
+    assert final == {
+        Status.UNKNOWN_PRODUCER,
+        Status.RECEIPT_FORGOTTEN,
+        Status.HISTORY_FORKED,
+    }
 
 
 @each_status
 def test_an_answer_becomes_the_exception_that_carries_it(status: Status) -> None:
-    error = refused(status, "because", "ws://127.0.0.1:7001")
+    error = refused(status, "because", "ws://127.0.0.1:7001", 3, 99)
     assert (error.status, error.address) == (status, "ws://127.0.0.1:7001")
+    assert (error.epoch, error.offset) == (3, 99)
     assert error.retryable == STATUS_MEANINGS[status].retryable
     assert str(error) == f"because [{status.name.lower()}]"
 

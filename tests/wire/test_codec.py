@@ -43,9 +43,7 @@ def find_with(**changes: object) -> bytes:
     return cbor2.dumps(FIND | changes)
 
 
-def as_map(message: object) -> dict[str, object]:
-    assert attrs.has(type(message))
-    return {"type": m.TYPE_NAMES[type(message)], **attrs.asdict(message)}  # type: ignore[arg-type]
+as_map = strategies.as_written
 
 
 # --- what goes in comes out ----------------------------------------------------------
@@ -67,6 +65,47 @@ def test_fields_come_in_any_order_behind_the_type(message: object, random: Rando
     kind, *fields = as_map(message).items()
     random.shuffle(fields)
     assert decode(cbor2.dumps(dict([kind, *fields])), EVERY_CLASS) == message
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (m.Failure(5, 40, "no"), {}),
+        (m.Failure(5, 40, "no", epoch=7), {"epoch": 7}),
+        (m.Failure(5, 46, "no", offset=0), {"offset": 0}),
+        (m.Failure(5, 46, "no", epoch=0, offset=9), {"epoch": 0, "offset": 9}),
+    ],
+)
+def test_an_optional_field_is_there_only_if_it_says_something(
+    message: m.Failure, fields: dict[str, int]
+) -> None:
+    data = encode(message)
+    written = cbor2.loads(data)
+    assert {name: written[name] for name in ("epoch", "offset") if name in written} == fields
+    assert decode(data, EVERY_CLASS) == message
+
+
+def test_an_optional_field_may_stand_anywhere_and_may_hold_its_default() -> None:
+    required = {"request": 5, "status": 46, "reason": "", "address": ""}
+    for fields, expected in (
+        ({"offset": 9, **required}, m.Failure(5, 46, "", offset=9)),
+        ({**required, "offset": 9, "epoch": 3}, m.Failure(5, 46, "", epoch=3, offset=9)),
+        ({**required, "epoch": None}, m.Failure(5, 46, "")),
+    ):
+        assert decode(cbor2.dumps({"type": "failure", **fields}), EVERY_CLASS) == expected
+
+
+def test_an_optional_field_stands_in_for_no_other_one() -> None:
+    fields = {"type": "failure", "request": 5, "status": 46, "reason": "", "offset": 9}
+    assert str(refused(cbor2.dumps(fields))) == "failure: field 'address' is missing"
+    assert str(refused(cbor2.dumps({**fields, "address": "", "more": 1}))) == (
+        "failure: there is no field 'more'"
+    )
+    assert str(refused(cbor2.dumps({**fields, "address": "", "offset": -1}))) == (
+        "failure.offset: it can't be negative"
+    )
+    twice = b"\xa7" + cbor2.dumps({**fields, "address": ""})[1:] + cbor2.dumps({"offset": 9})[1:]
+    assert str(refused(twice)) == "failure: field 'offset' comes twice"
 
 
 @pytest.mark.parametrize("value", [*INTEGERS, -(2**63)])

@@ -3,7 +3,8 @@
 //
 // Everything else is refused, and no length is believed before it was compared with what is
 // there, so a message costs no more than its own size.  An integer beyond what a number holds
-// exactly becomes a BigInt.  Byte strings are views of the message, not copies.
+// exactly becomes a BigInt.  Byte strings are views of the message, not copies.  A key whose value
+// is undefined is not written: so an optional field is left out, and reads as undefined.
 
 const DEPTH_MAX = 8;
 const UNSIGNED = 0;
@@ -49,7 +50,7 @@ class Writer {
       this.head(ARRAY, value.length);
       for (const one of value) this.value(one, depth + 1);
     } else if (typeof value === "object" && isPlain(value)) {
-      const entries = Object.entries(value);
+      const entries = Object.entries(value).filter(([, one]) => one !== undefined);
       this.head(MAP, entries.length);
       for (const [key, one] of entries) {
         this.text(key);

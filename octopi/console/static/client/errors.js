@@ -28,6 +28,7 @@ const STATUSES = new Map([
   [41, ["not_ready", true]],
   [42, ["no_broker", true]],
   [43, ["shutting_down", true]],
+  [46, ["history_forked", false]],
   [50, ["disk_full", true]],
   [51, ["log_read_only", false]],
   [52, ["log_corrupt", false]],
@@ -70,10 +71,12 @@ export class OctopiError extends Error {
   }
 }
 
-// The error that a node's `failure` stands for; *address*: where to go instead, or empty.
-export function refusal({ status, reason, address }) {
+// The error that a node's `failure` stands for.  *address*: where to go instead, or empty; *epoch*:
+// of the leader there; *offset*: of history_forked, up to where the log and what was read agree.
+// The last two are null where the node didn't say them.
+export function refusal({ status, reason, address, epoch, offset }) {
   const [code] = STATUSES.get(status) ?? [`status_${status}`];
-  return new OctopiError(code, reason, { status, address: address ?? "" });
+  return new OctopiError(code, reason, { status, address: address ?? "", epoch: epoch ?? null, offset: offset ?? null });
 }
 
 export function statusTable() {
