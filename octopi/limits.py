@@ -53,7 +53,12 @@ HELLO_BYTES_MAX: Final = 4 * KIB
 """What a peer may send before it has said who it is (a token fits well)."""
 
 REQUESTS_IN_FLIGHT_MAX: Final = 64
-"""Requests a connection may have unanswered; beyond that its reader pauses."""
+"""Requests a connection may have unanswered; beyond that its reader pauses.  Fetches that wait
+for records do not count: they have a bound of their own."""
+
+WAITING_FETCHES_MAX: Final = 256
+"""Fetches of one connection that wait for records; one more is refused.  Each is a task of the
+broker, of a few KiB."""
 
 SUBSCRIPTIONS_MAX: Final = 1_000
 """Subscriptions of one connection."""

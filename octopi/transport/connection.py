@@ -8,7 +8,8 @@ What stops an unwilling peer:
 
 - it doesn't take what we send: the outbox fills, the reader pauses, and after
   `SEND_TIMEOUT_S` without a message leaving the connection is closed;
-- it sends without waiting for answers: the reader pauses at `REQUESTS_IN_FLIGHT_MAX`;
+- it sends without waiting for answers: the reader pauses at `REQUESTS_IN_FLIGHT_MAX`, not
+  counting the requests that `set_aside` was called for;
 - it says nothing: after the heartbeat time-out the connection is closed.  The time counts
   only while the reader reads, since what a paused reader leaves unread is no silence;
 - it sends what the protocol doesn't allow: `Failure`, then the end.
@@ -31,7 +32,6 @@ from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Statu
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
     OUTBOX_BYTES_MAX,
-    REQUESTS_IN_FLIGHT_MAX,
     SEND_TIMEOUT_S,
 )
 from octopi.logger import get_logger
@@ -42,6 +42,7 @@ from octopi.security.throttle import Throttle
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
+from octopi.transport.unanswered import Unanswered
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
 from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
@@ -119,8 +120,7 @@ class Connection:
         """What the peer was let in with; None: nobody asked."""
         self._throttle = entry.throttle if entry is not None else None
         self._latencies = latencies
-        self._unanswered: dict[int, tuple[type, float]] = {}
-        """Requests of the peer: what they are, and when they came."""
+        self._unanswered = Unanswered()
         self._refuses_requests = False
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
@@ -199,7 +199,7 @@ class Connection:
         data = encode(message)
         if self._unanswered and type(message) not in REQUESTS:
             answered: Any = getattr(message, "request", None)
-            asked = self._unanswered.pop(answered, None)
+            asked = self._unanswered.answered(answered)
             if asked is not None and self._latencies is not None:
                 self._latencies.observe(asked[0], self._clock.now() - asked[1])
             if self._room:
@@ -208,6 +208,12 @@ class Connection:
         if self._throttle is not None:
             self._throttle.spend(len(data), now)
         self._send_or_keep(data, now)
+
+    def set_aside(self, request: int) -> None:
+        """Don't count *request*, whose answer waits for an event, against
+        `REQUESTS_IN_FLIGHT_MAX`.  Callers bound how many they set aside."""
+        if self._unanswered.set_aside(request) and self._room:
+            self._room.unpark_all()
 
     def pass_on(self, data: bytes, now: float) -> bool:
         """Post a message that is encoded, and answers nothing, as `send` would without waiting;
@@ -503,7 +509,7 @@ class Connection:
     @property
     def _is_full(self) -> bool:
         return self._end is None and (
-            self._outbox_bytes > OUTBOX_BYTES_MAX or len(self._unanswered) >= REQUESTS_IN_FLIGHT_MAX
+            self._outbox_bytes > OUTBOX_BYTES_MAX or self._unanswered.is_full
         )
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
@@ -532,7 +538,7 @@ class Connection:
             raise ProtocolError(
                 f"{TYPE_NAMES[type(message)]}.request: {number} has had no answer yet"
             )
-        self._unanswered[number] = (type(message), self._heard_at)
+        self._unanswered.add(number, type(message), self._heard_at)
         if self._refuses_requests:
             self.post(failure(number, Status.SHUTTING_DOWN, "the node is shutting down"))
         else:

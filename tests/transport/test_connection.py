@@ -518,6 +518,42 @@ async def test_the_reader_pauses_at_the_bound_of_unanswered_requests(
         assert side.connection.statistics().unanswered_count == REQUESTS_IN_FLIGHT_MAX
 
 
+async def test_requests_that_are_set_aside_do_not_count_until_they_are_answered(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as side:
+        aside = range(1000, 1000 + 2 * REQUESTS_IN_FLIGHT_MAX)
+        side.on_message = lambda message: (
+            side.connection.set_aside(message.request) if message.request in aside else None
+        )
+        await side.peer.tell(*(produce(n) for n in aside))
+        await side.peer.tell(*(produce(n) for n in range(REQUESTS_IN_FLIGHT_MAX + 1)))
+        await wait_all_tasks_blocked()
+        assert len(side.heard) == len(aside) + REQUESTS_IN_FLIGHT_MAX
+        for number in aside:
+            side.connection.post(produced(number))
+        await wait_all_tasks_blocked()
+        assert len(side.heard) == len(aside) + REQUESTS_IN_FLIGHT_MAX
+        side.connection.post(produced(0))
+        await wait_all_tasks_blocked()
+        assert len(side.heard) == len(aside) + REQUESTS_IN_FLIGHT_MAX + 1
+
+
+async def test_a_reader_that_pauses_reads_on_when_a_request_is_set_aside(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as side:
+        await side.peer.tell(*(produce(n) for n in range(REQUESTS_IN_FLIGHT_MAX + 2)))
+        await wait_all_tasks_blocked()
+        for _ in range(2):  # the second time it is no news
+            side.connection.set_aside(5)
+            await wait_all_tasks_blocked()
+            assert len(side.heard) == REQUESTS_IN_FLIGHT_MAX + 1
+        side.connection.set_aside(4711)  # it was never asked
+        assert len(side.heard) == REQUESTS_IN_FLIGHT_MAX + 1
+        assert side.connection.statistics().unanswered_count == REQUESTS_IN_FLIGHT_MAX + 1
+
+
 async def test_the_reader_pauses_while_the_outbox_is_full(autojump_clock: MockClock) -> None:
     async with running(capacity=0) as side:
         side.on_message = lambda message: side.connection.post(

@@ -27,6 +27,7 @@ from octopi.limits import (
     FETCH_WAIT_S_MAX,
     LIST_COUNT_MAX,
     SUBSCRIPTIONS_MAX,
+    WAITING_FETCHES_MAX,
 )
 from octopi.replication.effects import Receipt, Refusal
 from octopi.roles.answers import refuse
@@ -54,6 +55,8 @@ class ClientSession:
         self._connection = connection
         self._tasks = tasks
         self._subscriptions: dict[int, Subscription] = {}
+        self._waiting_count = 0
+        """Fetches that wait for records."""
 
     def handle(self, message: object) -> None:
         """Answer now where nothing has to be waited for.
@@ -181,6 +184,13 @@ class ClientSession:
             self._require_end(log, message.partition)
         if self._answer_fetch(log, message) or message.wait_ms == 0:
             return
+        if self._waiting_count >= WAITING_FETCHES_MAX:
+            raise RefusedError(
+                f"at most {WAITING_FETCHES_MAX} fetches of a connection wait for records",
+                Status.TOO_MANY,
+            )
+        self._waiting_count += 1
+        self._connection.set_aside(message.request)
         self._tasks.start_soon(self._fetch_later, log, message)
 
     def _answer_fetch(self, log: BrokerLog, message: m.Fetch, *, last: bool = False) -> bool:
@@ -202,6 +212,7 @@ class ClientSession:
             with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
                 while log.highwater <= message.offset and log.epoch:
                     await arrived.wait()
+            await self._connection.drained()  # many may have what they waited for at once
             if not log.epoch:
                 raise NotLeaderError("this broker doesn't serve the partition any more")
             self._answer_fetch(log, message, last=True)
@@ -210,6 +221,7 @@ class ClientSession:
         except OctopiError as error:
             refuse(self._connection, message.request, error)
         finally:
+            self._waiting_count -= 1
             log.remove_waker(arrived.set)
 
     def _subscribe(self, message: m.Subscribe) -> None:
