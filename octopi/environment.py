@@ -1,7 +1,7 @@
 """The only door to the outside: clock, network, disk, chance and the trace of steps.
 
-A node is built with an `Environment` and reaches nothing else.  In production it is
-`octopi.operating_system.environment`; the simulator gives virtual ones.  This module
+A node is built with an `Environment` and reaches nothing else.  In production its
+parts are those of `octopi.operating_system`; the simulator gives virtual ones.  This module
 only declares the doors.
 
 Costs shaped them: an append to the page cache takes about 5 us and a thread hop 140 us,

@@ -1,7 +1,7 @@
 """How results look: tables, sizes and rates.
 
 On a terminal a table has rules and colours; anywhere else its columns are aligned with
-spaces, and nothing is cut or wrapped, so that `awk` and `grep` can read it.
+spaces, and nothing is cut or wrapped, so that awk and grep can read it.
 """
 
 from __future__ import annotations

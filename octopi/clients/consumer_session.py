@@ -1,8 +1,8 @@
 """What one consumer expects of one log: the next record, the credit, and what a failure
 means.
 
-The machine decides, `octopi.clients.consumer` talks.  It knows no connection, no clock
-and no task.
+The machine decides, `octopi.clients.log_subscriber` talks.  It knows no connection, no
+clock and no task.
 
 A log's records come in deliveries, one behind the other.  The session takes a delivery
 only if it begins at the next record (a repetition is ignored, a hole is the broker's

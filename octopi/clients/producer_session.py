@@ -1,6 +1,6 @@
 """What one producer does with the messages of one log: batches, sequences, repetition.
 
-The machine decides, `octopi.clients.producer` sends.  Events are the method calls;
+The machine decides, `octopi.clients.log_sender` sends.  Events are the method calls;
 `advance` tells it the time and returns what is to be done, in order.  It knows no
 connection, no clock and no task.
 

@@ -1,9 +1,9 @@
 """What the register decides: who is a member, who leads, where topics live.
 
-Pure.  A question to it is answered by a `Decision`: journal entries that must be durable
-before anyone hears of them.  The caller appends them, then calls `apply`; nothing changes
-in between, so decisions are taken one after another.  Liveness is what the caller
-observed on the membership connections (`joined`, `left`).
+Pure.  A question to it is answered with journal entries (`octopi.membership.entries`) that
+must be durable before anyone hears of them.  The caller appends them, then calls `apply`;
+nothing changes in between, so decisions are taken one after another.  Liveness is what the
+caller observed on the membership connections (`joined`, `left`).
 """
 
 from __future__ import annotations

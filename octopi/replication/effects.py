@@ -52,7 +52,8 @@ Answer = Callable[[Receipt | Refusal], None]
 
 @attrs.frozen
 class Append:
-    """Append the batch, then tell the machine: `appended` or `append_failed`."""
+    """Append the batch, then call the machine's `appended`; a batch that could not be appended
+    is refused by the caller, and the machine hears nothing of it."""
 
     records: bytes
     scan: Scan

@@ -1,8 +1,7 @@
 """The endpoints: paths of the WebSocket upgrade, and who may send what there.
 
 A connection belongs to one endpoint for its whole life.  ``hello``, ``heartbeat`` and
-``failure`` belong to all of them; the table has the rest.  Followers will open their
-stream at an endpoint of their own, beside these two.
+``failure`` belong to all of them; the table has the rest.
 """
 
 from __future__ import annotations

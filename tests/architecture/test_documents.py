@@ -3,7 +3,36 @@
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def test_the_table_of_layers_has_every_package_and_module() -> None:
+    [table] = re.findall(
+        r"^\| package .*\n\|---.*\n((?:\|.*\n)+)",
+        (DOCS / "architecture.md").read_text(),
+        re.MULTILINE,
+    )
+    cells = [line.split("|")[1] for line in table.splitlines()]
+    listed = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    there = [
+        path.stem
+        for path in (ROOT / "octopi").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    ]
+    assert sorted(listed) == sorted(name for name in there if name != "__init__")
+
+
+def test_what_is_not_built_has_a_place_and_is_not_there() -> None:
+    """The last section of the page on layers names what the layer contract has in parentheses."""
+    text = (DOCS / "architecture.md").read_text()
+    missing = text.partition("## What has a place but is not built yet")[2]
+    named = re.findall(r"\(`(\w+)`\)", missing)
+    contract = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
+    layers = contract.partition("layers = [")[2].partition("]")[0]
+    assert named
+    assert sorted(named) == sorted(re.findall(r"\((\w+)\)", layers))
+    assert [name for name in named if (ROOT / "octopi" / name).exists()] == []
 
 
 def test_terms_are_in_alphabetical_order_and_there_once() -> None:

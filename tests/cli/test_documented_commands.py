@@ -52,6 +52,19 @@ def understood(arguments: list[str]) -> None:
         command, context = found, found.make_context(name, rest, parent=context)
 
 
+def test_the_table_of_commands_has_every_command_and_every_part_of_it() -> None:
+    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    text = page.partition("## Commands")[2].partition("## ")[0]
+    rows = re.findall(r"^\| `([a-z]+) ?([^`]*)` \|", text, re.MULTILINE)
+    table = {name: rest.replace("\\|", " ").split() for name, rest in rows}
+    context = click.Context(cli)
+    assert set(table) == set(cli.list_commands(context))
+    for name in table:
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            assert set(command.list_commands(context)) <= set(table[name]), name
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_documented_command_is_understood(page: str) -> None:
     found = commands(page)
