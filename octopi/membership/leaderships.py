@@ -8,10 +8,11 @@ change goes is in `octopi.membership.leadership_change`, what may alter the in-s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from octopi.errors import NotReadyError
 from octopi.membership.cluster_state import ClusterState
-from octopi.membership.entries import Entry, EpochAnnounced, PartitionDecided
+from octopi.membership.entries import BrokerRegistered, Entry, EpochAnnounced, PartitionDecided
 from octopi.membership.in_sync_changes import alter
 from octopi.membership.leadership_change import NO_WISH, LeadershipChange, Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
@@ -28,19 +29,27 @@ class Leaderships:
         self,
         state: ClusterState,
         live: Mapping[int, int],
+        is_doubted: Callable[[int], bool] = lambda partition: False,
         *,
         recover_when_all_reported: bool = False,
     ) -> None:
-        """*live* is the caller's: broker -> incarnation.  *recover_when_all_reported*: give up
-        what only lost logs held as soon as all replicas are back, without being ordered to."""
+        """*live* is the caller's: broker -> incarnation.  *is_doubted* says of which partitions the
+        record is not known to be the newest: nothing is decided about them.
+        *recover_when_all_reported*: give up what only lost logs held as soon as all replicas are
+        back, without being ordered to."""
         self._state = state
         self._live = live
+        self._is_doubted = is_doubted
         self._recover_when_all_reported = recover_when_all_reported
         self.changes: dict[int, LeadershipChange] = {}
 
     def apply(self, entry: Entry) -> None:
-        """Take note of a durable *entry*, which the state has taken note of."""
+        """Take note of an *entry* of the journal, which the state has taken note of."""
         match entry:
+            case BrokerRegistered(broker):
+                # It was restarted: what its earlier life accepted counts no more.
+                for one in self.changes.values():
+                    one.forget(broker)
             case EpochAnnounced(partition, epoch):
                 if epoch > self._state.partitions[partition].epoch:
                     self.changes[partition] = LeadershipChange(epoch)
@@ -60,10 +69,20 @@ class Leaderships:
             if len(record.replicas) > 1
             and self._live.get(record.leader) != record.leader_incarnation
             and record.partition not in self.changes
+            and not self._is_doubted(record.partition)
         )
 
     def announce(self, partition: int) -> list[Entry]:
-        """Begin a change, or begin it anew; then send `announcement` to the replicas."""
+        """Begin a change, or begin it anew; then send `announcement` to the replicas.
+
+        Raises:
+          NotReadyError: while the partition's record is not known to be the newest.
+        """
+        if self._is_doubted(partition):
+            raise NotReadyError(
+                f"partition {partition}: a broker was told something newer than this register "
+                "knows, and not all of its replicas have reported since"
+            )
         return [EpochAnnounced(partition, self._state.announced_epoch(partition) + 1)]
 
     def announcement(self, partition: int) -> AnnounceEpoch | None:
@@ -94,7 +113,7 @@ class Leaderships:
         *ordered*: an operator gives up what only the lost in-sync replicas held.
         """
         change = self.changes.get(partition)
-        if change is None:
+        if change is None or self._is_doubted(partition):
             return []
         record = self._state.partitions[partition]
         leaderships = Counter(one.leader for one in self._state.partitions.values())
@@ -116,20 +135,15 @@ class Leaderships:
 
     def alter(self, request: AlterInSync) -> tuple[list[Entry], InSyncAltered] | None:
         """Judge a leader's request; the answer may be told when the entries are durable.
-        None: the partition isn't known (yet), so there is no answer."""
+        None: the partition isn't known (yet), or not for certain, so there is no answer."""
         record = self._state.partitions.get(request.partition)
-        if record is None:
+        if record is None or self._is_doubted(request.partition):
             return None
         incarnations = {one.broker: one.incarnation for one in self._state.brokers.values()}
         altered = alter(record, request, incarnations)
         if isinstance(altered, str):
             return [], InSyncAltered(request, False, record)
         return [PartitionDecided(altered)], InSyncAltered(request, True, altered)
-
-    def registered(self, broker: int) -> None:
-        """*broker* was restarted: what its earlier life accepted counts no more."""
-        for change in self.changes.values():
-            change.forget(broker)
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

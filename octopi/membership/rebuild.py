@@ -13,7 +13,7 @@ Epochs continue above every promise that was reported: their numbers are spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -33,6 +33,10 @@ class Adoption:
 class Rebuild:
     """What brokers reported since this register was started, as far as it was news.
 
+    Changed only together with the journal: who asks what a report would lead to asks a `copy`,
+    which takes the place of this when the entries are journaled.  A report whose entries could
+    not be journaled has never been there, and the broker brings it again.
+
     Invariant: a partition is here until it is adopted.
     """
 
@@ -42,13 +46,24 @@ class Rebuild:
         self.topics: dict[str, TopicRecord] = {}
         """Reported topics that lie on such partitions, by name."""
         self._standings: dict[int, dict[int, Standing]] = {}
+        self._promised: dict[int, int] = {}
+        """Per partition, the highest epoch that any broker promised, whatever else it lost."""
+
+    def copy(self) -> Rebuild:
+        """The same, to be changed apart from this."""
+        copy = Rebuild()
+        copy.newest = dict(self.newest)
+        copy.topics = dict(self.topics)
+        copy._standings = dict(self._standings)
+        copy._promised = dict(self._promised)
+        return copy
 
     def report(
         self,
         broker: int,
         records: Iterable[PartitionRecord],
         standings: Iterable[Standing],
-        known: dict[int, PartitionRecord],
+        known: Mapping[int, PartitionRecord],
     ) -> None:
         """*broker* joins and tells what it was told; *known* is what the register knows."""
         self._standings[broker] = {one.partition: one for one in standings}
@@ -57,20 +72,29 @@ class Rebuild:
             if mine is None or (mine.epoch, mine.version) < (record.epoch, record.version):
                 self.newest[record.partition] = record
 
-    def settled(self) -> list[Adoption]:
-        """Partitions whose truth is known now; they are no longer kept here."""
+    def promise(self, standings: Iterable[Standing]) -> None:
+        """A broker joins, with or without the data that it had, and has promised epochs."""
+        for one in standings:
+            if one.promised > self._promised.get(one.partition, 0):
+                self._promised[one.partition] = one.promised
+
+    def settle(self, known: Mapping[int, PartitionRecord]) -> list[Adoption]:
+        """Partitions whose truth is known now, and that is newer than what is *known*; they are
+        no longer kept here."""
         adoptions: list[Adoption] = []
         for partition, record in sorted(self.newest.items()):
             # Without any in-sync replica the next leader can be any replica.
             if not set(record.in_sync or record.replicas) <= self._standings.keys():
                 continue
             del self.newest[partition]
-            promised = record.epoch
+            mine = known.get(partition)
+            if mine is not None and (mine.epoch, mine.version) >= (record.epoch, record.version):
+                continue
+            promised = max(record.epoch, self._promised.get(partition, 0))
             for broker, standings in self._standings.items():
                 standing = standings.get(partition)
                 if standing is None:
                     continue
-                promised = max(promised, standing.promised)
                 if not standing.intact and broker in record.in_sync and record.replicas != [broker]:
                     record = without(record, broker)
             adoptions.append(Adoption(record, promised))

@@ -1,9 +1,18 @@
 """What the register decides: who is a member, who leads, where topics live.
 
+<<<<<<< HEAD
 Pure.  A question to it is answered with journal entries (`octopi.membership.entries`) that
 must be durable before anyone hears of them.  The caller appends them, then calls `apply`;
 nothing changes in between, so decisions are taken one after another.  Liveness is what the
 caller observed on the membership connections (`joined`, `left`).
+=======
+Pure.  A question to it changes nothing; its answer is journal entries that must be durable
+before anyone hears of them.  The caller appends them, then calls `apply` for each, and
+`admitted` for a broker that was let in; nothing changes in between, so decisions are taken
+one after another.  Entries that could not be appended are forgotten, and with them all that
+was learned from the question.  Liveness is what the caller observed on the membership
+connections (`admitted`, `left`).
+>>>>>>> dff2daf (Forget what a broker reported if its admission can't be journaled)
 """
 
 from __future__ import annotations
@@ -40,6 +49,7 @@ from octopi.membership.in_sync_changes import without
 from octopi.membership.leaderships import Leaderships
 from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
+from octopi.membership.reports import fault_of
 from octopi.wire.messages import (
     BrokerInfo,
     Inventory,
@@ -59,9 +69,14 @@ class Admission:
     """A broker may join, as soon as the entries are durable."""
 
     broker: int
+    incarnation: int
     entries: list[Entry]
     conflicts: list[str]
     """What the broker holds and the cluster does not know as its own, in words."""
+    rebuild: Rebuild
+    """What is known from reports, this broker's with them."""
+    learned: list[int]
+    """Partitions that the entries make known again, by what brokers reported."""
 
 
 class Registrar:
@@ -91,11 +106,19 @@ class Registrar:
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(
-            self.state, self._live, recover_when_all_reported=recover_when_all_reported
+            self.state,
+            self._live,
+            self._is_doubted,
+            recover_when_all_reported=recover_when_all_reported,
         )
 
+    def _is_doubted(self, partition: int) -> bool:
+        """Whether a broker was told something newer about *partition* than what is known here,
+        and not all that it takes to believe it have reported."""
+        return partition in self._rebuild.newest
+
     def apply(self, entry: Entry) -> None:
-        """Take note of a durable *entry*."""
+        """Take note of *entry*, which is in the journal."""
         self.state.apply(entry)
         self.leaderships.apply(entry)
 
@@ -115,7 +138,7 @@ class Registrar:
         return [RegisterStarted(RegisterLife(self.state.life.generation + 1, nonce))]
 
     def admit(self, join: Join, inventory: list[Inventory]) -> Admission:
-        """A broker asks to join the formed cluster.
+        """A broker asks to join the formed cluster.  Nothing changes before `admitted`.
 
         It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
         its data directory is not the one that was here last, before it may act.  What it leads
@@ -125,7 +148,8 @@ class Registrar:
 
         Raises:
           SupersededError: if it obeyed another register since; this one has to stop.
-          RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED.
+          RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED; MALFORMED_MESSAGE for
+              reports that make no sense.
         """
         state = self.state
         if join.cluster not in {"", state.cluster}:
@@ -153,34 +177,50 @@ class Registrar:
                 f"{join.register.generation} that was started after this one, of generation "
                 f"{state.life.generation}, or beside it"
             )
+        if fault := fault_of(inventory):
+            raise RefusedError(
+                f"broker {broker} reports what no register ever decided: {fault}",
+                Status.MALFORMED_MESSAGE,
+            )
         entries: list[Entry] = []
         registration = BrokerRegistered(broker, join.incarnation, join.nonce, join.address)
         if registration != state.brokers.get(broker):
             entries.append(registration)
-            self.leaderships.registered(broker)
         standings = [one for page in inventory for one in page.standings]
+        rebuild = self._rebuild.copy()
+        rebuild.promise(standings)
         if join.cluster and not has_lost_data:
             # Who has lost its data can't know that nothing newer was decided.
             records = [one for page in inventory for one in page.partitions]
-            self._rebuild.report(broker, records, standings, state.partitions)
-        partitions, spent = self._adopt(standings, entries)
-        conflicts = self._take_over_topics(inventory, partitions, entries)
+            rebuild.report(broker, records, standings, state.partitions)
+        partitions, spent, learned = self._adopt(rebuild, standings, entries)
+        conflicts = self._take_over_topics(rebuild, inventory, partitions, entries)
         damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
             damaged.update(partitions)
+        live = {**self._live, broker: join.incarnation}
         for partition, record in partitions.items():
-            if record.replicas == [broker]:
-                if has_lost_data:
-                    conflicts.append(
-                        f"what was in partition {partition} is lost: the broker was its only "
-                        "replica and comes without its data, or with an older copy of it"
-                    )
-                if record.leader_incarnation != join.incarnation:
-                    again = _reappointed(record, join.incarnation, spent[partition] + 1)
+            if partition in rebuild.newest:
+                continue  # the record is not the newest
+            if record.replicas == [broker] and has_lost_data:
+                conflicts.append(
+                    f"what was in partition {partition} is lost: the broker was its only "
+                    "replica and comes without its data, or with an older copy of it"
+                )
+            if len(record.replicas) == 1:
+                incarnation = live.get(record.leader)
+                if incarnation is not None and incarnation != record.leader_incarnation:
+                    again = _reappointed(record, incarnation, spent[partition] + 1)
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
-        return Admission(broker, entries, conflicts)
+        return Admission(broker, join.incarnation, entries, conflicts, rebuild, learned)
+
+    def admitted(self, admission: Admission) -> None:
+        """The entries of *admission*, the last question that was answered, are in the journal and
+        applied: the broker's membership connection counts."""
+        self._rebuild = admission.rebuild
+        self.joined(admission.broker, admission.incarnation)
 
     def _has_lost_data(self, broker: int, join: Join) -> bool:
         """Whether the broker comes with another data directory than it was here with: an empty
@@ -212,14 +252,15 @@ class Registrar:
         return max([0, *known, *replicas, *self._rebuild.mentioned_brokers()]) + 1
 
     def _adopt(
-        self, standings: list[Standing], entries: list[Entry]
-    ) -> tuple[dict[int, PartitionRecord], dict[int, int]]:
+        self, rebuild: Rebuild, standings: list[Standing], entries: list[Entry]
+    ) -> tuple[dict[int, PartitionRecord], dict[int, int], list[int]]:
         """Add to *entries* what is known again; return the partitions and their highest spent
-        epochs as they are then."""
+        epochs as they are then, and which of them were adopted."""
         partitions = dict(self.state.partitions)
         spent = {partition: self.state.announced_epoch(partition) for partition in partitions}
         promised = {one.partition: one.promised for one in standings}
-        for adoption in self._rebuild.settled():
+        adoptions = rebuild.settle(self.state.partitions)
+        for adoption in adoptions:
             record = adoption.record
             partitions[record.partition] = record
             spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
@@ -228,22 +269,25 @@ class Registrar:
         for partition, epoch in promised.items():
             # An epoch that was promised and isn't known here may have been decided by a register
             # that is gone, and some broker may still hear of it: go above.
+            if partition in rebuild.newest:
+                continue  # until its newest record is known its leader leads on
             if partition in partitions and epoch > spent[partition]:
                 spent[partition] = epoch + 1
                 entries.append(EpochAnnounced(partition, epoch + 1))
-        last = max([*partitions, *self._rebuild.newest], default=-1)
+        last = max([*partitions, *rebuild.newest], default=-1)
         if last >= self.state.partition_count:
             entries.append(ClusterFormed(self.state.cluster, last + 1))
-        return partitions, spent
+        return partitions, spent, [adoption.record.partition for adoption in adoptions]
 
     def _take_over_topics(
         self,
+        rebuild: Rebuild,
         inventory: list[Inventory],
         partitions: dict[int, PartitionRecord],
         entries: list[Entry],
     ) -> list[str]:
         """Add to *entries* reported topics whose partitions are known; return conflicts."""
-        waiting = self._rebuild.topics
+        waiting = rebuild.topics
         conflicts: list[str] = []
         for topic in (one for page in inventory for one in page.topics):
             if topic.topic_id in self.state.removals:

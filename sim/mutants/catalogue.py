@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants import deciding, keeping, replicating
+from sim.mutants import deciding, keeping, recovering, replicating
 from sim.mutants.mutant import Mutant
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    mutant.name: mutant for mutant in (*replicating.MUTANTS, *deciding.MUTANTS, *keeping.MUTANTS)
+    mutant.name: mutant
+    for mutant in (
+        *replicating.MUTANTS,
+        *deciding.MUTANTS,
+        *keeping.MUTANTS,
+        *recovering.MUTANTS,
+    )
 }
 """By their names, in the order in which they are listed."""

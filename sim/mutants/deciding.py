@@ -80,7 +80,8 @@ MUTANTS: Final = (
         "epochs-used-again",
         _REBUILD,
         """
--                promised = max(promised, standing.promised)
+-            promised = max(record.epoch, self._promised.get(partition, 0))
++            promised = record.epoch
 """,
         "a register without memory announces an epoch that was promised before",
         LIVENESS,

@@ -55,7 +55,7 @@ class Register:
             join(broker, incarnation, cluster=cluster, **copy), [Inventory([], [], standings)]
         )
         self.record(admission.entries)
-        self.registrar.joined(broker, incarnation)
+        self.registrar.admitted(admission)
 
     def accept(self, broker: int, incarnation: int = 1, epoch: int = 2, log_end: int = 0) -> bool:
         message = AcceptEpoch(0, epoch, broker, incarnation, 1, 1, log_end)

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from octopi.errors import NotReadyError, RefusedError, UnknownTopicError
+from octopi.errors import NotReadyError, RefusedError, Status, UnknownTopicError
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import (
@@ -48,7 +48,7 @@ class Register:
         inventory = Inventory([told], [], [Standing(0, promised, intact)])
         admission = self.registrar.admit(join(broker, incarnation, cluster=CLUSTER), [inventory])
         self.record(admission.entries)
-        self.registrar.joined(broker, incarnation)
+        self.registrar.admitted(admission)
 
     @property
     def known(self) -> PartitionRecord | None:
@@ -117,7 +117,7 @@ def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> N
     for broker in (1, 2):
         admission = register.registrar.admit(join(broker, 1, cluster=CLUSTER), [inventory])
         register.record(admission.entries)
-        register.registrar.joined(broker, 1)
+        register.registrar.admitted(admission)
     assert register.known == NEW
     with pytest.raises(NotReadyError, match="brokers that hold it have not told"):
         register.registrar.require_topic("a")
@@ -188,3 +188,105 @@ def test_a_change_after_a_rebuild_goes_on_as_ever() -> None:
     register.record(leaderships.conclude(0))
     assert register.known is not None
     assert (register.known.epoch, register.known.leader, register.known.in_sync) == (5, 2, [2])
+
+
+def reporting(broker: int, told: PartitionRecord, topics: list[TopicRecord]) -> Inventory:
+    return Inventory([told], topics, [Standing(0, told.epoch, True)])
+
+
+def test_a_report_whose_entries_were_not_journaled_was_never_there() -> None:
+    """The disk was full: broker 1, alone in sync, comes again, and nobody leads before."""
+    register = Register()
+    alone = attrs.evolve(OLD, version=2, in_sync=[1])
+    topic = TopicRecord("a", "0" * 16, [0], TopicOptions())
+    asked = [
+        register.registrar.admit(join(1, cluster=CLUSTER), [reporting(1, alone, [topic])])
+        for _ in range(2)
+    ]
+    assert asked[0].entries == asked[1].entries
+    assert register.registrar.state.topic("a") is None
+    register.join(2, OLD)
+    register.join(3, OLD)
+    assert register.known is None, "1 has not reported: what it said was not kept"
+    with pytest.raises(NotReadyError, match=r"brokers \[1\] have not told"):
+        register.registrar.require_topic("a")
+    register.record(asked[0].entries[:0])
+    register.join(1, alone)
+    assert register.known == alone
+
+
+def test_an_acceptance_counts_until_the_next_life_of_its_broker_is_in_the_journal() -> None:
+    register = Register()
+    register.join(1, NEW, promised=4)
+    register.join(2, NEW)
+    leaderships = register.registrar.leaderships
+    assert leaderships.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, 100))
+    register.registrar.left(2, 1)
+    register.registrar.admit(join(2, 2, cluster=CLUSTER), [])
+    register.registrar.joined(2, 1)
+    assert leaderships.conclude(0), "its next life was not let in"
+
+
+def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> None:
+    """The journal is an older copy: in epoch 4 only broker 2 was in sync."""
+    register = Register()
+    register.record([PartitionDecided(OLD)])
+    register.join(3, OLD)
+    newer = attrs.evolve(OLD, epoch=4, leader=2, in_sync=[1, 2])
+    register.join(2, newer, promised=4)
+    leaderships = register.registrar.leaderships
+    assert leaderships.leaderless() == []
+    assert leaderships.announcement(0) is None
+    with pytest.raises(NotReadyError, match="told something newer"):
+        leaderships.announce(0)
+    assert leaderships.alter(AlterInSync(0, 3, 1, 1, 0, [1, 3], None)) is None
+    register.join(1, OLD, intact=False, incarnation=2)
+    assert register.known == attrs.evolve(newer, version=1, in_sync=[2])
+
+
+def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> None:
+    register = Register()
+    register.record([PartitionDecided(OLD)])
+    register.join(3, OLD)
+    leaderships = register.registrar.leaderships
+    register.record(leaderships.announce(0))
+    assert leaderships.accept(AcceptEpoch(0, 4, 3, 1, 3, 3, 100))
+    register.join(2, attrs.evolve(OLD, epoch=4, leader=2, in_sync=[2, 1]), promised=4)
+    assert leaderships.conclude(0) == []
+
+
+def test_a_sole_replica_that_was_let_in_before_its_record_was_known_leads() -> None:
+    register = Register()
+    register.join(2, OLD, incarnation=5)
+    register.join(1, attrs.evolve(NEW, replicas=[2], in_sync=[2], leader=2, leader_incarnation=4))
+    assert register.known is not None
+    assert (register.known.epoch, register.known.leader_incarnation) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [
+        Inventory([attrs.evolve(OLD, partition=1 << 40)], []),
+        Inventory([attrs.evolve(OLD, epoch=(1 << 63) - 1)], []),
+        Inventory([attrs.evolve(OLD, epoch=0)], []),
+        Inventory([attrs.evolve(OLD, recovered_epoch=4)], []),
+        Inventory([attrs.evolve(OLD, replicas=[])], []),
+        Inventory([attrs.evolve(OLD, replicas=[1, 1, 2, 3])], []),
+        Inventory([attrs.evolve(OLD, leader=4)], []),
+        Inventory([attrs.evolve(OLD, in_sync=[4])], []),
+        Inventory([attrs.evolve(OLD, lost=[4])], []),
+        Inventory([], [TopicRecord("../a", "0" * 16, [0], TopicOptions())]),
+        Inventory([], [TopicRecord("a", "0" * 16, [], TopicOptions())]),
+        Inventory([], [TopicRecord("a", "0" * 16, [0, 0], TopicOptions())]),
+        Inventory([], [TopicRecord("a", "0" * 16, [1 << 40], TopicOptions())]),
+        Inventory([], [], [Standing(0, (1 << 63) - 1, True)]),
+    ],
+)
+def test_what_no_register_ever_decided_is_refused_and_changes_nothing(inventory: Inventory) -> None:
+    register = Register()
+    with pytest.raises(RefusedError, match="no register ever decided") as caught:
+        register.registrar.admit(join(1, cluster=CLUSTER), [inventory])
+    assert caught.value.status == Status.MALFORMED_MESSAGE
+    register.join(1, NEW)
+    register.join(2, NEW)
+    assert register.known == NEW

@@ -52,7 +52,7 @@ class Register:
         asking = join(broker, incarnation, cluster=cluster)
         admission = self.registrar.admit(asking, [inventory] if inventory else [])
         self.record(admission.entries)
-        self.registrar.joined(admission.broker, incarnation)
+        self.registrar.admitted(admission)
         self.registrar.serves(admission.broker, incarnation)
         return admission.broker
 

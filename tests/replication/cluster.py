@@ -390,11 +390,11 @@ class Cluster:
         inventory = m.Inventory([known] if known else [], [], [node.replica.standing])
         admission = self.registrar.admit(asking, [inventory])
         self.record(admission.entries)
+        self.registrar.admitted(admission)
         if not hears:
             node.crash()
             return
         node.ancestors = []
-        self.registrar.joined(node.broker, node.incarnation)
         node.perform(node.replica.joined())
         if PARTITION in self.registrar.state.partitions:
             self.tell(node)

@@ -16,7 +16,7 @@ import trio
 
 from octopi import steps
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
-from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S
+from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S, RECONNECT_GRACE_S
 from octopi.logger import get_logger
 from octopi.membership.leadership_change import Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
@@ -37,6 +37,7 @@ class Leadership:
         self._machine = node.registrar.leaderships
         self._tasks = tasks
         self._look = trio.Event()
+        self._patient_until = -math.inf
         self._decided = trio.Event()
         self._announced_at: dict[int, float] = {}
         self._unflushed: set[int] = set()
@@ -47,15 +48,20 @@ class Leadership:
         """Something happened that a change may depend on."""
         self._look.set()
 
-    async def run(self, grace_s: float) -> None:
-        """Replace leaders that are gone, until cancelled; first give brokers *grace_s* to
-        come back.  Changes that are under way stop their partitions, so they don't wait for
+    def wait_for_brokers(self) -> None:
+        """What this register knows, it knows from its journal or from brokers, not from what it
+        saw: give brokers `RECONNECT_GRACE_S` from now to come back before leaders that are away
+        are replaced.  Changes that are under way stop their partitions, so they don't wait for
         that, but as long as it lasts for everybody who could lead."""
-        patient_until = self._clock.now() + grace_s
+        self._patient_until = self._clock.now() + RECONNECT_GRACE_S
+        self.look()
+
+    async def run(self) -> None:
+        """Replace leaders that are gone, until cancelled."""
         while True:
             self._look = trio.Event()
             try:
-                patience_s = max(0.0, patient_until - self._clock.now())
+                patience_s = max(0.0, self._patient_until - self._clock.now())
                 for partition in self._machine.leaderless() if not patience_s else ():
                     record = self._record(partition)
                     _log.warning("leader is gone", partition=partition, leader=record.leader)
@@ -186,7 +192,9 @@ class Leadership:
 
     async def resign(self, message: Resign) -> None:
         """A leader can't go on: another one takes over, if there is one."""
-        record = self._record(message.partition)
+        record = self._node.registrar.state.partitions.get(message.partition)
+        if record is None:
+            return  # not known again yet: the leader leads on
         asked = (message.epoch, message.leader, message.leader_incarnation)
         if asked != (record.epoch, record.leader, record.leader_incarnation):
             return

@@ -38,7 +38,6 @@ from octopi.limits import (
     LIST_COUNT_MAX,
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
-    RECONNECT_GRACE_S,
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.logger import get_logger
@@ -114,8 +113,8 @@ class RegisterNode:
         self._all_came = trio.Event()
         """Every broker of the journal has joined."""
         self._installing: dict[str, trio.Event] = {}
-        self._first_joins: list[Join] = []
-        """Of brokers that came before there was a cluster here."""
+        self._first_joins: dict[str, Join] = {}
+        """Of brokers that came before there was a cluster here, by the nonces of their lives."""
         self.failure: OctopiError | None = None
         """Why the register can't go on."""
         self._stop = stop
@@ -169,6 +168,7 @@ class RegisterNode:
         """
         if self.registrar.state.cluster:
             self.record(self.registrar.start(self._token()))
+            self.leadership.wait_for_brokers()
 
     # --- gathering -------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class RegisterNode:
         """
         state = self.registrar.state
         if not state.cluster:
-            self._first_joins.append(join)
+            self._first_joins[join.nonce] = join
         if join.broker is None or not state.cluster:
             self._joins_held += 1
             try:
@@ -226,13 +226,18 @@ class RegisterNode:
             _log.error("superseded", why=str(error), next=STATUS_MEANINGS[error.status].next)
             self._fail(error)
             raise
+        except RefusedError as error:
+            _log.warning("broker refused", address=join.address, why=str(error))
+            raise
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
         self.record(admission.entries)
-        self.registrar.joined(admission.broker, join.incarnation)
+        self.registrar.admitted(admission)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
+        if admission.learned:
+            self.leadership.wait_for_brokers()
         learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
         if learned:
             # No task of the session: with that, a lost broker would leave others without them.
@@ -255,12 +260,15 @@ class RegisterNode:
 
     def _form(self) -> None:
         """Form the cluster that those which came first belong to, or a new one."""
-        came, self._first_joins = self._first_joins, []
+        came = self._first_joins.values()
         old = [one.cluster for one in came if one.cluster]
         cluster = old[0] if old else self._token()
         obeyed = [one.register for one in came if one.register and one.cluster == cluster]
         generation = 1 + max((one.generation for one in obeyed), default=0)
         self.record(self.registrar.form(cluster, self._token(), generation))
+        self._first_joins.clear()
+        if old:
+            self.leadership.wait_for_brokers()
         _log.info("cluster formed", cluster=cluster, generation=generation, taken_over=bool(old))
 
     def _token(self) -> str:
@@ -548,7 +556,7 @@ async def run_register(
                 show(node)
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(_end, stop, ending)
-                nursery.start_soon(node.leadership.run, RECONNECT_GRACE_S if entries else 0.0)
+                nursery.start_soon(node.leadership.run)
                 nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(
                     environment,
