@@ -1,18 +1,11 @@
 """What the register decides: who is a member, who leads, where topics live.
 
-<<<<<<< HEAD
-Pure.  A question to it is answered with journal entries (`octopi.membership.entries`) that
-must be durable before anyone hears of them.  The caller appends them, then calls `apply`;
-nothing changes in between, so decisions are taken one after another.  Liveness is what the
-caller observed on the membership connections (`joined`, `left`).
-=======
 Pure.  A question to it changes nothing; its answer is journal entries that must be durable
 before anyone hears of them.  The caller appends them, then calls `apply` for each, and
 `admitted` for a broker that was let in; nothing changes in between, so decisions are taken
 one after another.  Entries that could not be appended are forgotten, and with them all that
 was learned from the question.  Liveness is what the caller observed on the membership
 connections (`admitted`, `left`).
->>>>>>> dff2daf (Forget what a broker reported if its admission can't be journaled)
 """
 
 from __future__ import annotations
