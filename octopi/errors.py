@@ -278,6 +278,20 @@ class ConnectionLostError(OctopiError):
 class UnreachableError(OctopiError):
     """No connection could be made, so nothing was sent."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether a machine answered that no process listens there."""
+        return _is_refused(self.__cause__)
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether *error* says so of every address that was tried."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_refused, error.exceptions))
+    return isinstance(error, ConnectionRefusedError) or (
+        error is not None and _is_refused(error.__cause__)
+    )
+
 
 class ProtocolError(OctopiError):
     """The peer sent what the protocol doesn't allow; its connection is closed."""

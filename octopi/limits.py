@@ -161,6 +161,13 @@ REBALANCE_INTERVAL_S: Final = 5.0
 ORDER_RETRY_S: Final = 1.0
 """A broker whose disk refused an order of the register tries again after this."""
 
+LINK_GRACE_S: Final = 0.5
+"""A broker whose connection to the register broke, and whose address answers, has so long to
+make a new one before the register takes it for gone."""
+
+LINK_TRIES: Final = 3
+"""A broker that lost its register tries so often without waiting for a random time."""
+
 RECONNECT_GRACE_S: Final = 3.0
 """A restarted register gives brokers so long to come back before it replaces leaders."""
 
@@ -294,6 +301,8 @@ assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
 assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+assert LINK_GRACE_S > BACKOFF_S_FIRST * (LINK_TRIES + 2)
+assert LINK_GRACE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2
 assert FETCH_WAIT_S_MAX > REQUEST_TIMEOUT_S
 assert QUESTION_INTERVAL_S < LEADER_SILENCE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S

@@ -244,6 +244,8 @@ R4_SWITCHED: Final = "R4b register's fresh journal is in force"
 R4_REPLACED: Final = "R4c register removed the old journal"
 R5_GATHERED: Final = "R5 register has listened long enough to decide"
 R6_LOST: Final = "R6 register lost a broker"
+R7_BROKEN: Final = "R7 register's connection with a broker broke"
+R8_RESTORED: Final = "R8 register has a new connection with a broker that was there all the time"
 
 REGISTER: Final = (
     R1_READ,
@@ -256,6 +258,8 @@ REGISTER: Final = (
     R4_REPLACED,
     R5_GATHERED,
     R6_LOST,
+    R7_BROKEN,
+    R8_RESTORED,
 )
 
 # --- topics ---------------------------------------------------------------------------------
@@ -427,7 +431,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((J2_CONNECTED,), ("register",)),
         ((J3_REPORTING,), ("partitions", "topics", "standings")),
         ((J5_ADMITTING, J5_ADMITTED), ("broker", "incarnation", "entries")),
-        ((J6_SERVING, R6_LOST), ("broker", "incarnation")),
+        ((J6_SERVING, R6_LOST, R7_BROKEN, R8_RESTORED), ("broker", "incarnation")),
         ((J7_STREAM_OPENED,), ("partition", "leader")),
         ((J8_ASKING, J8_ASKED), (*_OF_LOG, "attempt", "epochs", "log_end", "leader")),
         ((J9_COMPARING, J9_COMPARED), (*_OF_LOG, "attempt", "keep", "begin", "follower")),

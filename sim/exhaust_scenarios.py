@@ -20,6 +20,7 @@ from octopi.simulation.failures import (
     Cut,
     Fault,
     Kill,
+    Reset,
     When,
 )
 from sim.plan import Plan, Workload
@@ -57,6 +58,8 @@ SCENARIOS: Final[dict[str, Plan]] = {
     "beginning": _plan(Fault(AtEffect("rename", "before", "broker-2"), Kill(0.05))),
     # Brokers outlive their register.
     "register": _plan(Fault(AtTime(_BUSY_S), Kill(0.1), "register"), load={"pause_s": 0.1}),
+    # A connection between a broker and the register breaks.
+    "link": _plan(Fault(AtTime(_BUSY_S), Reset("broker"), "register"), load={"pause_s": 0.1}),
     # A topic comes and goes, leaders and replicas move.
     "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
     # Nobody hears the leader, nor does it hear anybody.

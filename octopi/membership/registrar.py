@@ -70,6 +70,8 @@ class Admission:
     """What is known from reports, this broker's with them."""
     learned: list[int]
     """Partitions that the entries make known again, by what brokers reported."""
+    is_back: bool
+    """Whether this life of it was live all the time: only its connection is a new one."""
 
 
 class Registrar:
@@ -152,7 +154,8 @@ class Registrar:
                 Status.WRONG_CLUSTER,
             )
         broker = self._next_broker() if join.broker is None else join.broker
-        if broker in self._live:
+        is_back = self.is_same_life(join)
+        if broker in self._live and not is_back:
             raise RefusedError(
                 f"a live broker has the id {broker} already, at {state.brokers[broker].address}",
                 Status.DUPLICATE_BROKER,
@@ -207,13 +210,35 @@ class Registrar:
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
-        return Admission(broker, join.incarnation, entries, conflicts, rebuild, learned)
+        return Admission(broker, join.incarnation, entries, conflicts, rebuild, learned, is_back)
 
     def admitted(self, admission: Admission) -> None:
         """The entries of *admission*, the last question that was answered, are in the journal and
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
         self.joined(admission.broker, admission.incarnation)
+
+    def is_same_life(self, join: Join) -> bool:
+        """Whether the life that asks to join is live: its last connection broke, as only one side
+        may have noticed."""
+        if join.broker is None or not join.cluster:
+            return False
+        known = self.state.brokers.get(join.broker)
+        return (
+            known is not None
+            and self._live.get(join.broker) == join.incarnation
+            and known.nonce == join.nonce
+        )
+
+    def is_later_life(self, join: Join) -> bool:
+        """Whether the life that asks to join has followed upon the live one in its data directory,
+        which belongs to one process at a time."""
+        known = self.state.brokers.get(join.broker) if join.broker is not None else None
+        return (
+            known is not None
+            and join.incarnation > known.incarnation
+            and known.nonce in join.ancestors
+        )
 
     def _has_lost_data(self, broker: int, join: Join) -> bool:
         """Whether the broker comes with another data directory than it was here with: an empty

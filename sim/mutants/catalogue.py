@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants import deciding, keeping, recovering, replicating
+from sim.mutants import deciding, keeping, leaving, recovering, replicating
 from sim.mutants.mutant import Mutant
 
 MUTANTS: Final[dict[str, Mutant]] = {
@@ -13,6 +13,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *replicating.MUTANTS,
         *deciding.MUTANTS,
         *keeping.MUTANTS,
+        *leaving.MUTANTS,
         *recovering.MUTANTS,
     )
 }

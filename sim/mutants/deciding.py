@@ -124,10 +124,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "nobody-looks-for-a-leader",
-        _NODE,
+        "octopi.roles.register.departures",
         """
              _log.warning("broker left", broker=broker, incarnation=incarnation)
--            self.leadership.look()
+-            node.leadership.look()
 """,
         "the death of a leader is noticed and nothing follows from it",
         LIVENESS,

@@ -180,7 +180,7 @@ def test_who_is_refused_anyway_stops_no_register() -> None:
     stranger = RegisterLife(9, "of another cluster")
     asking = join(2, cluster="ffff", register=stranger)
     assert status_of(register.registrar.admit, asking, []) == Status.WRONG_CLUSTER
-    clone = join(1, cluster=CLUSTER, register=stranger)
+    clone = join(1, cluster=CLUSTER, register=stranger, copy="'")
     assert status_of(register.registrar.admit, clone, []) == Status.DUPLICATE_BROKER
 
 

@@ -3,12 +3,15 @@
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
 from octopi.roles.register.node import RegisterNode
+from octopi.transport.connection import Connection
 from octopi.wire import messages as m
+from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, describe, eventually, running_cluster
 
 
@@ -86,6 +89,29 @@ async def test_a_second_live_broker_of_the_same_id_is_refused(tmp_path: Path) ->
         assert isinstance(refusal, RefusedError)
         assert refusal.status == Status.DUPLICATE_BROKER
         assert (await cluster_description(cluster)).brokers[0].live
+
+
+async def test_a_life_that_joins_again_replaces_its_connection_that_only_the_register_has(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=0) as cluster,
+        cluster.connection(cluster.register.url, MEMBERSHIP) as first,
+        cluster.connection(cluster.register.url, MEMBERSHIP) as second,
+    ):
+        joined = await first.request(played_join(first, "", None), m.Joined, 10)
+        again = played_join(second, joined.cluster, joined.broker)
+        assert await second.request(again, m.Joined, 10) == attrs.evolve(joined, request=1)
+        await eventually(lambda: first.end_reason is not None)
+        assert second.end_reason is None
+        (broker,) = (await cluster_description(cluster)).brokers
+        assert (broker.broker, broker.live) == (joined.broker, True)
+
+
+def played_join(connection: Connection, cluster: str, broker: int | None) -> m.Join:
+    """The question of a broker whose life has the nonce ``first``."""
+    request, address = connection.next_request(), "ws://127.0.0.1:1"
+    return m.Join(request, cluster, broker, 1, "first", [], None, address)
 
 
 async def cluster_second_broker(cluster: Cluster) -> None:

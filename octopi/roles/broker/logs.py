@@ -207,7 +207,7 @@ class Logs(Peers):
     def joined(self) -> None:
         """The register knows this life of the broker."""
         for replica in self._replicas.values():
-            replica.submit(replica.machine.joined)
+            replica.joined()
 
     async def keep_time(self) -> None:
         """Have the replicas look after their in-sync sets, until cancelled."""

@@ -32,6 +32,7 @@ from octopi.limits import (
     BACKOFF_S_FIRST,
     BACKOFF_S_MAX,
     GATHER_S,
+    LINK_TRIES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
     REQUEST_TIMEOUT_S,
@@ -119,11 +120,12 @@ class Membership:
           StorageError: if the disk doesn't take who this broker is.
         """
         clock, chance = self._environment.clock, self._environment.chance
-        failures = 0
+        at = failures = 0
         duplicate_since = math.inf
         joined_once = False
         while True:
-            register = self._registers[failures % len(self._registers)]
+            register = self._registers[at % len(self._registers)]
+            joined_at: float | None = None
             refusal: RefusedError | None = None
             try:
                 connection = await open_connection(
@@ -137,6 +139,7 @@ class Membership:
                     try:
                         self._identity = await session.join(self._address, self._remember)
                         failures, duplicate_since = 0, math.inf
+                        joined_at = clock.now()
                         self._connection = connection
                         self._logs.joined()
                         _log.info(
@@ -175,9 +178,16 @@ class Membership:
                     why=str(refusal),
                     next=STATUS_MEANINGS[refusal.status].next,
                 )
-            failures += 1
-            bound = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 16))
-            await clock.sleep_until(clock.now() + chance.random() * bound)
+            if joined_at is not None:
+                # The register counts on this life for a moment.
+                await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
+                continue
+            at, failures = at + 1, failures + 1
+            pause_s = BACKOFF_S_FIRST
+            if failures > LINK_TRIES:
+                bound = BACKOFF_S_FIRST * 2 ** min(failures - LINK_TRIES, 16)
+                pause_s = chance.random() * min(BACKOFF_S_MAX, bound)
+            await clock.sleep_until(clock.now() + pause_s)
 
 
 def _is_final(refusal: RefusedError) -> bool:

@@ -147,7 +147,7 @@ class PartitionReplica:
         self._has_missed = False
         """Something that a session with the leader consists of was not done."""
         self._served_epoch = 0
-        self._resigned = 0
+        self._resignation: Resign | None = None
         self.machine = Replica(
             partition,
             broker,
@@ -228,6 +228,14 @@ class PartitionReplica:
             return []
 
         self.submit(remove)
+
+    def joined(self) -> None:
+        """The register knows this life of the broker, on a connection that may be a new one: what
+        is said once may have been lost with the last."""
+        self.submit(self.machine.joined)
+        leader = self.machine.leader
+        if self._resignation is not None and leader and self._resigned_in(leader.epoch):
+            self._peers.to_register(self._resignation)
 
     def flushed(self, topic_id: TopicId, end: Offset) -> None:
         """A log has become durable below *end*."""
@@ -433,7 +441,7 @@ class PartitionReplica:
                 self._fail(error)
             refusal = _refusal(error)
             leader_now = self.machine.leader
-            if leader_now is not None and leader_now.epoch == self._resigned:
+            if leader_now is not None and self._resigned_in(leader_now.epoch):
                 # Nothing of it was appended, and another leader will take it.
                 refusal = Refusal(Status.NOT_READY, f"another replica will lead: {error}")
             return [Reply(effect.answer, refusal)]
@@ -517,14 +525,17 @@ class PartitionReplica:
     def _resign(self, error: StorageError) -> None:
         """Have another replica lead, if there is one; say so once an epoch."""
         leader = self.machine.leader
-        if leader is None or leader.epoch == self._resigned or len(leader.in_sync) < 2:
+        if leader is None or self._resigned_in(leader.epoch) or len(leader.in_sync) < 2:
             return
-        self._resigned = leader.epoch
         _log.warning("resigning", partition=self.partition, epoch=leader.epoch, why=str(error))
         reason = cut(str(error), TEXT_BYTES_MAX)
-        self._peers.to_register(
-            Resign(self.partition, leader.epoch, leader.broker, leader.incarnation, reason)
+        self._resignation = Resign(
+            self.partition, leader.epoch, leader.broker, leader.incarnation, reason
         )
+        self._peers.to_register(self._resignation)
+
+    def _resigned_in(self, epoch: int) -> bool:
+        return self._resignation is not None and self._resignation.epoch == epoch
 
 
 def _debt(effect: PartitionEffect) -> object:

@@ -43,6 +43,7 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
 from octopi.membership.registrar import Registrar
+from octopi.roles.register.departures import Departures
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
@@ -122,6 +123,7 @@ class RegisterNode:
         self._tasks = tasks
         self.leadership = Leadership(self, tasks)
         self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
+        self.departures = Departures(self, tasks)
 
     # --- deciding --------------------------------------------------------------------
 
@@ -182,6 +184,11 @@ class RegisterNode:
         self._gathered.set()
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether it ends connections by itself: then no broker is gone because of that."""
+        return self._stop.is_set()
+
+    @property
     def is_gathering(self) -> bool:
         """Whether it still listens to brokers before it decides anything."""
         return not self._gathered.is_set() or self._joins_held > 0
@@ -216,10 +223,13 @@ class RegisterNode:
                 await self._gathered.wait()
             finally:
                 self._joins_held -= 1
-            if session.is_closed:  # at the very moment at which it might have gone on
-                raise ConnectionLostError("the broker left before it was let in")
+        if session.is_closed:  # at the very moment at which it might have gone on
+            raise ConnectionLostError("the broker left before it was let in")
         if not state.cluster:
             self._form()
+        former = self.members.get(join.broker) if join.broker is not None else None
+        if former is not None and former.is_closed and self.registrar.is_later_life(join):
+            self.departures.gone(former)
         try:
             admission = self.registrar.admit(join, inventory)
         except SupersededError as error:
@@ -234,6 +244,7 @@ class RegisterNode:
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
         self.record(admission.entries)
         self.registrar.admitted(admission)
+        former = self.members.get(admission.broker)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
         if admission.learned:
@@ -244,14 +255,19 @@ class RegisterNode:
             self._tasks.start_soon(self._tell_learned, learned, session)
         if state.brokers.keys() <= self.members.keys():
             self._all_came.set()
-        self.registrar.draining.discard(admission.broker)
+        if former is not None:
+            self._tasks.start_soon(former.replace)
+        else:
+            self.registrar.draining.discard(admission.broker)
         for conflict in admission.conflicts:
             _log.error("conflict", broker=admission.broker, what=conflict)
         await self.durable()
         if trace is not None:
             trace(steps.J5_ADMITTED, **admitted, entries=admission.entries)
+            if admission.is_back:
+                trace(steps.R8_RESTORED, **admitted)
         _log.info(
-            "broker joined",
+            "broker is back" if admission.is_back else "broker joined",
             broker=admission.broker,
             address=join.address,
             incarnation=join.incarnation,
@@ -298,28 +314,6 @@ class RegisterNode:
         ]
         for topic, topic_id in waiting:
             await self._remove(session, broker, topic, topic_id)
-
-    def left(self, session: MembershipSession) -> None:
-        """A joined broker's connection ended."""
-        if self._stop.is_set():
-            return  # it was this side that ended it: the broker is not gone
-        broker, incarnation = session.broker, session.incarnation
-        if self.members.get(broker) is session:
-            if (trace := self.environment.trace) is not None:
-                trace(steps.R6_LOST, broker=broker, incarnation=incarnation)
-            del self.members[broker]
-            self.registrar.left(broker, incarnation)
-            self.events.left(broker)
-            _log.warning("broker left", broker=broker, incarnation=incarnation)
-            self.leadership.look()
-            self._tasks.start_soon(self._tell_left, broker)
-
-    async def _tell_left(self, broker: int) -> None:
-        """Leaders that count on a broker which left learn so: it may never have followed them,
-        and then they would wait for it."""
-        records = [one for one in self.registrar.state.partitions.values() if broker in one.in_sync]
-        leaders = {one.leader for one in records} & self.members.keys()
-        await self.tell_partitions(records, [self.members[one] for one in sorted(leaders)])
 
     async def _tell_learned(self, topics: list[TopicRecord], session: MembershipSession) -> None:
         """Brokers that joined before the register knew *topics* again hear of them: they may hold

@@ -19,7 +19,7 @@ from octopi.errors import (
     Status,
     UnknownTopicError,
 )
-from octopi.limits import LIST_COUNT_MAX, REQUEST_TIMEOUT_S
+from octopi.limits import LIST_COUNT_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S, REQUEST_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.security.grants import Verb
@@ -34,6 +34,9 @@ _log = get_logger(__name__)
 
 _INVENTORY_PAGES_MAX = 10_000
 _RECORDS_PER_PAGE: Final = 1_000
+_CLOCK_RESOLUTION_S: Final = 1e-3
+"""Differences of times are inexact: what has to last a second may seem to last a little less."""
+
 _T = TypeVar("_T")
 
 
@@ -171,7 +174,8 @@ class ClientSession:
 
 
 class MembershipSession:
-    """A broker's membership: it is a member while this connection lives."""
+    """A broker's membership: it is a member while this connection lives, and for a moment
+    longer if it breaks (`octopi.roles.register.departures`)."""
 
     def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
         self._node = node
@@ -184,6 +188,8 @@ class MembershipSession:
         self.incarnation = 0
         self.is_closed = False
         """Whether the connection has ended."""
+        self.replaced: Final = trio.Event()
+        """Set when the broker, in the same life, has a newer connection."""
         self._hosts: set[int] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
 
@@ -212,10 +218,26 @@ class MembershipSession:
         """The endpoint takes no fresh tokens: a broker comes back with one."""
 
     def closed(self) -> None:
-        """The broker is a member no more."""
+        """The connection ended."""
         self.is_closed = True
         if self.broker:
-            self._node.left(self)
+            self._node.departures.ended(self)
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether nothing came for so long that the connection ended because of that."""
+        silence_s = self._node.environment.clock.now() - self._connection.heard_at
+        return silence_s > MEMBERSHIP_HEARTBEAT_TIMEOUT_S - _CLOCK_RESOLUTION_S
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the connection ended; None while it hasn't."""
+        return self._connection.end_reason
+
+    async def replace(self) -> None:
+        """The broker has a newer connection: this one is of no use any more."""
+        self.replaced.set()
+        await self._connection.close(1000, "the broker has a newer connection")
 
     def joined_as(self, broker: int, incarnation: int) -> None:
         """The register let the broker in."""
