@@ -158,8 +158,15 @@ MOVE_TIMEOUT_S: Final = 3600.0
 REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
 
-ORDER_RETRY_S: Final = 1.0
-"""A broker whose disk refused an order of the register tries again after this."""
+ORDER_RETRY_S: Final = 0.5
+"""What a broker could not carry out the register orders again after this, and then after twice
+as long each time, up to `ORDER_RETRY_S_MAX`."""
+
+ORDER_RETRY_S_MAX: Final = 4.0
+
+UNDONE_REASON_BYTES_MAX: Final = 300
+"""A broker's reason for not carrying out a part of an order is cut to this: an answer may have as
+many as an order has parts."""
 
 LINK_GRACE_S: Final = 0.5
 """A broker whose connection to the register broke, and whose address answers, has so long to

@@ -50,6 +50,7 @@ from octopi.wire.messages import (
     PartitionInfo,
     PartitionRecord,
     RegisterLife,
+    RemovedTopic,
     Standing,
     TopicInfo,
     TopicOptions,
@@ -549,6 +550,14 @@ class Registrar:
                 broker, known.address, known.incarnation, self.is_live(broker), led.get(broker, 0)
             )
             for broker, known in sorted(self.state.brokers.items())
+        ]
+
+    def removals_of(self, broker: int) -> list[RemovedTopic]:
+        """The deleted topics that *broker* has not confirmed to have removed."""
+        return [
+            RemovedTopic(removal.topic, topic_id)
+            for topic_id, removal in self.state.removals.items()
+            if broker in removal.brokers
         ]
 
     def topics_of(self, broker: int) -> list[TopicRecord]:

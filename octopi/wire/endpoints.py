@@ -60,7 +60,7 @@ REQUESTS: Final = frozenset(
         m.Join,
         m.InstallPartitions,
         m.InstallTopics,
-        m.RemoveTopic,
+        m.RemoveTopics,
     }
 )
 """Messages that take a request number into use until it is answered."""
@@ -139,14 +139,16 @@ CLIENT: Final = Endpoint(
 
 MEMBERSHIP: Final = Endpoint(
     path="/v1/membership",
-    to_register=frozenset({m.Inventory, m.Join, m.Done, m.AcceptEpoch, m.AlterInSync, m.Resign}),
+    to_register=frozenset(
+        {m.Inventory, m.Join, m.OrderCarriedOut, m.AcceptEpoch, m.AlterInSync, m.Resign}
+    ),
     to_broker=frozenset(),
     back=frozenset(
         {
             m.Joined,
             m.InstallPartitions,
             m.InstallTopics,
-            m.RemoveTopic,
+            m.RemoveTopics,
             m.AnnounceEpoch,
             m.InSyncAltered,
         }

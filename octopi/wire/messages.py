@@ -726,7 +726,10 @@ class Joined:
 @message("install_partitions")
 @attrs.frozen
 class InstallPartitions:
-    """Register to broker: take note of these decisions and act on them.  Answer: `Done`."""
+    """Register to broker: take note of these decisions and act on them.
+
+    Answer: `OrderCarriedOut`.
+    """
 
     request: int
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
@@ -737,20 +740,54 @@ class InstallPartitions:
 @message("install_topics")
 @attrs.frozen
 class InstallTopics:
-    """Register to broker: keep logs for these topics in your partitions.  Answer: `Done`."""
+    """Register to broker: keep logs for these topics in your partitions.
+
+    Answer: `OrderCarriedOut`.
+    """
 
     request: int
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
 
 
-@message("remove_topic")
 @attrs.frozen
-class RemoveTopic:
-    """Register to broker: delete that creation of the topic.  Answer: `Done`."""
+class RemovedTopic:
+    """One creation of a topic, which was deleted."""
 
-    request: int
     topic: Text
     topic_id: Text
+
+
+@message("remove_topics")
+@attrs.frozen
+class RemoveTopics:
+    """Register to broker: delete the logs of these creations of topics.
+
+    Answer: `OrderCarriedOut`.
+    """
+
+    request: int
+    topics: Annotated[list[RemovedTopic], AtMost(1_000)]
+
+
+@attrs.frozen
+class Undone:
+    """A part of an order that the broker could not carry out; the register gives it again."""
+
+    partition: int | None
+    """Of a decision about a partition; None: the part is about a topic."""
+    topic_id: Text
+    """Of a topic; empty: the part is about a partition."""
+    reason: Text
+
+
+@message("order_carried_out")
+@attrs.frozen
+class OrderCarriedOut:
+    """Answer to `InstallPartitions`, `InstallTopics` and `RemoveTopics`: all of it is done and
+    durable, but for what is named."""
+
+    request: int
+    undone: Annotated[list[Undone], AtMost(1_000)]
 
 
 # --- followers and leaders -----------------------------------------------------------

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants import deciding, keeping, leaving, recovering, replicating
+from sim.mutants import (
+    deciding,
+    keeping,
+    leaving,
+    recovering,
+    replicating,
+    serving,
+)
 from sim.mutants.mutant import Mutant
 
 MUTANTS: Final[dict[str, Mutant]] = {
@@ -15,6 +22,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *keeping.MUTANTS,
         *leaving.MUTANTS,
         *recovering.MUTANTS,
+        *serving.MUTANTS,
     )
 }
 """By their names, in the order in which they are listed."""

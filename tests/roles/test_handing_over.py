@@ -65,9 +65,9 @@ class Member:
             case m.InstallPartitions():
                 self.records |= {one.partition: one for one in message.partitions}
                 self.live |= {one.broker: one.live for one in message.brokers}
-                self.connection.post(m.Done(message.request))
+                self.connection.post(m.OrderCarriedOut(message.request, []))
             case m.InstallTopics():
-                self.connection.post(m.Done(message.request))
+                self.connection.post(m.OrderCarriedOut(message.request, []))
             case m.AnnounceEpoch():
                 self.announced.append(message)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -37,6 +38,8 @@ class Register:
     joins: list[m.Join] = attrs.field(factory=list)
     confirmed: list[m.RegisterLife] = attrs.field(factory=list)
     """The lives whose orders were carried out."""
+    orders: Callable[[Connection], Awaitable[None]] | None = None
+    """What it orders behind the usual."""
 
 
 class Session:
@@ -64,10 +67,12 @@ class Session:
             connection.post(m.Joined(join.request, CLUSTER, 1, life))
             here = m.BrokerInfo(1, join.address, join.incarnation, True, 1)
             order = m.InstallPartitions(connection.next_request(), [PARTITION], [here])
-            await connection.request(order, m.Done, 10)
+            await connection.request(order, m.OrderCarriedOut, 10)
             topics = m.InstallTopics(connection.next_request(), [TOPIC])
-            await connection.request(topics, m.Done, 10)
+            await connection.request(topics, m.OrderCarriedOut, 10)
             self._register.confirmed.append(life)
+            if self._register.orders is not None:
+                await self._register.orders(connection)
         await self._connection.close()
 
     def regranted(self) -> None:
@@ -196,3 +201,32 @@ async def test_lost_power_is_known_until_a_register_has_heard_of_it(tmp_path: Pa
             await eventually(lambda: 3 in register.standings)
         (standing,) = register.standings[3]
         assert not standing.intact
+
+
+async def test_a_topic_whose_name_an_older_one_has_here_is_refused_until_that_is_removed(
+    tmp_path: Path,
+) -> None:
+    newer = attrs.evolve(TOPIC, topic_id="2" * 16)
+    older = m.RemovedTopic(TOPIC.topic, TOPIC.topic_id)
+    answers: list[list[m.Undone]] = []
+
+    async def order(connection: Connection) -> None:
+        for message in (
+            partial(
+                m.InstallTopics,
+                topics=[newer, attrs.evolve(newer, topic="other", topic_id="3" * 16)],
+            ),
+            partial(m.RemoveTopics, topics=[older]),
+            partial(m.InstallTopics, topics=[newer]),
+        ):
+            asked = message(connection.next_request())
+            answers.append((await connection.request(asked, m.OrderCarriedOut, 10)).undone)
+
+    async with played_register() as (nursery, register):
+        register.orders = order
+        async with broker(nursery, register, tmp_path):
+            await eventually(lambda: len(answers) == 3)
+    (undone,) = answers[0]
+    assert (undone.partition, undone.topic_id) == (None, newer.topic_id)
+    assert "older topic of that name" in undone.reason
+    assert answers[1:] == [[], []]

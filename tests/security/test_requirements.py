@@ -26,7 +26,7 @@ NEEDED: dict[type, Verb | None] = {
     m.RemoveBroker: Verb.ADMIN,
     m.Inventory: Verb.REPLICATE,
     m.Join: Verb.REPLICATE,
-    m.Done: Verb.REPLICATE,
+    m.OrderCarriedOut: Verb.REPLICATE,
     m.AcceptEpoch: Verb.REPLICATE,
     m.AlterInSync: Verb.REPLICATE,
     m.Resign: Verb.REPLICATE,

@@ -17,8 +17,8 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, NotLeaderError, StorageError
-from octopi.identifiers import PartitionId, TopicId
-from octopi.limits import REPLICA_TICK_S
+from octopi.identifiers import PartitionId
+from octopi.limits import REPLICA_TICK_S, UNDONE_REASON_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.replica import Role
 from octopi.roles.broker import facts
@@ -31,6 +31,7 @@ from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forge
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
+from octopi.transport.failures import cut
 from octopi.transport.handshake import TokenSource
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
@@ -74,6 +75,8 @@ class Logs(Peers):
         self._doomed: list[BrokerLog] = []
         """Nobody uses them any more, and their files have to go."""
         self._replicas: dict[int, PartitionReplica] = {}
+        self._retiring: dict[int, PartitionReplica] = {}
+        """Replicas that live elsewhere now, and whose files are not all deleted."""
         self._following: dict[int, FollowerStream] = {}
         self._addresses: dict[int, str] = {}
         self._away: frozenset[int] = frozenset()
@@ -291,12 +294,9 @@ class Logs(Peers):
 
     async def install_partitions(
         self, records: list[PartitionRecord], brokers: list[m.BrokerInfo]
-    ) -> None:
-        """Remember decisions, durably, then act on them.
-
-        Raises:
-          StorageError: if the disk fails; then nothing was done.
-        """
+    ) -> list[m.Undone]:
+        """Remember decisions, durably, then act on them; return what the disk did not let it do.
+        What is not remembered is not acted on."""
         assert self._identity is not None
         if (trace := self._environment.trace) is not None:
             trace(steps.E10_INSTALLING, records=records)
@@ -311,25 +311,45 @@ class Logs(Peers):
                 "partitions": [attrs.asdict(one) for one in table.values()],
                 "addresses": addresses,
             }
-            await checkpoint.store(
-                self._environment.disk, f"{self._data_directory}/partitions", state
-            )
+            try:
+                await checkpoint.store(
+                    self._environment.disk, f"{self._data_directory}/partitions", state
+                )
+            except StorageError as error:
+                return [_undone(error, partition=one.partition) for one in records]
             self.partitions, self._addresses = table, addresses
         if trace is not None:
             trace(steps.E10_INSTALLED, records=records)
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
+        undone: list[m.Undone] = []
         for decided in records:
-            replica = self._replicas.get(decided.partition)
-            if replica is None:
-                if self._identity[0] not in decided.replicas:
-                    continue
-                replica = self._begin_replica(decided.partition)
-                replica.submit(replica.machine.joined)
-            now = self._environment.clock.now()
-            replica.submit(partial(replica.machine.installed, decided, now))
-            await replica.settled()
-            if self._identity[0] not in self.partitions[decided.partition].replicas:
-                await self._retire(decided.partition)
+            try:
+                await self._act_on(decided, self._identity[0])
+            except StorageError as error:
+                undone.append(_undone(error, partition=decided.partition))
+        return undone
+
+    async def _act_on(self, decided: PartitionRecord, broker: int) -> None:
+        """Act on a decision that is remembered.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        partition = decided.partition
+        if partition in self._retiring:
+            await self._retire(partition)
+        replica = self._replicas.get(partition)
+        if replica is None:
+            if broker not in decided.replicas:
+                return
+            replica = self._begin_replica(partition)
+            replica.submit(replica.machine.joined)
+        now = self._environment.clock.now()
+        replica.submit(partial(replica.machine.installed, decided, now))
+        await replica.settled()
+        if broker not in self.partitions[partition].replicas:
+            self._retiring[partition] = self._replicas.pop(partition)
+            await self._retire(partition)
 
     def _note_away(self, brokers: frozenset[int]) -> None:
         """The register has no connection with *brokers*: leaders wait for none of them that
@@ -356,26 +376,34 @@ class Logs(Peers):
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.in_sync_altered, message, now))
 
-    async def install_topics(self, topics: list[TopicRecord]) -> None:
-        """Have a log for each of *topics* in each partition that this broker is a replica of.
+    async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
+        """Have a log for each of *topics* in each partition that this broker is a replica of;
+        return those that lack one, and why."""
+        undone: list[m.Undone] = []
+        for topic in topics:
+            held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
+            try:
+                for partition_id in held:
+                    await self._install_topic(topic, partition_id)
+            except StorageError as error:
+                undone.append(_undone(error, topic_id=topic.topic_id))
+        return undone
+
+    async def _install_topic(self, topic: TopicRecord, partition_id: PartitionId) -> None:
+        """Have a log of *topic* in the partition.
 
         Raises:
-          StorageError: if the disk fails.
+          StorageError: if the disk fails, or keeps records of another creation of the topic:
+              until the register has those removed, this one has no place.
         """
-        for topic in topics:
-            for number in topic.partitions:
-                if number not in self._replicas:
-                    continue
-                known = self._logs.get((topic.topic, number))
-                if known is None:
-                    await self._create(topic, PartitionId(number))
-                elif known.topic.topic_id != topic.topic_id:
-                    _log.error(
-                        "another creation of the topic is kept here",
-                        topic=topic.topic,
-                        here=known.topic.topic_id,
-                        register=topic.topic_id,
-                    )
+        known = self._logs.get((topic.topic, partition_id))
+        if known is None:
+            await self._create(topic, partition_id)
+        elif known.topic.topic_id != topic.topic_id:
+            raise StorageError(
+                f"{known.directory} keeps records of an older topic of that name, with id "
+                f"{known.topic.topic_id}, which the register has not had removed here"
+            )
 
     async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> None:
         directory = log_directory(self._data_directory, partition_id, topic.topic)
@@ -385,31 +413,38 @@ class Logs(Peers):
         await self._delete_doomed(lambda log: log.directory == directory)
         await make_durable_directory(self._environment.disk, directory)
         log = self._make(directory, topic, partition_id)
-        await log.store_checkpoint()
+        try:
+            await log.store_checkpoint()
+        except StorageError:
+            await log.discard()  # it is tried again with what lies there
+            raise
         self._logs[topic.topic, partition_id] = log
         if trace is not None:
             trace(steps.T3_MADE, **made)
         self._replicas[partition_id].add_log(log)
 
-    async def remove_topic(self, topic: str, topic_id: str) -> None:
-        """Delete that creation of the topic; harmless if it isn't here.
+    async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:
+        """Delete those creations of topics; return those of which files are left, and why.
 
-        Raises:
-          StorageError: if the disk fails.
+        From here on their logs belong to no replica, whatever becomes of their files: a replica
+        gets in sync without them.
         """
-        found = [
-            key
-            for key, log in self._logs.items()
-            if key[0] == topic and log.topic.topic_id == topic_id
-        ]
-        for key in found:
-            log = self._logs.pop(key)
-            self._doomed.append(log)
+        removed = {one.topic_id for one in topics}
+        for key, log in list(self._logs.items()):
+            if log.topic_id not in removed:
+                continue
+            self._doomed.append(self._logs.pop(key))
             replica = self._replicas.get(log.partition)
             if replica is not None:
-                replica.remove_log(TopicId(topic_id))
+                replica.remove_log(log.topic_id)
                 await replica.settled()
-        await self._delete_doomed(lambda log: log.topic.topic_id == topic_id)
+        undone: list[m.Undone] = []
+        for topic_id in sorted({log.topic_id for log in self._doomed} & removed):
+            try:
+                await self._delete_doomed(lambda log: log.topic_id == topic_id)  # noqa: B023
+            except StorageError as error:
+                undone.append(_undone(error, topic_id=topic_id))
+        return undone
 
     async def _delete_doomed(self, is_meant: Callable[[BrokerLog], bool]) -> None:
         """Delete those of the doomed logs; what fails is to be asked for again.
@@ -452,7 +487,7 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             trace(steps.J13_RETIRING, partition=partition_id)
         self.stop_following(partition_id)
-        replica = self._replicas.pop(partition_id)
+        replica = self._retiring[partition_id]
         await replica.settled()
         for key in [key for key in self._logs if key[1] == partition_id]:
             self._doomed.append(self._logs.pop(key))
@@ -461,6 +496,7 @@ class Logs(Peers):
             self._environment.disk.remove(replica.path)
         except OSError as error:
             raise StorageError(f"{replica.path} can't be removed: {error}") from error
+        del self._retiring[partition_id]
         if trace is not None:
             trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
@@ -534,3 +570,7 @@ class Logs(Peers):
         async with trio.open_nursery() as nursery:
             for log in self:
                 nursery.start_soon(close_one, log)
+
+
+def _undone(error: StorageError, *, partition: int | None = None, topic_id: str = "") -> m.Undone:
+    return m.Undone(partition, topic_id, cut(str(error), UNDONE_REASON_BYTES_MAX))

@@ -6,7 +6,6 @@ that can't change by itself ends it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -25,7 +24,6 @@ from octopi.errors import (
     ProtocolError,
     RefusedError,
     Status,
-    StorageError,
     UnreachableError,
 )
 from octopi.limits import (
@@ -34,11 +32,9 @@ from octopi.limits import (
     GATHER_S,
     LINK_TRIES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
-    ORDER_RETRY_S,
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
-from octopi.roles.answers import refuse
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
@@ -63,7 +59,7 @@ _EDGES: Final[dict[type, tuple[str, str]]] = {
 }
 """What it means to tell the register this."""
 
-Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopic | m.AnnounceEpoch | m.InSyncAltered
+Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopics | m.AnnounceEpoch | m.InSyncAltered
 """What a register asks of a broker: all that the endpoint lets through."""
 
 
@@ -211,10 +207,7 @@ class _Session:
         self._connection = connection
         self._identity = identity
         self._logs = logs
-        self._clock = environment.clock
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
-        self._removed: set[str] = set()
-        """Ids of the topics that the register had removed on this connection."""
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
 
@@ -272,44 +265,34 @@ class _Session:
         Raises:
           ConnectionLostError: when it has ended.
         """
-        async with trio.open_nursery() as nursery:
-            async for order in self._orders:
-                if not await self._carry_out(order):
-                    nursery.start_soon(self._put_off, order)
-            nursery.cancel_scope.cancel()
+        async for order in self._orders:
+            await self._carry_out(order)
         raise ConnectionLostError(self._connection.end_reason or "the connection ended")
 
-    async def _put_off(self, order: Order) -> None:
-        """Have *order* carried out after a while: the register gives it once."""
-        await self._clock.sleep_until(self._clock.now() + ORDER_RETRY_S)
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            self._send.send_nowait(order)
-
-    async def _carry_out(self, order: Order) -> bool:
-        """Do it; say whether that is done with."""
-        if isinstance(order, m.AnnounceEpoch):
-            self._logs.announced(order)
-            return True
-        if isinstance(order, m.InSyncAltered):
-            self._logs.in_sync_altered(order)
-            return True
-        try:
-            match order:
-                case m.InstallPartitions():
-                    await self._logs.install_partitions(order.partitions, order.brokers)
-                case m.InstallTopics():
-                    # A put off order may come behind the one that takes it back.
-                    topics = [one for one in order.topics if one.topic_id not in self._removed]
-                    await self._logs.install_topics(topics)
-                case m.RemoveTopic():
-                    self._removed.add(order.topic_id)
-                    await self._logs.remove_topic(order.topic, order.topic_id)
-        except StorageError as error:
-            _log.error("an order of the register failed", why=str(error))
-            refuse(self._connection, order.request, error)
-            return False
-        self._connection.post(m.Done(order.request))
-        return True
+    async def _carry_out(self, order: Order) -> None:
+        """Do what can be done of it.  The rest is named in the answer: the register, which knows
+        whether it is still wanted, orders it again."""
+        match order:
+            case m.AnnounceEpoch():
+                self._logs.announced(order)
+                return
+            case m.InSyncAltered():
+                self._logs.in_sync_altered(order)
+                return
+            case m.InstallPartitions():
+                undone = await self._logs.install_partitions(order.partitions, order.brokers)
+            case m.InstallTopics():
+                undone = await self._logs.install_topics(order.topics)
+            case m.RemoveTopics():
+                undone = await self._logs.remove_topics(order.topics)
+        if undone:
+            _log.error(
+                "orders of the register failed",
+                order=m.TYPE_NAMES[type(order)],
+                count=len(undone),
+                why=undone[0].reason,
+            )
+        self._connection.post(m.OrderCarriedOut(order.request, undone))
 
 
 def _first(group: BaseExceptionGroup[OctopiError]) -> OctopiError:

@@ -59,6 +59,7 @@ from octopi.wire.messages import (
     Inventory,
     Join,
     PartitionRecord,
+    RemovedTopic,
     TopicOptions,
     TopicRecord,
 )
@@ -294,6 +295,8 @@ class RegisterNode:
         """Tell a broker that has just joined all that concerns it; then clients are sent to
         it.  The others hear what changed by its coming."""
         state = self.registrar.state
+        # First what is deleted: a topic of the same name may have been made since.
+        await self.have_removed(session, self.registrar.removals_of(broker))
         table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
         confirmed = await session.install_partitions(table, self.registrar.describe_brokers())
         confirmed &= await session.install_topics(topics)
@@ -307,13 +310,6 @@ class RegisterNode:
         self.leadership.look()
         others = [member for member in self.members.values() if member is not session]
         await self.tell_partitions(list(state.partitions.values()), others)
-        waiting = [
-            (removal.topic, topic_id)
-            for topic_id, removal in state.removals.items()
-            if broker in removal.brokers
-        ]
-        for topic, topic_id in waiting:
-            await self._remove(session, broker, topic, topic_id)
 
     async def _tell_learned(self, topics: list[TopicRecord], session: MembershipSession) -> None:
         """Brokers that joined before the register knew *topics* again hear of them: they may hold
@@ -337,23 +333,25 @@ class RegisterNode:
         brokers = self.registrar.describe_brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
-                nursery.start_soon(self._tell, member, records, brokers)
+                nursery.start_soon(self.tell, member, records, brokers)
 
-    async def _tell(
+    async def tell(
         self, member: MembershipSession, records: list[PartitionRecord], brokers: list[BrokerInfo]
     ) -> None:
-        if await member.install_partitions(records, brokers):
+        """Tell one broker decisions about partitions."""
+        await member.install_partitions(records, brokers)
+        if not member.is_closed:
             # A partition that was new to it was none that it could accept an epoch of before.
             await self.leadership.announce_again(member, records)
 
-    async def _remove(
-        self, session: MembershipSession, broker: int, topic: str, topic_id: str
-    ) -> None:
-        if await session.remove_topic(topic, topic_id):
+    async def have_removed(self, session: MembershipSession, topics: list[RemovedTopic]) -> None:
+        """Have a broker remove deleted topics, and remember which it has removed."""
+        for topic in await session.remove_topics(topics):
             # Not remembered, it hears of it again, harmlessly.
             with contextlib.suppress(NotReadyError, StorageError):
-                self.record(self.registrar.removed(topic_id, broker))
-                await self.durable()
+                self.record(self.registrar.removed(topic.topic_id, session.broker))
+        with contextlib.suppress(NotReadyError):
+            await self.durable()
 
     # --- topics ----------------------------------------------------------------------
 
@@ -475,10 +473,10 @@ class RegisterNode:
                 trace(steps.T5_DELETED, topic=topic.topic, topic_id=topic.topic_id)
             _log.info("topic deleted", topic=topic.topic)
             removal = self.registrar.state.removals.get(topic.topic_id)
+            told = [RemovedTopic(topic.topic, topic.topic_id)]
             async with trio.open_nursery() as nursery:
                 for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
-                    member = self.members[broker]
-                    nursery.start_soon(self._remove, member, broker, topic.topic, topic.topic_id)
+                    nursery.start_soon(self.have_removed, self.members[broker], told)
         except NotReadyError:
             return  # the register's disk failed: whoever asked is told so
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import attrs
 import trio
 
 from octopi import steps
@@ -19,7 +20,13 @@ from octopi.errors import (
     Status,
     UnknownTopicError,
 )
-from octopi.limits import LIST_COUNT_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S, REQUEST_TIMEOUT_S
+from octopi.limits import (
+    LIST_COUNT_MAX,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    ORDER_RETRY_S,
+    ORDER_RETRY_S_MAX,
+    REQUEST_TIMEOUT_S,
+)
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.security.grants import Verb
@@ -192,6 +199,12 @@ class MembershipSession:
         """Set when the broker, in the same life, has a newer connection."""
         self._hosts: set[int] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
+        self._undone_partitions: set[int] = set()
+        self._undone_topics: set[str] = set()
+        """Names of topics; these are what the broker was told and could not do."""
+        self._are_removals_undone = False
+        self._failed = trio.Event()
+        """Something was left undone."""
 
     def handle(self, message: object) -> None:
         """Collect the inventory, then admit."""
@@ -250,6 +263,7 @@ class MembershipSession:
             state = self._node.registrar.state
             self._connection.post(m.Joined(join.request, state.cluster, broker, state.life))
             await self._node.brief(self, broker)
+            await self.keep_telling()
         except ConnectionLostError:
             pass
         except OctopiError as error:
@@ -277,14 +291,20 @@ class MembershipSession:
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E9_TELLING, broker=self.broker, records=records)
         message = m.InstallPartitions(self._connection.next_request(), records, brokers)
-        confirmed = await self._tell(message, "partitions")
-        if confirmed:
-            for record in records:
-                known = self._hosts.add if self.broker in record.replicas else self._hosts.discard
-                known(record.partition)
-        if trace is not None and confirmed:
-            trace(steps.E9_CONFIRMED, broker=self.broker, records=records)
-        return confirmed
+        undone = await self._tell(message)
+        if undone is None:
+            return False
+        failed = {one.partition for one in undone}
+        done = [one for one in records if one.partition not in failed]
+        for record in done:
+            known = self._hosts.add if self.broker in record.replicas else self._hosts.discard
+            known(record.partition)
+            self._undone_partitions.discard(record.partition)
+        self._undone_partitions.update(one.partition for one in records if one not in done)
+        self._note_failures(bool(undone))
+        if trace is not None and done:
+            trace(steps.E9_CONFIRMED, broker=self.broker, records=done)
+        return not undone
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
         """Tell decisions about topics; say whether the broker confirmed.
@@ -318,23 +338,74 @@ class MembershipSession:
         if (trace := self._node.environment.trace) is not None:
             trace(steps.T2_TELLING, broker=self.broker, topics=records)
         message = m.InstallTopics(self._connection.next_request(), records)
-        confirmed = await self._tell(message, "topics")
-        if trace is not None and confirmed:
-            trace(steps.T2_CONFIRMED, broker=self.broker, topics=records)
+        undone = await self._tell(message)
+        if undone is None:
+            return False
+        failed = {one.topic_id for one in undone}
+        done = [one for one in records if one.topic_id not in failed]
+        self._undone_topics.difference_update(one.topic for one in done)
+        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
+        self._note_failures(bool(undone))
+        if trace is not None and done:
+            trace(steps.T2_CONFIRMED, broker=self.broker, topics=done)
+        return not undone
+
+    async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
+        """Have the records of deleted topics removed; return those that the broker confirmed."""
+        confirmed: list[m.RemovedTopic] = []
+        for page in _pages(topics):
+            confirmed += await self._remove_page_of_topics(page)
         return confirmed
 
-    async def remove_topic(self, topic: str, topic_id: str) -> bool:
-        """Have a deleted topic's records removed; say whether the broker confirmed."""
+    async def _remove_page_of_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
         if not await self._may_tell():
-            return False
+            return []
         if (trace := self._node.environment.trace) is not None:
-            removal = {"broker": self.broker, "topic": topic, "topic_id": topic_id}
-            trace(steps.T6_TELLING, **removal)
-        message = m.RemoveTopic(self._connection.next_request(), topic, topic_id)
-        confirmed = await self._tell(message, "removal")
-        if trace is not None and confirmed:
-            trace(steps.T6_CONFIRMED, **removal)
-        return confirmed
+            for one in topics:
+                trace(steps.T6_TELLING, broker=self.broker, **attrs.asdict(one))
+        message = m.RemoveTopics(self._connection.next_request(), topics)
+        undone = await self._tell(message)
+        if undone is None:
+            return []
+        failed = {one.topic_id for one in undone}
+        self._are_removals_undone |= bool(undone)
+        self._note_failures(bool(undone))
+        done = [one for one in topics if one.topic_id not in failed]
+        if trace is not None:
+            for one in done:
+                trace(steps.T6_CONFIRMED, broker=self.broker, **attrs.asdict(one))
+        return done
+
+    def _note_failures(self, are_there: bool) -> None:
+        if are_there:
+            self._failed.set()
+
+    async def keep_telling(self) -> None:
+        """Tell the broker again what it could not do, until it has or the connection ends: first
+        what it has to remove, then what it has to hold, as it is decided by then."""
+        clock = self._node.environment.clock
+        pause_s = ORDER_RETRY_S
+        while not self.is_closed:
+            await self._failed.wait()
+            await clock.sleep_until(clock.now() + pause_s)
+            self._failed = trio.Event()
+            await self._tell_again()
+            pause_s = (
+                min(ORDER_RETRY_S_MAX, 2 * pause_s) if self._failed.is_set() else ORDER_RETRY_S
+            )
+
+    async def _tell_again(self) -> None:
+        state, registrar = self._node.registrar.state, self._node.registrar
+        if self._are_removals_undone:
+            self._are_removals_undone = False
+            await self._node.have_removed(self, registrar.removals_of(self.broker))
+        partitions = sorted(self._undone_partitions)
+        if partitions:
+            records = [state.partitions[one] for one in partitions]
+            await self._node.tell(self, records, registrar.describe_brokers())
+        topics = [state.topic(one) for one in sorted(self._undone_topics)]
+        self._undone_topics.clear()  # deleted ones are of no interest any more
+        await self.install_topics([one for one in topics if one is not None])
 
     async def _may_tell(self) -> bool:
         """Wait until all that was decided is durable: whoever tells of it may have read what was
@@ -345,14 +416,24 @@ class MembershipSession:
             return False
         return True
 
-    async def _tell(self, message: Numbered, what: str) -> bool:
-        """A broker that doesn't confirm hears it again when it joins the next time."""
+    async def _tell(self, message: Numbered) -> list[m.Undone] | None:
+        """Give an order; return what of it the broker could not do.  None: the broker gave no
+        answer, so its connection ends, and it is told all of it when it joins again."""
+        order = m.TYPE_NAMES[type(message)]
         try:
-            await self._connection.request(message, m.Done, REQUEST_TIMEOUT_S)
+            answer = await self._connection.request(message, m.OrderCarriedOut, REQUEST_TIMEOUT_S)
         except (ConnectionLostError, RefusedError) as error:
-            _log.warning("broker did not confirm", broker=self.broker, what=what, why=str(error))
-            return False
-        return True
+            _log.warning("broker did not confirm", broker=self.broker, order=order, why=str(error))
+            return None
+        if answer.undone:
+            _log.warning(
+                "broker could not carry out all",
+                broker=self.broker,
+                order=order,
+                count=len(answer.undone),
+                why=answer.undone[0].reason,
+            )
+        return answer.undone
 
 
 def _pages(records: list[_T]) -> Iterator[list[_T]]:

@@ -1,0 +1,41 @@
+"""Bugs of orders that brokers carry out, and of who serves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import LIVENESS, Mutant
+
+_NODE: Final = "octopi.roles.register.node"
+_SESSIONS: Final = "octopi.roles.register.sessions"
+
+MUTANTS: Final = (
+    Mutant(
+        "who-was-away-keeps-deleted-topics",
+        _NODE,
+        """
+-        await self.have_removed(session, self.registrar.removals_of(broker))
+""",
+        "a broker that joins is not told which topics were deleted while it was away, and follows "
+        "nobody with what it holds of them",
+        LIVENESS,
+    ),
+    Mutant(
+        "undone-topics-are-not-told-again",
+        _SESSIONS,
+        """
+-        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
+""",
+        "a topic that a broker could not make, as its disk was full, is never ordered again",
+        LIVENESS,
+    ),
+    Mutant(
+        "undone-decisions-are-not-told-again",
+        _SESSIONS,
+        """
+-        self._undone_partitions.update(one.partition for one in records if one not in done)
+""",
+        "a decision that a broker could not store, as its disk was full, is never told again",
+        LIVENESS,
+    ),
+)
