@@ -25,6 +25,7 @@ from octopi.simulation.failures import (
     Stop,
 )
 from octopi.simulation.route import Mishap
+from sim.kinds import STOPS, is_drawn
 
 _PRODUCING: Final = (
     *("P1", "P2a", "P2b", "P2c", "P2d", "P3a", "P3b", "P4a", "P4b", "P5a", "P5b"),
@@ -104,7 +105,8 @@ def some_restart_s(chance: Random) -> float | None:
 
 def a_death(chance: Random) -> Action:
     """Of a process, or of its machine, which may lose what was not synced."""
-    kind = chance.choice((Kill, Kill, LosePower, LosePower, Stop))
+    kinds = (Kill, Kill, LosePower, LosePower, Stop)
+    kind = chance.choice((*kinds, Stop) if is_drawn(STOPS) else kinds)
     return kind(some_restart_s(chance))
 
 

@@ -26,6 +26,8 @@ _FIRST_CHORE_S: Final = 0.5
 """Chores begin within so long after the topics were made."""
 _CHORE_TIMEOUT_S: Final = 5.0
 _SCRATCH_COUNT: Final = 3
+_RENEWALS: Final = 2
+"""How often a topic is made under its name."""
 
 _MAY_BE_REFUSED: Final = frozenset({Status.INVALID_OPTION, Status.UNKNOWN_PARTITION})
 """A chore may ask for what can't be had: its broker or partition is another one by now."""
@@ -91,6 +93,8 @@ class Operator:
                     await self._use_topic(client, f"scratch-{self._number}", chance)
                 case "drain":
                     await self._drain(client, chance)
+                case "renew":
+                    await self._renew(client, f"renewed-{self._number}", chance)
                 case "grow":
                     await client.add_partitions(1)
                 case "move":
@@ -121,17 +125,30 @@ class Operator:
                 timeout_s=_CHORE_TIMEOUT_S,
             )
 
-    async def _use_topic(self, client: Client, topic: str, chance: Random) -> None:
+    async def _renew(self, client: Client, topic: str, chance: Random) -> None:
+        """Make and delete a topic again and again under one name; leave the last one to be used
+        like those of everybody."""
+        notebook = self._notebook
+        for number in range(_RENEWALS):
+            await self._use_topic(client, topic, chance, f"{topic}-{number}")
+        info = await client.create_topic(topic, 1, flush_before_ack=notebook.plan.flush_before_ack)
+        notebook.note(TopicCreated(notebook.now, topic))
+        notebook.logs += [LogName(topic, one.partition) for one in info.partitions]
+
+    async def _use_topic(
+        self, client: Client, topic: str, chance: Random, sender: str = ""
+    ) -> None:
         """Make a topic, send something to it, and delete it."""
         notebook = self._notebook
+        sender = sender or topic
         count = chance.randint(1, notebook.plan.partitions)
         flush_before_ack = notebook.plan.flush_before_ack
         await client.create_topic(topic, count, exist_ok=True, flush_before_ack=flush_before_ack)
         notebook.note(TopicCreated(notebook.now, topic))
         async with client.producer(create_topics=False, delivery_timeout_s=5.0) as producer:
             for number in range(_SCRATCH_COUNT):
-                value = unique_value(topic, number)
-                notebook.note(Invoked(notebook.now, topic, topic, None, value))
+                value = unique_value(sender, number)
+                notebook.note(Invoked(notebook.now, sender, topic, None, value))
                 try:
                     receipt = await producer.send(topic, value)
                 except NotDeliveredError as error:

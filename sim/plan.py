@@ -52,14 +52,16 @@ _VERSION_BYTES: Final = 2
 _LINE_OF_WORDS: Final = (
     "register broker leader follower client any here others both in out before during after "
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
-    "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move"
+    "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
+    "cut flip missing older log index checkpoint directory ends replica table identity journal "
+    "membership follow renew"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that plans are full of.  New ones come at the end."""
 
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
-Chore = Literal["topic", "drain", "grow", "move"]
+Chore = Literal["topic", "drain", "grow", "move", "renew"]
 
 
 class PlanError(OctopiError):
@@ -92,7 +94,7 @@ class Workload:
     """Whether some consumers begin elsewhere than at the beginning."""
     chores: tuple[Chore, ...] = ()
     """What an operator does meanwhile: make and delete a topic, drain a broker, grow the
-    number of partitions, move a replica."""
+    number of partitions, move a replica, make and delete a topic whose name was used before."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch that has so many without waiting for receipts of others."""
 
@@ -127,6 +129,9 @@ class Plan:
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """After so many entries the register's journal is folded into a snapshot."""
+    checkpoint_bytes: int = 2000
+    """A log's checkpoint is stored after so many bytes.  A run writes too little to ever meet one
+    otherwise, and what isn't behind one needs other care."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

@@ -55,8 +55,6 @@ _BOOT_S: Final = 10.0
 _LOOK_S: Final = 0.02
 _RESTART_S: Final = 0.5
 """Whoever keeps processes alive starts one that ended again after this."""
-_CHECKPOINT_BYTES: Final = 2000
-"""A run writes too little to ever meet a checkpoint otherwise."""
 _SHOWN_COUNT: Final = 5
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
@@ -162,8 +160,7 @@ class _Run:
                 await self._cluster.wait_serving()
             self._workload.start()
             await self._work()
-            if self._injector.heal(self._plan.cut_off):
-                self._healer.cut_off = self._plan.cut_off
+            self._healer.cut_off = self._injector.heal(self._plan.cut_off)
             try:
                 await self._rest()
             except Violation as error:
@@ -180,7 +177,7 @@ class _Run:
             partitions=plan.partitions,
             replicas=plan.replicas,
             flush=FlushOptions(
-                interval_s=plan.flush_interval_s, checkpoint_bytes=_CHECKPOINT_BYTES
+                interval_s=plan.flush_interval_s, checkpoint_bytes=plan.checkpoint_bytes
             ),
             gather_s=plan.gather_s,
             rebalance_interval_s=plan.rebalance_interval_s,
@@ -267,7 +264,7 @@ class _Run:
         is_asked = node.kind == "client" or node.stop.is_set()
         if not (self._may_end(node, error) or (is_asked and error is None)):
             self.complain(f"{node.name} ended with {error!r}")
-        if not is_asked and node.name not in self._injector.unfit:
+        if not (is_asked or node.name in self._injector.unfit or self._injector.is_gone(node.name)):
             self._cluster.boot_after(node.name, _RESTART_S)
 
     def _may_end(self, node: Node, error: BaseException | None) -> bool:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
+from itertools import chain
+from math import inf
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import attrs
 
+from octopi.simulation.damage import Damage, Harm, Part
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
     AtEffect,
@@ -46,6 +49,7 @@ from sim.drawing import (
     soon,
     when_producing,
 )
+from sim.kinds import DAMAGE, GONE, JOURNAL, LINKS, RENEWED, STOPS, is_drawn
 
 
 @attrs.frozen
@@ -528,7 +532,144 @@ def _unsteady(chance: Random) -> Story:
     return Story(tuple(faults))
 
 
-STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
+def _damaged_comes_first(chance: Random) -> Story:
+    """All end, and the one that comes back first lacks some of what it had."""
+    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    parts: tuple[Part, ...] = ("log", "log", "log", "checkpoint", "directory", "ends")
+    harms: tuple[Harm, ...] = ("cut", "missing")
+    part, harm = chance.choice(parts), chance.choice(harms)
+    back_s = chance.choice((some_seconds(chance, 0.3, 0.9), some_seconds(chance, 1.5, 3.0)))
+    end = chance.choice((Kill, Kill, Stop))
+    flushed = AtStep("D1b", damaged, chance.choice((2, 3, 4, 6)))
+    return Story(
+        (
+            Fault(flushed, Damage(harm, part, chance.choice((0.0, 0.2))), damaged),
+            *(Fault(AtTime(0.0, behind=True), end(back_s), one) for one in others),
+        ),
+        {
+            "flush_interval_s": 0.05,
+            "faults_s": 8.0,
+            "checkpoint_bytes": chance.choice((2000, 1_000_000)),
+        },
+        {"pause_s": 0.03, "records": 40},
+    )
+
+
+def _damaged_leads(chance: Random) -> Story:
+    """A node comes back damaged, and the leader is gone before the two compare."""
+    harm: Harm = chance.choice(get_args(Harm))
+    part: Part = chance.choice(get_args(Part))
+    damage = Damage(harm, part, chance.choice((0.0, 0.1, 0.4)), 0.4)
+    step = chance.choice(("J1b", "J2", "J3", "J4b", "J5a", "J5b", "J6", "J7", "J9b"))
+    who = chance.choice(("leader", "follower", "follower"))
+    place = AtStep("D1b", who, chance.choice((2, 3, 5, 8)))
+    faults = [
+        Fault(place, damage, "register" if part == "journal" else "here"),
+        Fault(AtStep(step, behind=True), a_death(chance), "leader"),
+    ]
+    if chance.random() < 0.4:
+        faults.append(Fault(soon(chance), a_death(chance), chance.choice(("here", "leader"))))
+    options: dict[str, Any] = {"flush_interval_s": 0.05, "replicas": chance.choice((2, 3))}
+    options["checkpoint_bytes"] = chance.choice((2000, 1_000_000))
+    return Story(tuple(faults), options, {"pause_s": 0.03, "records": 40})
+
+
+def _stopped(chance: Random) -> Story:
+    """Nodes are asked to end, and what takes over from them is struck."""
+    first = Fault(when_producing(chance), Stop(some_restart_s(chance)), "leader")
+    second = chance.choice(
+        (
+            Fault(
+                AtStep(chance.choice(("E1", "E2", "E5", "E8a", "E19a", "E16a")), behind=True),
+                chance.choice((Stop, Kill))(some_restart_s(chance)),
+                "register",
+            ),
+            Fault(soon(chance), chance.choice((Kill, LosePower))(some_restart_s(chance)), "here"),
+            Fault(soon(chance), Stop(some_restart_s(chance)), "here"),
+            Fault(soon(chance), Stop(some_restart_s(chance)), "leader"),
+            Fault(soon(chance), Slow("others", 2.0, some_seconds(chance, 0.05, 0.5)), "here"),
+        )
+    )
+    faults = [first, second]
+    if chance.random() < 0.4:
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 1.5)), times=20))
+        faults.insert(0, Fault(AtTime(some_seconds(chance, 0.0, 0.6)), slow, "leader"))
+    if chance.random() < 0.3:
+        faults.append(Fault(soon(chance), Stop(some_restart_s(chance)), "follower"))
+    return Story(tuple(faults), {"min_insync": chance.choice((1, 1, 2))})
+
+
+def _gone_for_good(chance: Random) -> Story:
+    """A broker ends, maybe slowly, and never comes back."""
+    ends = chance.choice((Stop, Stop, Stop, Kill, LosePower))(inf)
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 1.5)), times=20))
+    who = chance.choice(("leader", "leader", "follower"))
+    faults = [Fault(when_producing(chance), ends, who)]
+    if chance.random() < 0.5:
+        faults.insert(0, Fault(AtTime(some_seconds(chance, 0.0, 0.6)), slow, "leader"))
+    if chance.random() < 0.3:
+        faults.append(Fault(soon(chance), a_death(chance), chance.choice(("leader", "register"))))
+    return Story(tuple(faults), {"replicas": 3, "min_insync": chance.choice((1, 1, 2))})
+
+
+def _one_link_breaks(chance: Random) -> Story:
+    """A single connection breaks, once or more often."""
+    faults = [
+        Fault(
+            when_producing(chance) if not number else soon(chance),
+            Reset(
+                chance.choice(("others", "register", "leader", "follower")),
+                chance.choice(("membership", "membership", "follow", "follow", "client")),
+            ),
+            chance.choice(("leader", "leader", "follower")),
+        )
+        for number in range(chance.randint(1, 4))
+    ]
+    if chance.random() < 0.4:
+        faults.append(Fault(soon(chance), a_death(chance), "leader"))
+    return Story(tuple(faults))
+
+
+def _forgets_with_a_full_disk(chance: Random) -> Story:
+    """A broker comes back with what it heard long ago to a register that has to find everything
+    out again, and whose disk doesn't take every entry."""
+    full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.0, 0.5)))
+    operation = chance.choice(("append", "append", "append", "sync", ""))
+    how = full if operation != "sync" else Fail(errno.EIO)
+    fault = DiskFault(
+        operation, how, ".log", chance.randrange(6), times=chance.choice((1, 1, 2, 4, 8))
+    )
+    step = chance.choice(("R1", "J3", "J4a", "J5a", "J5a", "R2a"))
+    wiped_s, late_s = chance.choice((0.0, 0.1, 0.6)), some_seconds(chance, 1.2, 2.0)
+    back_s = late_s + wiped_s + some_seconds(chance, -0.1, 1.5)
+    faults = [
+        Fault(when_producing(chance), chance.choice((Kill, Kill, Stop))(back_s), "follower"),
+        Fault(AtTime(late_s, behind=True), Wipe(wiped_s), "register"),
+        Fault(AtStep(step, behind=True), BreakDisk(fault), "register"),
+    ]
+    if chance.random() < 0.5:
+        faults.append(Fault(soon(chance), a_death(chance), chance.choice(("leader", "register"))))
+    options = {"snapshot_entries": chance.choice((3, 100_000)), "replicas": chance.choice((2, 3))}
+    return Story(tuple(faults), {**options, "faults_s": 8.0}, {"pause_s": 0.05, "records": 80})
+
+
+def _made_again(chance: Random) -> Story:
+    """A broker is away while topics are deleted and made again under their names."""
+    gone = chance.choice((Kill, Stop, LosePower))(some_seconds(chance, 0.3, 3.0))
+    step = chance.choice(("T3b", "T5a", "T5b", "T6a", "T6b", "T7a", "T7b", "T1b", "T2a"))
+    faults = [
+        Fault(
+            AtStep(step, occurrence=chance.choice((1, 2, 3))),
+            gone,
+            chance.choice(("here", "follower", "leader")),
+        )
+    ]
+    if chance.random() < 0.5:
+        faults.append(Fault(soon(chance), a_death(chance), "leader"))
+    return Story(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
+
+
+_ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     _one_dies,
     _one_after_the_other,
     _one_after_the_other,
@@ -574,3 +715,19 @@ STORIES: Final[tuple[Callable[[Random], Story], ...]] = (
     _unsteady,
 )
 """One that stands here twice is drawn more often."""
+
+TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
+    DAMAGE: (_damaged_comes_first, _damaged_comes_first, _damaged_leads, _damaged_leads),
+    STOPS: (_stopped, _stopped),
+    GONE: (_gone_for_good,),
+    LINKS: (_one_link_breaks, _one_link_breaks),
+    JOURNAL: (_forgets_with_a_full_disk,),
+    RENEWED: (_made_again, _made_again),
+}
+"""More, by the kind of `sim.kinds` that has to be drawn."""
+
+STORIES: Final = (
+    *_ALWAYS_TOLD,
+    *chain.from_iterable(told for kind, told in TOLD_IF_DRAWN.items() if is_drawn(kind)),
+)
+"""All that are told."""

@@ -11,12 +11,15 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
+from math import inf
 from random import Random
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import attrs
 
 from octopi.limits import CLIENT_BATCH_BYTES, JOURNAL_SNAPSHOT_ENTRIES, RETENTION_CHECK_INTERVAL_S
+from octopi.simulation.damage import Damage, Harm, Part
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
     STEPS,
@@ -49,6 +52,7 @@ from octopi.simulation.failures import (
     Wipe,
 )
 from octopi.simulation.route import Mishap
+from sim.kinds import DAMAGE, GONE, LINKS, RENEWED, STOPS, is_drawn
 from sim.plan import Chore, Order, Plan, Tier, Workload
 
 T = TypeVar("T")
@@ -79,7 +83,10 @@ _EFFECT_ROLES: Final = ("register", "leader", "follower", "broker")
 _PEERS: Final = ("others", "register", "leader", "follower", "client")
 _WAYS: Final[tuple[Way, ...]] = ("both", "both", "in", "out")
 _TARGETS: Final = ("register", "leader", "leader/0", "follower", "broker", "broker-1", "client")
-_CHORES: Final[tuple[Chore, ...]] = ("topic", "drain", "grow", "move")
+_CHORES: Final[tuple[Chore, ...]] = (
+    *("topic", "drain", "grow", "move"),
+    *(("renew",) if is_drawn(RENEWED) else ()),
+)
 
 
 def draw(seed: int, tier: Tier | None = None) -> Plan:
@@ -128,6 +135,7 @@ class _Swarm:
             latency_s=latency_s,
             jitter_s=jitter_s,
             order=self._pick("order", orders),
+            checkpoint_bytes=self._pick("checkpoint", (2000, 2000, 1_000_000)),
             cut_off=f"broker-{self._chance('who').randint(1, brokers)}" if cuts_off else "",
             workload=self._workload(partitions),
             faults=self._faults(),
@@ -247,7 +255,24 @@ def _spoil(chance: Random) -> Action:
     return Spoil(mishap, chance.choice(_PEERS), chance.choice(_WAYS), after_bytes)
 
 
-_ACTIONS: Final[tuple[Callable[[Random], Action], ...]] = (
+def _damage(chance: Random) -> Action:
+    return Damage(
+        chance.choice(get_args(Harm)),
+        chance.choice(("log", "log", *get_args(Part))),
+        _restart_s(chance),
+        _seconds(chance, 0.1, 1.0),
+    )
+
+
+def _reset_link(chance: Random) -> Action:
+    return Reset(chance.choice(_PEERS), chance.choice(("membership", "follow", "client")))
+
+
+def _last_death(chance: Random) -> Action:
+    return chance.choice((Kill, LosePower, Stop))(inf)
+
+
+_MAKERS: Final[tuple[Callable[[Random], Action], ...]] = (
     lambda chance: Kill(_restart_s(chance)),
     lambda chance: Kill(_restart_s(chance)),
     lambda chance: LosePower(_restart_s(chance)),
@@ -275,6 +300,19 @@ _ACTIONS: Final[tuple[Callable[[Random], Action], ...]] = (
     lambda chance: JumpClock(chance.choice((-3600.0, 3600.0, 86_400.0 * 30))),
 )
 """What makes an action of each kind; a kind that stands here twice is drawn more often."""
+
+_MORE_MAKERS: Final[dict[str, tuple[Callable[[Random], Action], ...]]] = {
+    DAMAGE: (_damage, _damage),
+    STOPS: (lambda chance: Stop(_restart_s(chance)),),
+    LINKS: (_reset_link,),
+    GONE: (_last_death,),
+}
+"""The same, by the kind of `sim.kinds` that has to be drawn."""
+
+_ACTIONS: Final = (
+    *_MAKERS,
+    *chain.from_iterable(makers for kind, makers in _MORE_MAKERS.items() if is_drawn(kind)),
+)
 
 
 def describe(plan: Plan) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from octopi import steps
+from octopi.simulation.cluster import WIPE
+from octopi.simulation.damage import Damage
 from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
 from octopi.simulation.world import Event
 from octopi.wire.messages import PartitionRecord
@@ -33,6 +35,8 @@ class Atlas:
         """Hosts whose device may lack what they believe to be there: a sync failed."""
         self._partitions_before_wipe: set[int] = set()
         """What a register without memory has to find out again."""
+        self._register_is_lost = False
+        """Whether its journal is damaged, and it has no new disk yet."""
         self._flagged: dict[tuple[str, int], bool] = {}
         """Host and partition -> whether the sync flag is on the device."""
         self._proposed: dict[int, dict[str, Any]] = {}
@@ -40,12 +44,15 @@ class Atlas:
         self._made: set[tuple[str, int, str]] = set()
         """Host, partition and topic id of logs that are on the device."""
         cluster.world.observe(
-            self._see, {steps.D2_PROMISED, steps.E16_PROPOSED, steps.T3_MADE, steps.T7_REMOVING}
+            self._see,
+            {steps.D2_PROMISED, steps.E16_PROPOSED, steps.T3_MADE, steps.T7_REMOVING, WIPE},
         )
 
     def _see(self, event: Event) -> None:
         if event.what == steps.D2_PROMISED:
             self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
+        elif event.what == WIPE:
+            self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
         elif event.what == steps.E16_PROPOSED:
             self._proposed[event.facts["partition"]] = event.facts
         elif event.what == steps.T3_MADE:
@@ -59,6 +66,8 @@ class Atlas:
         view = self._cluster.register_view.state
         if node.kind == "client":
             return ""
+        if self._register_is_lost:
+            return "the register has no journal until it gets another disk"
         missing = self._partitions_before_wipe - view.partitions.keys()
         if missing:
             return f"the register has yet to learn of partitions {sorted(missing)}"
@@ -105,7 +114,7 @@ class Atlas:
         match action:
             case LosePower() if host not in self._unsure:
                 return ""
-            case Wipe():
+            case Wipe() | Damage():
                 view = self._cluster.register_view.state
                 if view.removals:
                     return "brokers have yet to remove a topic, and nobody else knows"
@@ -148,10 +157,14 @@ class Atlas:
         """*action* happened to *host*."""
         node = self._cluster.nodes[host]
         view = self._cluster.register_view
-        if node.kind == "register" and isinstance(action, Wipe):
+        if node.kind == "register" and isinstance(action, Wipe | Damage):
             self._partitions_before_wipe |= view.state.partitions.keys()
+            self._register_is_lost |= isinstance(action, Damage)
         broker = self._cluster.broker_of(host)
-        at = _FOR_GOOD if isinstance(action, Rot | RollBack) else view.version_to_be
+        is_for_good = isinstance(action, Rot | RollBack)
+        if isinstance(action, Damage):
+            is_for_good = not action.is_noticed
+        at = _FOR_GOOD if is_for_good else view.version_to_be
         for record in view.state.partitions.values():
             if broker is not None and not self._is_durable(host, record, action):
                 self._destroyed_at[record.partition, broker] = at

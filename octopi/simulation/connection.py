@@ -69,6 +69,9 @@ class End:
         self.life = life
         self.connection = number
         """Number of the connection in this run."""
+        self.path = ""
+        """The endpoint that this side asked for when it opened the connection, such as
+        ``/v1/follow``; empty at the accepting side."""
         self.other: End = self
         """The other end; this one itself as long as there is none."""
         self.inbox: deque[tuple[Any, int]] = deque()

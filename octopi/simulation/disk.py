@@ -35,7 +35,7 @@ from random import Random
 import attrs
 
 from octopi.simulation.disk_faults import ArmedFaults, DiskFault
-from octopi.simulation.disk_image import Fate, FileImage, Tree, os_error
+from octopi.simulation.disk_image import Directory, Fate, FileImage, Tree, os_error
 from octopi.simulation.disk_view import After, DiskLock, DiskView, Effect, after_by_trio
 
 
@@ -128,6 +128,21 @@ class SimulatedDisk:
         """Turn a bit of a file over at rest: on the device and, as when it is read from there
         again, in the page cache."""
         self._image(path).flip(bit)
+
+    def put(self, path: str, content: bytes | None) -> None:
+        """Have *path*, which is there, mean a file with other *content*, or nothing (None), on
+        the device and in the page cache.  Every process has to have ended."""
+        assert not self._views, "a process uses the disk"
+        head, _, name = path.rpartition("/")
+        directory = self.tree.find(head)
+        assert isinstance(directory, Directory)
+        image = None if content is None else FileImage(content)
+        for names in (directory.cached, directory.durable):
+            if name in names:
+                if image is None:
+                    del names[name]
+                else:
+                    names[name] = image
 
     # --- what an oracle asks -------------------------------------------------------------
 

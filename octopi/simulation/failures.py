@@ -26,6 +26,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from octopi import steps
+from octopi.simulation.damage import Damage
 from octopi.simulation.disk_faults import DiskFault
 from octopi.simulation.route import Mishap
 
@@ -34,6 +35,9 @@ STEPS: Final = {step.partition(" ")[0]: step for step in steps.ALL}
 
 
 Way = Literal["both", "in", "out"]
+
+Link = Literal["", "membership", "follow", "client"]
+"""What a connection is for: the last part of its endpoint; empty: anything."""
 
 
 # --- places ----------------------------------------------------------------------------
@@ -111,7 +115,8 @@ def _since(behind: bool) -> str:
 
 
 # --- actions ---------------------------------------------------------------------------
-# A restart after None is one when everything is healed.
+# A restart after None is one when everything is healed; after infinity, never, if the others can
+# do without that broker.
 
 
 @attrs.frozen
@@ -158,9 +163,11 @@ class Cut:
 
 @attrs.frozen
 class Reset:
-    """All connections between a host and *peer* break."""
+    """All connections between a host and *peer* break; or, with a *link*, a single one of that
+    kind, and all others stay."""
 
     peer: str = "others"
+    link: Link = ""
 
 
 @attrs.frozen
@@ -285,9 +292,10 @@ Action: TypeAlias = (
     | RollBack
     | DriftClock
     | JumpClock
+    | Damage
 )
 
-Destroying: TypeAlias = LosePower | Wipe | Rot | RollBack
+Destroying: TypeAlias = LosePower | Wipe | Rot | RollBack | Damage
 """Actions that may take data away."""
 
 

@@ -96,6 +96,7 @@ class FrameNet:
 
     async def _shake_hands(self, end: End, peer: str, path: str) -> Link:
         problem: str | None = "did not complete the WebSocket handshake: is it an Octopi node?"
+        end.path = path
         try:
             end.put(_Request(path), _HANDSHAKE_BYTES + len(path))
             if await _arrival(end):

@@ -15,11 +15,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
+from math import inf
 from typing import Final
 
 from octopi import steps
+from octopi.simulation import damage
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
+from octopi.simulation.damage import Damage
 from octopi.simulation.disk import DiskSnapshot
 from octopi.simulation.disk_faults import Fail
 from octopi.simulation.failures import (
@@ -84,6 +87,8 @@ class Injector:
         self._version_seen = -1
         self._is_over = False
         self._cut_off = ""
+        self._gone: list[str] = []
+        """Hosts that are never to start again, if the others can do without them."""
         self._ended: list[str] = []
         """Hosts that are not to start again before everything is healed."""
         self._slowed: Counter[tuple[str, str]] = Counter()
@@ -92,6 +97,8 @@ class Injector:
         self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
         self._copied_in: dict[tuple[str, float], int] = {}
         """How many lives the host of a snapshot had had."""
+        self._flushed = damage.Flushed()
+        self._world.observe(self._flushed, self._flushed.kinds)
 
     # --- waiting for places --------------------------------------------------------------
 
@@ -101,7 +108,7 @@ class Injector:
         for number, fault in enumerate(self._faults):
             if not (number and _is_behind(fault)):
                 self._arm(number, None, None)
-            if isinstance(fault.action, RollBack):
+            if isinstance(fault.action, RollBack | Damage):
                 self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
 
     def _arm(self, number: int, here: str | None, partition: int | None) -> None:
@@ -133,7 +140,7 @@ class Injector:
             self._arm(following, target, partition)
 
     def _copy(self, taken_s: float) -> None:
-        for node in self._cluster.brokers:
+        for node in self._cluster.servers:
             self._snapshots[node.name, taken_s] = node.host.disk.snapshot()
             self._copied_in[node.name, taken_s] = node.host.life_count
 
@@ -263,10 +270,18 @@ class Injector:
     def _objection(self, node: Node, fault: Fault) -> str:
         """Why *fault* can't happen to *node*."""
         action = fault.action
-        of_disk = Wipe | RollBack | Rot | BreakDisk | FillDisk | ProtectDisk
+        of_disk = Wipe | RollBack | Rot | BreakDisk | FillDisk | ProtectDisk | Damage
         if node.kind == "client" and isinstance(action, of_disk):
             return "a client keeps nothing"
+        if isinstance(action, Damage):
+            if not self._damageable(node, action):
+                return f"it has no {action.part} that may be {action.harm}"
+            if not action.touches_records:
+                return ""
+            return self._atlas.objection(node.name, action)
         if isinstance(action, Wipe | RollBack | Rot):
+            if node.kind == "register" and isinstance(action, RollBack):
+                return "nobody else has its journal"
             if isinstance(action, RollBack) and (
                 (node.name, action.taken_s) not in self._snapshots
             ):
@@ -317,6 +332,8 @@ class Injector:
                 self._world.note("bit flipped", name, path=path, bit=bit)
                 host.disk.flip(path, bit)
                 self._restart(name, restart_s)
+            case Damage():
+                self._damage(node, fault.action)
             case RollBack(taken_s, restart_s):
                 self._atlas.destroyed(name, fault.action)
                 self.unfit.add(name)
@@ -329,8 +346,10 @@ class Injector:
                 self._world.after(seconds, partial(self._resume, node, node.life))
             case Cut(peer):
                 self._cut(name, self._peers(peer, node, partition), fault.action)
-            case Reset(peer):
+            case Reset(peer, ""):
                 self._reset(name, self._peers(peer, node, partition))
+            case Reset(peer, link):
+                self._reset_link(name, self._peers(peer, node, partition), link)
             case Spoil(mishap, peer, way, after_bytes):
                 for source, target in self._ways(way, name, self._peers(peer, node, partition)):
                     network.spoil(source, target, mishap, after_bytes)
@@ -369,12 +388,35 @@ class Injector:
     def _restart(self, name: str, seconds: float | None) -> None:
         if seconds is None:
             self._ended.append(name)
+        elif seconds == inf:
+            self._ended.append(name)
+            self._gone.append(name)
         else:
             self._cluster.boot_after(name, seconds)
 
     def _resume(self, node: Node, life: Life | None) -> None:
         if life is not None and node.host.life is life and life.is_paused:
             node.host.resume()
+
+    def _damageable(self, node: Node, action: Damage) -> list[damage.Target]:
+        snapshot = self._snapshots.get((node.name, action.taken_s))
+        return damage.targets(node.host.disk, node.name, action, self._flushed, snapshot)
+
+    def _damage(self, node: Node, action: Damage) -> None:
+        name = node.name
+        snapshot = self._snapshots.get((name, action.taken_s))
+        if action.touches_records:
+            self._atlas.destroyed(name, action)
+        if not action.is_noticed:
+            self.unfit.add(name)
+        self.broken_disks.add(name)
+        # What has been flushed for some time is the same before and after a death.
+        chosen = self._world.random("damage", name).choice(self._damageable(node, action))
+        self._kill(node)
+        chance = self._world.random("damage", name)
+        what = damage.harm(node.host.disk, chosen, action, chance, snapshot)
+        self._world.note("file damaged", name, path=chosen.path, done=what)
+        self._restart(name, action.restart_s)
 
     def _rotting(self, node: Node) -> list[tuple[str, int]]:
         """Files of logs, and how much of each is on the device."""
@@ -419,6 +461,13 @@ class Injector:
         for other in peers:
             self._cluster.network.reset(host, other)
 
+    def _reset_link(self, host: str, peers: list[str], link: str) -> None:
+        """Reset one connection of *host*, drawn from those with *peers* that are for *link*."""
+        network = self._cluster.network
+        ends = [end for other in peers for end in network.links(host, other, f"/v1/{link}")]
+        if ends:
+            network.reset_link(self._world.random("link", host).choice(ends))
+
     def _slow(self, host: str, peers: list[str], action: Slow) -> None:
         ways = self._ways("both", host, peers)
         for way in ways:
@@ -439,14 +488,16 @@ class Injector:
 
     # --- healing -------------------------------------------------------------------------
 
-    def heal(self, cut_off: str = "") -> bool:
+    def heal(self, cut_off: str = "") -> str:
         """Have no fault strike any more, take back what can be, and start what is down.
 
-        *cut_off*: a host that nothing comes from or goes to from now on, for ever; say whether
-        it is, because the last intact copy of a log has to stay within reach.
+        *cut_off*: a host that nothing comes from or goes to from now on, for ever.  Without it
+        one that was ended for good stays down.  Return which one it is, if any, because the
+        last intact copy of a log has to stay within reach.
         """
-        if cut_off and (self._atlas.objection(cut_off, Wipe()) or self._is_needed(cut_off)):
-            cut_off = ""
+        away = [one for one in [cut_off, *self._gone] if one and self._may_stay_away(one)][:1]
+        gone = away[0] if away and away[0] != cut_off else ""
+        cut_off = away[0] if away else ""
         self._is_over = True
         self._world.note(HEALED, cut_off=cut_off)
         self._at_steps.clear()
@@ -463,12 +514,26 @@ class Injector:
         self._cut_off = cut_off
         for name in sorted(self.broken_disks | self.unfit):
             self._kill(self._cluster.nodes[name])
+        if gone:
+            self.unfit.discard(gone)
+            self._kill(self._cluster.nodes[gone])
         for node in self._cluster.servers:
-            self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
+            if node.name != gone:
+                self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
         for name in self._ended:
-            self._cluster.boot(name)
+            if name != gone:
+                self._cluster.boot(name)
         self.replace_unfit()
-        return bool(cut_off)
+        return cut_off
+
+    def _may_stay_away(self, host: str) -> bool:
+        node = self._cluster.nodes[host]
+        is_spared = not self._atlas.objection(host, Wipe()) and not self._is_needed(host)
+        return node.kind == "broker" and host not in self.unfit and is_spared
+
+    def is_gone(self, host: str) -> bool:
+        """Whether *host* was ended for good."""
+        return host in self._gone
 
     def _is_needed(self, host: str) -> bool:
         """Whether topics want more replicas in sync than there are without a broker."""

@@ -241,6 +241,20 @@ class Network:
         for end in self._between(one, other) + self._between(other, one):
             end.break_off()
 
+    def links(self, one: str, other: str, path: str) -> list[End]:
+        """The connections between two hosts to the endpoint *path*, each by the end that opened
+        it, in the order in which they were opened."""
+        ends = self._between(one, other) + self._between(other, one)
+        return sorted((end for end in ends if end.path == path), key=lambda end: end.connection)
+
+    def reset_link(self, end: End) -> None:
+        """Reset the one connection that *end* is a side of; both sides are told at once."""
+        one, other = end.life.host.name, end.other.life.host.name
+        self.world.note("reset link", one=one, other=other, path=end.path)
+        far = end.other
+        end.break_off()
+        far.break_off()
+
     def spoil(self, source: str, target: str, mishap: Mishap, after_bytes: int = 0) -> None:
         """Have *mishap* befall each connection between the two, in the direction from
         *source* to *target*, once *after_bytes* more have arrived on it.

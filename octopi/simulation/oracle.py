@@ -54,6 +54,7 @@ from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
+from octopi.simulation.damage import Damage
 from octopi.simulation.failures import RollBack, Rot, Wipe
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
@@ -154,12 +155,24 @@ class Oracle:
         action = event.facts["action"]
         if isinstance(action, Wipe | Rot | RollBack):
             self._note_loss(event)
+        if isinstance(action, Damage) and action.touches_records:
+            self._note_loss(event)
+            self._note_damage(event.host, action)
         if isinstance(action, Wipe):
             self._register_wiped |= self._cluster.nodes[event.host].kind == "register"
         elif isinstance(action, Rot | RollBack):
             self._spoiled.add(event.host)
         if isinstance(action, RollBack):
             self._forget_promises(event.host)
+
+    def _note_damage(self, host: str, action: Damage) -> None:
+        if self._cluster.nodes[host].kind == "register":
+            self._register_wiped = True  # it gets an empty disk before it serves again
+            return
+        if not action.is_noticed:
+            self._spoiled.add(host)
+        if action.forgets_promises:
+            self._forget_promises(host)
 
     def _note_empty_disk(self, event: Event) -> None:
         self._spoiled.discard(event.host)

@@ -51,6 +51,8 @@ class SimulatedStream(trio.abc.HalfCloseableStream):
                 await trio.lowlevel.cancel_shielded_checkpoint()
             self._check_sending()
             rest = bytes(data)
+            if not self._end.path and rest.startswith(b"GET /"):
+                self._end.path = rest[4 : rest.index(b" ", 4)].decode()
             while rest:
                 await self._wait_for_room()
                 self._end.put_bytes(rest[:PIECE_BYTES])

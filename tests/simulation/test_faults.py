@@ -1,7 +1,10 @@
 """Faults strike where and whom they name, once, and spare the last intact copy."""
 
 import errno
+from math import inf
+from typing import get_args
 
+import attrs
 import pytest
 import trio
 
@@ -9,6 +12,8 @@ from octopi import steps
 from octopi.clients.client import Client
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
+from octopi.simulation.damage import Damage, Flushed, Harm, Part, targets
+from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_faults import DiskFault, Fail
 from octopi.simulation.failures import (
     Action,
@@ -64,6 +69,13 @@ EVERY_ACTION: tuple[Action, ...] = (
     RollBack(0.05, 0.1),
     DriftClock(seconds=0.5),
     JumpClock(),
+    Kill(inf),
+    Reset("register", "membership"),
+    Reset("others", "follow"),
+    Damage("missing", "index", 0.1),
+    Damage("flip", "log", 0.1),
+    Damage("flip", "table", 0.1),
+    Damage("missing", "identity", 0.1),
 )
 
 
@@ -247,3 +259,112 @@ def test_every_action_can_be_done_to_a_broker_and_healed(action: Action) -> None
     options = ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2))
     world = strike(Fault(AtStep("P3b", "broker-2", 10), action), options=options)
     assert len(struck(world)) == 1
+
+
+# --- damaged files -----------------------------------------------------------------------
+
+
+def damage(action: Damage, target: str = "broker-2") -> tuple[str, SimulatedCluster]:
+    """Have *action* happen to a broker that has flushed a lot; return what was done to which
+    file, and the cluster as it was then."""
+    clusters: list[SimulatedCluster] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        clusters.append(cluster)
+        injector = Injector(cluster, Atlas(cluster), ())
+        injector.arm()
+        await ask(cluster, produce)
+        await ask(cluster, lambda client: make(client, flush_before_ack=False), "again")
+        assert injector.act(attrs.evolve(action, restart_s=None), target) == ""
+        assert not cluster.nodes[target].host.is_up
+
+    options = ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2))
+    world = play(scenario, options)
+    [done] = struck(world, "file damaged")
+    return f"{done.facts['path']} {done.facts['done']}", clusters[0]
+
+
+@pytest.mark.parametrize("part", [one for one in get_args(Part) if one != "ends"])
+@pytest.mark.parametrize("harm", ["cut", "flip", "missing"])
+def test_every_file_can_be_damaged_in_every_way(part: Part, harm: Harm) -> None:
+    target = "register" if part == "journal" else "broker-2"
+    done, cluster = damage(Damage(harm, part), target)
+    path, _, what = done.partition(" ")
+    disk = cluster.nodes[target].host.disk
+    if part == "directory" or harm == "missing":
+        assert what == "removed"
+        assert not disk.files(path)
+    elif harm == "cut":
+        assert what == f"cut to {len(disk.cached(path))} bytes"
+        assert disk.cached(path) == disk.durable(path)
+    else:
+        assert what.startswith("bit ")
+
+
+def test_an_older_copy_of_a_file_takes_the_place_of_the_file() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        disk = cluster.nodes["broker-2"].host.disk
+        injector = Injector(
+            cluster, Atlas(cluster), [Fault(AtTime(9.0), Damage("older", "log", None, 0.3))]
+        )
+        injector.arm()
+        await ask(cluster, produce)
+        await until(lambda: cluster.world.now > 0.3)
+        [path] = [one for one in disk.files("data/logs") if one.endswith(".log")]
+        before = disk.durable(path)
+        await ask(cluster, produce, "again")
+        action = Damage("older", "log", None, 0.3)
+        assert injector.act(action, "broker-2") == ""
+        assert disk.cached(path) == before
+
+    play(scenario, ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2)))
+
+
+def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> None:
+    flushed = Flushed()
+    facts = {"partition": 0, "topic": "orders", "flushed_end": 100}
+    directory = "data/logs/0/orders"
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D1_FLUSHED, facts))
+    assert flushed.end("broker-1", directory) == 0
+    flushed(Event(1, 0.0, "broker-1", 1, steps.D1_FLUSHED, {**facts, "flushed_end": 300}))
+    assert flushed.end("broker-1", directory) == 100
+    flushed(Event(2, 0.0, "broker-1", 1, steps.E13_TRUNCATED, facts))
+    assert flushed.end("broker-1", directory) == 0
+    assert targets(SimulatedDisk(), "broker-1", Damage(), flushed, None) == []
+
+
+# --- single connections, and brokers that stay away ---------------------------------------
+
+
+def test_one_connection_breaks_and_the_others_stay() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, produce)
+        network = cluster.network
+        before = network.links("broker-2", "broker-1", "/v1/follow")
+        joined = network.links("broker-2", "register", "/v1/membership")
+        assert len(before) == len(joined) == 1
+        injector = Injector(cluster, Atlas(cluster), ())
+        injector.arm()
+        assert injector.act(Reset("broker-1", "follow"), "broker-2") == ""
+        assert before[0].is_broken
+        assert before[0].other.is_broken
+        assert network.links("broker-2", "register", "/v1/membership") == joined
+        assert network.links("broker-2", "broker-1", "/v1/follow") == []
+
+    play(scenario)
+
+
+def test_a_broker_that_is_gone_for_good_stays_down_if_others_can_do_without_it() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        injector = Injector(cluster, Atlas(cluster), ())
+        injector.arm()
+        await ask(cluster, produce)
+        for host in ("broker-2", "broker-3"):
+            assert injector.act(Stop(inf), host) == ""
+        assert injector.heal() == "broker-2"
+        node = cluster.nodes["broker-3"]
+        await until(lambda: bool(node.host.is_up and node.url))
+        assert not cluster.nodes["broker-2"].host.is_up
+        assert injector.is_gone("broker-2")
+
+    play(scenario)

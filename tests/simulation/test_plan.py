@@ -1,7 +1,9 @@
 """Plans go to lines and JSON and come back; broken ones are refused in words."""
 
 import base64
+from random import Random
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -21,6 +23,7 @@ from octopi.simulation.failures import (
 )
 from sim import plan as plans
 from sim.plan import Plan, PlanError, Workload, from_json, from_token, is_stale, to_json, to_token
+from sim.stories import TOLD_IF_DRAWN
 from sim.swarm import describe, draw
 
 USUAL = Plan(
@@ -58,6 +61,17 @@ def test_defaults_take_no_room_and_odd_numbers_are_kept_exactly() -> None:
     assert len(to_token(Plan(1))) < 20
     odd = Plan(1, latency_s=1 / 3, faults=(Fault(AtTime(0.1 + 0.2), Spoil()),))
     assert from_token(to_token(odd)) == odd
+
+
+@pytest.mark.parametrize("kind", TOLD_IF_DRAWN)
+def test_stories_that_are_not_told_yet_survive_token_and_json(kind: str) -> None:
+    for story in TOLD_IF_DRAWN[kind]:
+        for number in range(20):
+            told = story(Random(number))
+            workload = attrs.evolve(Workload(topic_partitions=1), **told.load)
+            plan = attrs.evolve(Plan(number), faults=told.faults, workload=workload, **told.options)
+            assert from_token(to_token(plan)) == plan
+            assert from_json(to_json(plan)) == plan
 
 
 def test_every_seed_has_one_plan_and_its_options_in_words() -> None:

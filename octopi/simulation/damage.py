@@ -1,0 +1,212 @@
+"""Which files of a node that is down are damaged, and how.
+
+Only what had been made durable some time ago is damaged: a node can't tell that bytes are gone
+of which it had noted nowhere that they were on the device.  The last flush of a log may have
+ended just before the node did, so what counts is the flush before that one.
+
+=============  =========================================================================
+part           files, below the data directory
+=============  =========================================================================
+``log``        segments of a broker's logs
+``index``      their indexes
+``checkpoint`` the checkpoint of a log
+``directory``  the directory of a log, with all that is in it
+``ends``       what a replica knows as durable of its logs (``replicas/<partition>.ends``)
+``replica``    what a replica promised (``replicas/<partition>``)
+``table``      the broker's partition table
+``identity``   who the broker is
+``journal``    segments of the register's journal
+=============  =========================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+import attrs
+
+from octopi import steps
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.broker_log import log_directory
+from octopi.simulation.disk import DiskSnapshot, SimulatedDisk
+from octopi.simulation.disk_image import FileImage
+from octopi.simulation.world import Event
+
+Part = Literal[
+    "log",
+    "index",
+    "checkpoint",
+    "directory",
+    "ends",
+    "replica",
+    "table",
+    "identity",
+    "journal",
+]
+"""What is damaged: see the table above."""
+
+Harm = Literal["cut", "flip", "missing", "older"]
+"""How: its end is missing, a bit of it is turned over, it is gone, or it is as it was before."""
+
+
+@attrs.frozen
+class Damage:
+    """The process dies, and while it is down one of its files is damaged."""
+
+    harm: Harm = "cut"
+    part: Part = "log"
+    restart_s: float | None = 0.5
+    taken_s: float = 0.5
+    """For ``older``: when the copy was made, in seconds since the run began."""
+
+    @property
+    def touches_records(self) -> bool:
+        """Whether records, or what is known about them, are gone or changed.  An index can be
+        made again from its segment."""
+        return self.part != "index"
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether the node notices the damage by itself before it plays a role, says that its
+        replica isn't intact, and gets what is missing from others.  Otherwise an operator has
+        to give the host an empty disk."""
+        if self.part in {"log", "checkpoint", "ends", "directory"}:
+            # A bit in the midst of a segment is noticed only by those that read it, and an older
+            # checkpoint is a checkpoint.
+            return (self.part, self.harm) not in {("log", "flip"), ("checkpoint", "older")} and (
+                self.part != "ends" or self.harm != "older"
+            )
+        return self.part == "index"
+
+    @property
+    def forgets_promises(self) -> bool:
+        """Whether what the replica promised may be gone."""
+        return self.part in {"replica", "identity"}
+
+
+_FORGETTING: Final = frozenset({steps.E13_TRUNCATED, steps.E14_RESTARTED, steps.T7_REMOVED})
+
+
+class Flushed:
+    """An observer: how far each host's logs, and the register's journal, have surely been
+    flushed."""
+
+    kinds: Final = frozenset(
+        {
+            steps.D1_FLUSHED,
+            steps.D5_RECOVERED,
+            steps.E13_TRUNCATED,
+            steps.E14_RESTARTED,
+            steps.T7_REMOVED,
+            steps.R3_FLUSHED,
+        }
+    )
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, str], tuple[int, int]] = {}
+        """Host and directory -> the ends of the last two flushes."""
+
+    def __call__(self, event: Event) -> None:
+        """Take note of a flush."""
+        facts = event.facts
+        if event.what == steps.R3_FLUSHED:
+            key, end = (event.host, "journal"), facts["log_end"]
+        else:
+            directory = log_directory("data", PartitionId(facts["partition"]), facts["topic"])
+            key, end = (event.host, directory), facts.get("flushed_end", 0)
+        if event.what in _FORGETTING:
+            self._ends.pop(key, None)
+            return
+        _, before = self._ends.get(key, (0, 0))
+        self._ends[key] = before, end
+
+    def end(self, host: str, directory: str) -> int:
+        """Up to where the log in *directory* had been flushed for some time."""
+        return min(self._ends.get((host, directory), (0, 0)))
+
+
+class Target(NamedTuple):
+    """A file, or a directory, that may be damaged."""
+
+    path: str
+    size_bytes: int
+    """So many leading bytes of it count."""
+
+
+_FILES: Final[dict[str, str]] = {
+    "log": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
+    "index": r"/data/logs/\d+/[^/]+/\d{20}\.index",
+    "checkpoint": r"/data/logs/\d+/[^/]+/checkpoint",
+    "directory": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
+    "ends": r"/data/replicas/\d+\.ends",
+    "replica": r"/data/replicas/\d+",
+    "table": r"/data/partitions",
+    "identity": r"/data/identity",
+    "journal": r"/data/journal/\d+/(\d{20})\.log",
+}
+
+
+def targets(
+    disk: SimulatedDisk, host: str, action: Damage, flushed: Flushed, snapshot: DiskSnapshot | None
+) -> list[Target]:
+    """The files (or directories) of *host* that *action* may befall."""
+    found = []
+    pattern = re.compile(_FILES[action.part])
+    for path in disk.files("data"):
+        match = pattern.fullmatch(path)
+        if match is None or disk.tree.find(path, durable=True) is None:
+            continue
+        size_bytes = len(disk.durable(path))
+        directory = path.rpartition("/")[0][1:]
+        if action.part in {"log", "directory"}:
+            size_bytes = min(size_bytes, flushed.end(host, directory) - int(match[1]))
+        elif action.part == "journal":
+            size_bytes = min(size_bytes, flushed.end(host, "journal") - int(match[1]))
+        elif action.part == "checkpoint" and not flushed.end(host, directory):
+            continue
+        if size_bytes <= 0:
+            continue
+        if action.harm == "older" and not _is_older(disk, path, snapshot):
+            continue
+        if action.part == "directory":
+            path = path.rpartition("/")[0]
+        found.append(Target(path, size_bytes))
+    return found
+
+
+def _is_older(disk: SimulatedDisk, path: str, snapshot: DiskSnapshot | None) -> bool:
+    """Whether the copy has the file, and other bytes in it."""
+    copy = snapshot.tree.find(path) if snapshot is not None else None
+    if not isinstance(copy, FileImage):
+        return False
+    now = disk.cached(path)
+    return len(copy.cached) < len(now) or bytes(copy.cached) != now
+
+
+def harm(
+    disk: SimulatedDisk,
+    target: Target,
+    action: Damage,
+    chance: Random,
+    snapshot: DiskSnapshot | None,
+) -> str:
+    """Damage *target*; return what was done to it, in words."""
+    path = target.path
+    match action.harm:
+        case "flip" if action.part != "directory":
+            bit = chance.randrange(8 * target.size_bytes)
+            disk.flip(path, bit)
+            return f"bit {bit} flipped"
+        case "cut" if action.part != "directory":
+            size_bytes = chance.randrange(target.size_bytes)
+            disk.put(path, disk.cached(path, 0, size_bytes))
+            return f"cut to {size_bytes} bytes"
+        case "older" if action.part != "directory":
+            copy = snapshot.tree.find(path) if snapshot is not None else None
+            assert isinstance(copy, FileImage)
+            disk.put(path, bytes(copy.cached))
+            return f"as it was at {action.taken_s:g} s"
+    disk.put(path, None)
+    return "removed"

@@ -1,0 +1,40 @@
+"""Which kinds of faults plans are drawn with, each with a switch of its own.
+
+A kind whose faults the code doesn't withstand yet is switched off: then no plan of `sim run` and
+`sim mutants` has it, while tokens and tests may.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DAMAGE: Final = "damage"
+"""A file of a node that is down is cut, flipped, missing, or an older copy of itself."""
+STOPS: Final = "stops"
+"""Nodes are asked to end as often as they are killed, twice, and killed while they end."""
+GONE: Final = "gone"
+"""A node ends and is never started again."""
+LINKS: Final = "links"
+"""A single connection breaks, and no other."""
+JOURNAL: Final = "journal"
+"""The register's disk takes no entry, while brokers tell a register without memory what was."""
+RENEWED: Final = "renewed"
+"""A topic is deleted and made again under its name, while a broker is away."""
+POWER: Final = "power"
+"""All copies lose what was not on their devices."""
+
+SWITCHES: Final[dict[str, bool]] = {
+    DAMAGE: False,
+    STOPS: False,
+    GONE: False,
+    LINKS: False,
+    JOURNAL: False,
+    RENEWED: False,
+    POWER: False,
+}
+"""Kind -> whether it is drawn."""
+
+
+def is_drawn(kind: str) -> bool:
+    """Whether plans are drawn with faults of *kind*."""
+    return SWITCHES[kind]
