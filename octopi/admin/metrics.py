@@ -247,6 +247,11 @@ class _Register(Collector):
         for name, meaning, kind in (
             ("octopi_elections", "Leaders appointed.", "leader"),
             ("octopi_in_sync_changes", "In-sync sets or replicas changed.", "in_sync"),
+            (
+                "octopi_partitions_recovered",
+                "Leaders appointed although acknowledged messages may be lost.",
+                "recovered",
+            ),
             ("octopi_brokers_joined", "Brokers let in.", "broker_joined"),
             ("octopi_brokers_lost", "Brokers whose connection ended.", "broker_left"),
         ):

@@ -36,6 +36,9 @@ class BrokerRegistered:
     nonce: str
     """Of this life."""
     address: str
+    replaced: bool = False
+    """Whether the broker came with another data directory than it was here with, and is still a
+    replica that lost data in some partition: what it held there is gone for good."""
 
 
 @attrs.frozen

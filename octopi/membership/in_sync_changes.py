@@ -37,13 +37,21 @@ def alter(
             return f"broker {broker} is no replica"
         if incarnations.get(broker) != request.joiner_incarnation:
             return f"broker {broker} was restarted: its log may be shorter now"
-    return _with_in_sync(record, after)
+    return _with_in_sync(record, after, set(record.lost) - after)
 
 
 def without(record: PartitionRecord, broker: int) -> PartitionRecord:
-    """The record that follows when *broker*'s log is not intact."""
-    return _with_in_sync(record, set(record.in_sync) - {broker})
+    """The record that follows when *broker*'s logs are not intact."""
+    return _with_in_sync(record, set(record.in_sync) - {broker}, {*record.lost, broker})
 
 
-def _with_in_sync(record: PartitionRecord, in_sync: set[int]) -> PartitionRecord:
-    return attrs.evolve(record, version=record.version + 1, in_sync=sorted(in_sync))
+def newest_set(record: PartitionRecord) -> set[int]:
+    """The brokers of which at least one holds all that was committed, if any does: those in sync,
+    or, if there is none, those that were in sync until they lost data."""
+    return set(record.in_sync or record.lost or record.replicas)
+
+
+def _with_in_sync(record: PartitionRecord, in_sync: set[int], lost: set[int]) -> PartitionRecord:
+    return attrs.evolve(
+        record, version=record.version + 1, in_sync=sorted(in_sync), lost=sorted(lost)
+    )

@@ -6,9 +6,11 @@ report durable logs.  Every member of the in-sync set of the last record holds a
 committed; so one of those that accepted leads, whichever it is, and the ranking is only a
 preference.  Without one of them nothing is decided: announcing again does no harm.
 
-When the in-sync set is empty (its last members lost power, and with it what they held),
-nobody is sure to hold everything that was committed.  Then the best of *all* replicas may
-lead, or, if an operator orders it, the best of those that answer.
+When the in-sync set is empty (its last members lost power, and with it what was not flushed),
+no replica is sure to hold everything that was committed.  Those that were in sync until they
+lost data then decide together: when all of them have accepted, the one that holds the most
+leads, if nothing is missing of what it had on the device.  An operator may order not to wait
+for those that stay away, nor to look for such a one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import Final
 
 import attrs
 
+from octopi.membership.acceptance import Gathering
+from octopi.membership.in_sync_changes import newest_set
 from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 
@@ -38,27 +42,50 @@ class Wish:
 NO_WISH: Final = Wish()
 
 
+@attrs.frozen
+class LogLoss:
+    """Records of one log that the next leader doesn't have, and that may have been acknowledged."""
+
+    topic_id: str
+    kept_end: int
+    """The end of what the leader has."""
+    known_end: int
+    """The end of what any replica that answered has, or is known to have had."""
+
+
 class LeadershipChange:
     """The acceptances of one announced epoch; remembered no longer than the process."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.accepts: dict[int, AcceptEpoch] = {}
+        self._gathering = Gathering()
 
-    def accept(self, message: AcceptEpoch) -> bool:
-        """A replica accepted; say whether it counts here."""
+    def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
+        """A replica accepted, or told more of what it holds; return the whole acceptance if it
+        counts here from now on."""
         if message.epoch != self.epoch:
-            return False
-        self.accepts[message.broker] = message
-        return True
+            return None
+        whole = self._gathering.add(message)
+        if whole is not None:
+            self.accepts[message.broker] = whole
+        return whole
 
     def forget(self, broker: int) -> None:
         """The broker was restarted: what it reported may be true no more."""
         self.accepts.pop(broker, None)
+        self._gathering.forget(broker)
+
+    def missing(self, record: PartitionRecord, live: Collection[int]) -> list[int]:
+        """The brokers without which nothing can be decided: none of those in sync has accepted,
+        or, if there is none, these of those that were have not."""
+        members = newest_set(record)
+        away = members - {one for one in members if one in self.accepts and one in live}
+        return sorted(away) if not record.in_sync or away == members else []
 
     def is_complete(self, record: PartitionRecord, live: Collection[int]) -> bool:
         """Whether waiting can't make the choice better: all live candidates accepted."""
-        candidates = set(record.in_sync or record.replicas).intersection(live)
+        candidates = newest_set(record).intersection(live)
         return bool(candidates) and candidates <= self.accepts.keys()
 
     def decide(
@@ -67,6 +94,7 @@ class LeadershipChange:
         live: Collection[int],
         leaderships: Mapping[int, int],
         *,
+        topics: Collection[str] = (),
         min_insync: int = 1,
         wish: Wish = NO_WISH,
     ) -> PartitionRecord | None:
@@ -74,7 +102,8 @@ class LeadershipChange:
         that the wish leaves.
 
         Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
-        for, in vain.  *leaderships* counts the partitions that each broker leads.
+        for, in vain.  *leaderships* counts the partitions that each broker leads, *topics* are
+        the ids of the partition's.
         """
         assert self.epoch > record.epoch, "an epoch is decided once"
         replicas = _replicas_to_be(record, live, wish)
@@ -84,43 +113,108 @@ class LeadershipChange:
             return None
         preferred = [one for one in accepted if one.broker == wish.leader]
         willing = [one for one in accepted if one.broker not in wish.avoid]
-        leader = choose_leader(preferred or willing or accepted, leaderships)
+        leader = choose_leader(preferred or willing or accepted, leaderships, topics)
         in_sync = [one.broker for one in accepted]
         if len(in_sync) < min(min_insync, len(members)):
             in_sync = members  # wait for the others to follow, rather than go below
         return attrs.evolve(_appoint(record, self.epoch, leader, in_sync), replicas=replicas)
 
     def recover(
-        self, record: PartitionRecord, leaderships: Mapping[int, int], *, ordered: bool
+        self,
+        record: PartitionRecord,
+        live: Collection[int],
+        leaderships: Mapping[int, int],
+        *,
+        topics: Collection[str] = (),
+        replaced: Collection[int] = (),
+        ordered: bool = False,
     ) -> PartitionRecord | None:
-        """The record that follows one without any in-sync replica: what only the lost ones
-        held is lost.  None unless all replicas have accepted, or, if an operator *ordered*
-        it, one."""
-        assert not record.in_sync, "while somebody is in sync nothing has to be given up"
-        accepted = [self.accepts[one] for one in record.replicas if one in self.accepts]
-        if not accepted or not (ordered or len(accepted) == len(record.replicas)):
+        """The record that follows one without any replica in sync that could lead: what none of
+        those that choose holds is lost.
+
+        None unless all that were in sync until they lost data are *live* and have accepted, and
+        one of them lacks nothing that it had on the device.  *replaced* ones came with another
+        data directory.  If an operator *ordered* it, the best of all that are live and have
+        accepted leads.
+        """
+        assert ordered or not record.in_sync, "a replica in sync is never passed over unasked"
+        members = newest_set(record)
+        accepted = [
+            self.accepts[one] for one in record.replicas if one in self.accepts and one in live
+        ]
+        if not ordered:
+            if self.missing(record, live):
+                return None
+            accepted = [one for one in accepted if one.broker in members]
+        sound = [one for one in accepted if is_sound(one) and one.broker not in replaced]
+        best = sound or (accepted if ordered else [])
+        # A member has all that was flushed before it was acknowledged, whatever else it lost.
+        best = [one for one in best if one.broker in members] or best
+        if not best:
             return None
         # The epoch of the last record would be the wrong measure: a replica may hold the
         # newest record and lack older ones that a later leader's agreement proved committed.
-        newest = max(one.log_epoch for one in accepted)
-        longest = max(one.log_end for one in accepted if one.log_epoch == newest)
-        best = [one for one in accepted if (one.log_epoch, one.log_end) == (newest, longest)]
-        leader = choose_leader(best, leaderships)
-        return _appoint(record, self.epoch, leader, [leader.broker])
+        newest = max(one.log_epoch for one in best)
+        agreed = [attrs.evolve(one, last_epoch=0) for one in best if one.log_epoch == newest]
+        leader = choose_leader(agreed, leaderships, topics)
+        recovered = _appoint(record, self.epoch, leader, [leader.broker])
+        return attrs.evolve(recovered, recovered_epoch=self.epoch)
+
+    def losses(self, leader: int, topics: Collection[str]) -> list[LogLoss]:
+        """What of the logs of *topics* is known to be lost if the broker *leader*, which has
+        accepted, leads alone."""
+        kept = _ends(self.accepts[leader])
+        known: dict[str, int] = {}
+        for one in self.accepts.values():
+            for log in one.ends:
+                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end, log.held_end)
+        return [
+            LogLoss(topic_id, kept.get(topic_id, 0), known[topic_id])
+            for topic_id in sorted(topics)
+            if known.get(topic_id, 0) > kept.get(topic_id, 0)
+        ]
 
 
-def choose_leader(accepted: Iterable[AcceptEpoch], leaderships: Mapping[int, int]) -> AcceptEpoch:
-    """The best of *accepted*: by newest epoch, longest log, fewest leaderships, smallest id
-    (the ranking of Kafka Lite)."""
-    return min(
-        accepted,
-        key=lambda one: (
+def is_sound(accepted: AcceptEpoch) -> bool:
+    """Whether the replica has all that it ever had on the device."""
+    return all(log.sound for log in accepted.ends)
+
+
+def choose_leader(
+    accepted: Iterable[AcceptEpoch],
+    leaderships: Mapping[int, int],
+    topics: Collection[str] = (),
+) -> AcceptEpoch:
+    """The best of *accepted*: with sound logs, by newest epoch, then with the fewest logs of
+    *topics* that another one holds more of, with the fewest bytes missing in these, by fewest
+    leaderships, smallest id.
+
+    Log by log, as a replica that has most of one topic may have least of another; and only logs
+    that all of them can have: one may still hold a topic that was deleted.
+    """
+    candidates = list(accepted)
+    ends = {one.broker: _ends(one) for one in candidates}
+    furthest = {
+        topic_id: max(held.get(topic_id, 0) for held in ends.values()) for topic_id in topics
+    }
+
+    def rank(one: AcceptEpoch) -> tuple[bool, int, int, int, int, int]:
+        held = ends[one.broker]
+        missing = [furthest[topic_id] - held.get(topic_id, 0) for topic_id in topics]
+        return (
+            not is_sound(one),
             -one.last_epoch,
-            -one.log_end,
+            sum(size > 0 for size in missing),
+            sum(missing),
             leaderships.get(one.broker, 0),
             one.broker,
-        ),
-    )
+        )
+
+    return min(candidates, key=rank)
+
+
+def _ends(accepted: AcceptEpoch) -> dict[str, int]:
+    return {log.topic_id: log.end for log in accepted.ends}
 
 
 def _replicas_to_be(record: PartitionRecord, live: Collection[int], wish: Wish) -> list[int]:
@@ -144,4 +238,5 @@ def _appoint(
         leader=leader.broker,
         leader_incarnation=leader.incarnation,
         in_sync=sorted(in_sync),
+        lost=[],
     )

@@ -14,8 +14,14 @@ from octopi.errors import NotReadyError
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import BrokerRegistered, Entry, EpochAnnounced, PartitionDecided
 from octopi.membership.in_sync_changes import alter
-from octopi.membership.leadership_change import NO_WISH, LeadershipChange, Wish
-from octopi.wire.messages import AcceptEpoch, AlterInSync, AnnounceEpoch, InSyncAltered
+from octopi.membership.leadership_change import NO_WISH, LeadershipChange, LogLoss, Wish, is_sound
+from octopi.wire.messages import (
+    AcceptEpoch,
+    AlterInSync,
+    AnnounceEpoch,
+    InSyncAltered,
+    PartitionRecord,
+)
 
 
 class Leaderships:
@@ -30,17 +36,12 @@ class Leaderships:
         state: ClusterState,
         live: Mapping[int, int],
         is_doubted: Callable[[int], bool] = lambda partition: False,
-        *,
-        recover_when_all_reported: bool = False,
     ) -> None:
         """*live* is the caller's: broker -> incarnation.  *is_doubted* says of which partitions the
-        record is not known to be the newest: nothing is decided about them.
-        *recover_when_all_reported*: give up what only lost logs held as soon as all replicas are
-        back, without being ordered to."""
+        record is not known to be the newest: nothing is decided about them."""
         self._state = state
         self._live = live
         self._is_doubted = is_doubted
-        self._recover_when_all_reported = recover_when_all_reported
         self.changes: dict[int, LeadershipChange] = {}
 
     def apply(self, entry: Entry) -> None:
@@ -61,13 +62,13 @@ class Leaderships:
     # --- changing the leader ---------------------------------------------------------
 
     def leaderless(self) -> list[int]:
-        """Partitions whose leader is gone while there are other replicas, and for which no
-        change is under way."""
+        """Partitions whose leader is gone while there are other replicas, or that have no replica
+        in sync, and for which no change is under way."""
         return sorted(
             record.partition
             for record in self._state.partitions.values()
             if len(record.replicas) > 1
-            and self._live.get(record.leader) != record.leader_incarnation
+            and (not record.in_sync or self._live.get(record.leader) != record.leader_incarnation)
             and record.partition not in self.changes
             and not self._is_doubted(record.partition)
         )
@@ -90,16 +91,17 @@ class Leaderships:
         change = self.changes.get(partition)
         return AnnounceEpoch(partition, change.epoch) if change is not None else None
 
-    def accept(self, message: AcceptEpoch) -> bool:
-        """A replica accepted; say whether it counts: only a registered life's does."""
+    def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
+        """A replica accepted, or told more of what it holds; return the whole acceptance if it
+        counts from now on: only a registered life's does."""
         change = self.changes.get(message.partition)
         known = self._state.brokers.get(message.broker)
         if change is None or known is None or known.incarnation != message.incarnation:
-            return False
+            return None
         return change.accept(message)
 
     def is_complete(self, partition: int, *, expects_all: bool = False) -> bool:
-        """Whether there is nobody left to wait for; *expects_all*: also of those that are away."""
+        """Whether no acceptance is left to wait for; *expects_all*: also of those that are away."""
         change = self.changes.get(partition)
         record = self._state.partitions[partition]
         expected = record.replicas if expects_all else self._live
@@ -110,26 +112,64 @@ class Leaderships:
     ) -> list[Entry]:
         """Commit the change if that is possible now, else nothing.
 
-        *ordered*: an operator gives up what only the lost in-sync replicas held.
+        *ordered*: an operator gives up what only replicas held that are away or damaged.
         """
         change = self.changes.get(partition)
         if change is None or self._is_doubted(partition):
             return []
         record = self._state.partitions[partition]
+        missing = change.missing(record, self._live)
+        if missing and not ordered:
+            return []
         leaderships = Counter(one.leader for one in self._state.partitions.values())
-        if record.in_sync:
+        topics = self.topic_ids(partition)
+        if record.in_sync and not missing:
             decided = change.decide(
                 record,
                 self._live.keys(),
                 leaderships,
+                topics=topics,
                 min_insync=self._state.min_insync(partition),
                 wish=wish,
             )
-        elif ordered or self._recover_when_all_reported:
-            decided = change.recover(record, leaderships, ordered=ordered)
-        else:
-            decided = None
+            if not ordered or (decided is not None and is_sound(change.accepts[decided.leader])):
+                return [PartitionDecided(decided)] if decided is not None else []
+        brokers = self._state.brokers.values()
+        decided = change.recover(
+            record,
+            self._live.keys(),
+            leaderships,
+            topics=topics,
+            replaced={one.broker for one in brokers if one.replaced},
+            ordered=ordered,
+        )
         return [PartitionDecided(decided)] if decided is not None else []
+
+    def topic_ids(self, partition: int) -> list[str]:
+        """Of the topics that have a log in *partition*."""
+        return [one.topic_id for one in self._state.topics_on({partition})]
+
+    def losses(self, decided: PartitionRecord) -> list[LogLoss]:
+        """What is known to be lost by *decided*, the record that would conclude a change."""
+        change = self.changes[decided.partition]
+        return change.losses(decided.leader, self.topic_ids(decided.partition))
+
+    def waits_for(self, partition: int) -> list[int]:
+        """The brokers without which a partition that has no leader gets none, unless an operator
+        orders it; none of them: it has one, or will have in a moment, or see `is_stuck`."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        return change.missing(record, self._live) if change is not None else []
+
+    def is_stuck(self, partition: int) -> bool:
+        """Whether nothing comes of waiting: all that were in sync until they lost data have
+        accepted, and each lacks something that it had on its device."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        return (
+            change is not None
+            and not record.in_sync
+            and not change.missing(record, self._live)
+            and not self.conclude(partition)
+        )
 
     # --- changing the in-sync set ----------------------------------------------------
 

@@ -6,7 +6,8 @@ For each partition, let R be the newest that was reported.  Whoever was the firs
 a record newer than R is a member of R's in-sync set: the next leader is chosen among them,
 and the leader that changes the set is one of them.  So when all of them have reported, and
 R is still the newest, nothing newer was ever acted on, and R is the truth.  Fewer reports
-are not enough.  Until then nothing is decided about the partition; its leader leads on.
+are not enough.  Where nobody is in sync, the next leader is one of those that were in sync
+until they lost data.  Until then nothing is decided about the partition; its leader leads on.
 
 Epochs continue above every promise that was reported: their numbers are spent.
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from octopi.membership.in_sync_changes import without
+from octopi.membership.in_sync_changes import newest_set, without
 from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
 
 
@@ -83,8 +84,7 @@ class Rebuild:
         no longer kept here."""
         adoptions: list[Adoption] = []
         for partition, record in sorted(self.newest.items()):
-            # Without any in-sync replica the next leader can be any replica.
-            if not set(record.in_sync or record.replicas) <= self._standings.keys():
+            if not newest_set(record) <= self._standings.keys():
                 continue
             del self.newest[partition]
             mine = known.get(partition)
@@ -105,7 +105,7 @@ class Rebuild:
         record = self.newest.get(partition)
         if record is None:
             return set()
-        return set(record.in_sync or record.replicas) - self._standings.keys()
+        return newest_set(record) - self._standings.keys()
 
     def away(self) -> list[int]:
         """Brokers that have to report before everything is known."""

@@ -86,11 +86,9 @@ class Registrar:
         self,
         partition_count: int,
         replica_count: int = 1,
-        *,
-        recover_when_all_reported: bool = False,
     ) -> None:
         """*partition_count* is what a new cluster gets, *replica_count* what a new partition
-        gets if there are so many brokers; for the last see `Leaderships`."""
+        gets if there are as many brokers."""
         self.state = ClusterState()
         self._partition_count = partition_count
         self._replica_count = replica_count
@@ -101,12 +99,7 @@ class Registrar:
         """Brokers that get no leadership while others can have it."""
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
-        self.leaderships = Leaderships(
-            self.state,
-            self._live,
-            self._is_doubted,
-            recover_when_all_reported=recover_when_all_reported,
-        )
+        self.leaderships = Leaderships(self.state, self._live, self._is_doubted)
 
     def _is_doubted(self, partition: int) -> bool:
         """Whether a broker was told something newer about *partition* than what is known here,
@@ -180,8 +173,20 @@ class Registrar:
                 Status.MALFORMED_MESSAGE,
             )
         entries: list[Entry] = []
-        registration = BrokerRegistered(broker, join.incarnation, join.nonce, join.address)
-        if registration != state.brokers.get(broker):
+        known = state.brokers.get(broker)
+        registration = BrokerRegistered(
+            broker,
+            join.incarnation,
+            join.nonce,
+            join.address,
+            replaced=has_lost_data
+            or (
+                known is not None
+                and known.replaced
+                and any(broker in one.lost for one in state.partitions.values())
+            ),
+        )
+        if registration != known:
             entries.append(registration)
         standings = [one for page in inventory for one in page.standings]
         rebuild = self._rebuild.copy()
@@ -582,7 +587,12 @@ class Registrar:
 def _reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> PartitionRecord:
     """The sole replica leads again, in a new epoch, with what it has."""
     return attrs.evolve(
-        record, epoch=epoch, version=0, leader_incarnation=incarnation, in_sync=record.replicas
+        record,
+        epoch=epoch,
+        version=0,
+        leader_incarnation=incarnation,
+        in_sync=record.replicas,
+        lost=[],
     )
 
 

@@ -38,6 +38,12 @@ class LogState:
     """Whether a record counts only when it is on the device."""
     min_insync: int = 1
     """Nothing is committed while fewer replicas than this are in sync."""
+    sound: bool = True
+    """Whether the files hold what was noted to be on the device.  If not, the log ends where they
+    stop being sound, and takes nothing until what is behind is set aside."""
+    held_end: Offset = _BEGINNING
+    """Where this log is known to have ended, or to have been committed, when it was opened; 0: not
+    known.  What lies between its end and this is lost here."""
 
     @classmethod
     def empty(cls, *, flush_before_ack: bool = False, min_insync: int = 1) -> LogState:

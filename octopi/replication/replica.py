@@ -54,6 +54,7 @@ from octopi.wire.messages import (
     Follow,
     Followed,
     InSyncAltered,
+    LogEnd,
     PartitionRecord,
     Replicate,
     Standing,
@@ -143,9 +144,21 @@ class Replica:
             self.incarnation,
             last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=0),
             log_epoch=self.state.log_epoch,
-            log_end=sum(log.end for log in self.logs.values()),
+            ends=self._ends(),
         )
         return [*effects, ToRegister(accept)]
+
+    def _ends(self) -> list[LogEnd]:
+        """How far each log goes."""
+        return [
+            LogEnd(
+                topic_id,
+                log.end,
+                sound=log.sound,
+                held_end=log.held_end if log.held_end > log.end else 0,
+            )
+            for topic_id, log in self.logs.items()
+        ]
 
     @staticmethod
     def _last_epoch(log: LogState) -> int:

@@ -961,6 +961,21 @@ class AnnounceEpoch:
     epoch: int
 
 
+@attrs.frozen
+class LogEnd:
+    """How far one replica holds one log."""
+
+    topic_id: Text
+    end: int
+    """The end of what it holds, on the device (exclusive)."""
+    sound: Annotated[bool, MayBeMissing()] = True
+    """Whether nothing is missing of what was on the device; what only the page cache held when
+    the power failed may be."""
+    held_end: Annotated[int, MayBeMissing()] = 0
+    """Where the log is known to have ended on this replica, or to have been committed, if that is
+    more."""
+
+
 @message("accept_epoch")
 @attrs.frozen
 class AcceptEpoch:
@@ -974,5 +989,10 @@ class AcceptEpoch:
     """The newest epoch that wrote a record here."""
     log_epoch: int
     """The newest epoch in which this replica led, or agreed with the leader on every log."""
-    log_end: int
-    """The ends of all the partition's logs, added up (bytes): for comparing replicas."""
+    ends: Annotated[list[LogEnd], AtMost(LIST_COUNT_MAX)]
+    """The end of each of the partition's logs, in any order."""
+    first: Annotated[int, MayBeMissing()] = 0
+    """A partition with more logs than a list may have is told in several messages, one behind the
+    other on one connection: the place of the first of `ends` among all."""
+    more: Annotated[bool, MayBeMissing()] = False
+    """Whether further ends follow.  The epoch is accepted when the last ones are there."""

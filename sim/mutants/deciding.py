@@ -70,7 +70,7 @@ MUTANTS: Final = (
         "rebuilt-from-the-first-report",
         _REBUILD,
         """
--            if not set(record.in_sync or record.replicas) <= self._standings.keys():
+-            if not newest_set(record) <= self._standings.keys():
 -                continue
 """,
         "a register without memory believes the first broker that reports",

@@ -6,6 +6,7 @@ from typing import Final
 
 from sim.mutants.mutant import Mutant
 
+_CHANGE: Final = "octopi.membership.leadership_change"
 _REGISTRAR: Final = "octopi.membership.registrar"
 
 MUTANTS: Final = (
@@ -29,6 +30,38 @@ MUTANTS: Final = (
 """,
         "a register with an older journal decides by its own record, though a broker was told a "
         "newer one",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "recovered-before-all-have-accepted",
+        _CHANGE,
+        """
+-        return sorted(away) if not record.in_sync or away == members else []
++        return sorted(away) if away == members else []
+""",
+        "when nobody is in sync, the first that accepts leads, though another one has more",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "leaders-compared-by-the-sum-of-their-logs",
+        _CHANGE,
+        """
+-            sum(size > 0 for size in missing),
+-            sum(missing),
++            -sum(held.values()),
+""",
+        "of those that lost power the one with most bytes leads, deleted topics counted, too",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "recovered-by-any-replica",
+        _CHANGE,
+        """
+-        members = newest_set(record)
++        members = set(record.replicas)
+         accepted = [
+""",
+        "when all that were in sync lost power, a replica that was not in sync may lead",
         "incomplete-leader",
     ),
 )

@@ -58,4 +58,6 @@ def test_a_repeated_request_is_refused_because_the_version_moved() -> None:
 
 
 def test_a_lost_log_leaves_even_if_nobody_is_left() -> None:
-    assert without(without(RECORD, 1), 2) == attrs.evolve(RECORD, version=4, in_sync=[])
+    assert without(without(RECORD, 1), 2) == attrs.evolve(
+        RECORD, version=4, in_sync=[], lost=[1, 2]
+    )

@@ -2,34 +2,38 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from octopi.errors import RefusedError, Status
-from octopi.membership.entries import Entry
-from octopi.membership.leadership_change import Wish
+from octopi.membership.entries import Entry, PartitionDecided
+from octopi.membership.leadership_change import LogLoss, Wish
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import (
     AcceptEpoch,
     AlterInSync,
     Inventory,
+    LogEnd,
     PartitionRecord,
     Standing,
     TopicOptions,
 )
 from tests.membership.joins import REGISTER, join
 
+TOPIC_ID = "1" * 16
+
 
 class Register:
     """A register of a cluster with three brokers, which journals what it decides."""
 
-    def __init__(self, *, recover_when_all_reported: bool = False) -> None:
-        self.registrar = Registrar(3, 3, recover_when_all_reported=recover_when_all_reported)
+    def __init__(self) -> None:
+        self.registrar = Registrar(3, 3)
         self.journal: list[Entry] = []
         self.record(self.registrar.form("00c1a5735eed0001", REGISTER.nonce))
         for broker in (1, 2, 3):
             self.join(broker, 1)
         options = TopicOptions(min_insync=2)
-        _, entries = self.registrar.create_topic("a", "1" * 16, partition_count=3, options=options)
+        _, entries = self.registrar.create_topic("a", TOPIC_ID, partition_count=3, options=options)
         self.record(entries)
 
     def record(self, entries: list[Entry]) -> None:
@@ -58,8 +62,9 @@ class Register:
         self.registrar.admitted(admission)
 
     def accept(self, broker: int, incarnation: int = 1, epoch: int = 2, log_end: int = 0) -> bool:
-        message = AcceptEpoch(0, epoch, broker, incarnation, 1, 1, log_end)
-        return self.registrar.leaderships.accept(message)
+        ends = [LogEnd(TOPIC_ID, log_end)]
+        message = AcceptEpoch(0, epoch, broker, incarnation, 1, 1, ends)
+        return self.registrar.leaderships.accept(message) is not None
 
     @property
     def first(self) -> PartitionRecord:
@@ -203,19 +208,95 @@ def test_starts_that_never_reached_the_register_make_no_lost_disk() -> None:
     assert register.first.in_sync == [1, 2, 3]
 
 
-def test_when_all_lost_power_an_operator_or_an_option_decides_what_is_lost() -> None:
-    for by_option in (False, True):
-        register = Register(recover_when_all_reported=by_option)
-        leaderships = register.registrar.leaderships
-        for broker in (1, 2, 3):
-            register.join(broker, 2, intact=False)
-        assert register.first.in_sync == []
-        register.record(leaderships.announce(0))
-        for broker in (1, 2):
-            assert register.accept(broker, 2, log_end=broker)
+def test_when_all_lost_power_they_decide_together_as_soon_as_all_are_back() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    for broker in (1, 2, 3):
+        register.join(broker, 2, intact=False)
+    assert (register.first.in_sync, register.first.lost) == ([], [1, 2, 3])
+    assert leaderships.leaderless() == [0, 1, 2]
+    register.record(leaderships.announce(0))
+    for broker in (1, 2):
         assert leaderships.conclude(0) == []
-        assert register.accept(3, 2)
-        if not by_option:
-            assert leaderships.conclude(0) == []
-        register.record(leaderships.conclude(0, ordered=not by_option))
-        assert (register.first.leader, register.first.in_sync) == (2, [2])
+        assert 3 in leaderships.waits_for(0)
+        assert register.accept(broker, 2, log_end=broker)
+    assert leaderships.conclude(0) == []
+    assert leaderships.waits_for(0) == [3]
+    assert not leaderships.is_stuck(0)
+    assert register.accept(3, 2)
+    assert leaderships.waits_for(0) == []
+    (decided,) = leaderships.conclude(0)
+    assert isinstance(decided, PartitionDecided)
+    assert leaderships.losses(decided.record) == []
+    register.record([decided])
+    first = register.first
+    assert (first.leader, first.in_sync, first.lost) == (2, [2], [])
+    assert first.recovered_epoch == first.epoch == 2
+
+
+def test_without_a_leader_an_operator_can_order_not_to_wait() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    for broker in (1, 2, 3):
+        register.join(broker, 2, intact=False)
+    register.registrar.left(3, 2)
+    register.record(leaderships.announce(0))
+    assert leaderships.conclude(0, ordered=True) == []
+    assert register.accept(1, 2, log_end=7)
+    register.record(leaderships.conclude(0, ordered=True))
+    assert (register.first.leader, register.first.recovered_epoch) == (1, 2)
+
+
+def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync_again() -> None:
+    """Whatever it holds by now: what it had when it was in sync is gone."""
+    register = Register()
+    leaderships = register.registrar.leaderships
+    register.join(2, 2, cluster="")
+    assert register.registrar.state.brokers[2].replaced
+    assert register.first.lost == [2]
+    register.join(2, 3)
+    assert register.registrar.state.brokers[2].replaced
+    for broker in (1, 3):
+        register.join(broker, 2, intact=False)
+    register.record(leaderships.announce(0))
+    assert register.accept(2, 3, log_end=999)
+    for broker in (1, 3):
+        assert register.accept(broker, 2, log_end=5)
+    register.record(leaderships.conclude(0))
+    assert register.first.leader == 1
+    for partition in (1, 2):
+        record = register.registrar.state.partitions[partition]
+        register.record([PartitionDecided(attrs.evolve(record, epoch=9, lost=[]))])
+    register.join(2, 4)
+    assert not register.registrar.state.brokers[2].replaced
+
+
+def test_if_all_members_lack_something_of_their_own_an_operator_has_to_decide() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    for broker in (1, 2, 3):
+        register.join(broker, 2, intact=False)
+    register.record(leaderships.announce(0))
+    for broker in (1, 2, 3):
+        damaged = LogEnd(TOPIC_ID, broker, sound=False, held_end=10)
+        assert leaderships.accept(AcceptEpoch(0, 2, broker, 2, 1, 1, [damaged]))
+    assert leaderships.conclude(0) == []
+    assert leaderships.waits_for(0) == []
+    assert leaderships.is_stuck(0)
+    (decided,) = leaderships.conclude(0, ordered=True)
+    assert isinstance(decided, PartitionDecided)
+    assert decided.record.leader == 3
+    assert leaderships.losses(decided.record) == [LogLoss(TOPIC_ID, 3, 10)]
+
+
+def test_who_joins_the_set_has_lost_nothing_any_more() -> None:
+    register = Register()
+    leader = register.first.leader
+    (other, _) = [one for one in (1, 2, 3) if one != leader]
+    register.join(other, 2, intact=False)
+    assert register.first.lost == [other]
+    request = AlterInSync(0, 1, leader, 1, register.first.version, [1, 2, 3], 2)
+    judged = register.registrar.leaderships.alter(request)
+    assert judged is not None
+    assert judged[1].accepted
+    assert judged[1].record.lost == []

@@ -140,7 +140,7 @@ def test_a_member_that_lost_power_is_taken_out_when_the_record_is_adopted() -> N
     register = Register()
     register.join(2, NEW, intact=False)
     register.join(1, NEW)
-    assert register.known == attrs.evolve(NEW, version=2, in_sync=[1])
+    assert register.known == attrs.evolve(NEW, version=2, in_sync=[1], lost=[2])
 
 
 def test_when_nobody_is_in_sync_all_replicas_have_to_report() -> None:
@@ -150,6 +150,15 @@ def test_when_nobody_is_in_sync_all_replicas_have_to_report() -> None:
     register.join(2, empty)
     assert register.known is None
     register.join(3, empty)
+    assert register.known == empty
+
+
+def test_when_nobody_is_in_sync_those_that_were_until_they_lost_data_are_enough() -> None:
+    register = Register()
+    empty = attrs.evolve(NEW, version=4, in_sync=[], lost=[1, 2])
+    register.join(1, empty)
+    assert register.known is None
+    register.join(2, empty)
     assert register.known == empty
 
 
@@ -182,8 +191,8 @@ def test_a_change_after_a_rebuild_goes_on_as_ever() -> None:
     register.join(1, NEW, promised=4)
     register.join(2, NEW)
     leaderships = register.registrar.leaderships
-    assert leaderships.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, 100))
-    assert not leaderships.accept(AcceptEpoch(0, 5, 1, 9, 3, 3, 100)), "not the registered life"
+    assert leaderships.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, []))
+    assert not leaderships.accept(AcceptEpoch(0, 5, 1, 9, 3, 3, [])), "not the registered life"
     assert not leaderships.is_complete(0)
     register.record(leaderships.conclude(0))
     assert register.known is not None
@@ -220,7 +229,7 @@ def test_an_acceptance_counts_until_the_next_life_of_its_broker_is_in_the_journa
     register.join(1, NEW, promised=4)
     register.join(2, NEW)
     leaderships = register.registrar.leaderships
-    assert leaderships.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, 100))
+    assert leaderships.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, []))
     register.registrar.left(2, 1)
     register.registrar.admit(join(2, 2, cluster=CLUSTER), [])
     register.registrar.joined(2, 1)
@@ -241,7 +250,7 @@ def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> 
         leaderships.announce(0)
     assert leaderships.alter(AlterInSync(0, 3, 1, 1, 0, [1, 3], None)) is None
     register.join(1, OLD, intact=False, incarnation=2)
-    assert register.known == attrs.evolve(newer, version=1, in_sync=[2])
+    assert register.known == attrs.evolve(newer, version=1, in_sync=[2], lost=[1])
 
 
 def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> None:
@@ -250,7 +259,7 @@ def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> 
     register.join(3, OLD)
     leaderships = register.registrar.leaderships
     register.record(leaderships.announce(0))
-    assert leaderships.accept(AcceptEpoch(0, 4, 3, 1, 3, 3, 100))
+    assert leaderships.accept(AcceptEpoch(0, 4, 3, 1, 3, 3, []))
     register.join(2, attrs.evolve(OLD, epoch=4, leader=2, in_sync=[2, 1]), promised=4)
     assert leaderships.conclude(0) == []
 

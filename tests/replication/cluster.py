@@ -413,7 +413,10 @@ class Cluster:
         if node.replica is not None and message is not None:
             node.perform(node.replica.announced(message), limit)
 
-    def conclude(self) -> bool:
+    def conclude(self, *, recovers: bool = True) -> bool:
+        """Commit the change if that is possible; *recovers*: also if it costs records."""
+        if not recovers and not self.decided.in_sync:
+            return False
         entries = self.registrar.leaderships.conclude(PARTITION)
         self.record(entries)
         return bool(entries)

@@ -134,7 +134,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def conclude(self) -> None:
-        self.cluster.conclude()
+        self.cluster.conclude(recovers=False)
 
     @rule(which=SOME)
     def change_the_leader(self, which: int) -> None:
@@ -144,7 +144,7 @@ class AnyOrder(RuleBasedStateMachine):
             if broker != self.node(which).broker:
                 self.cluster.announced_to(self.cluster.nodes[broker])
         self.deliver_all()
-        if self.cluster.conclude():
+        if self.cluster.conclude(recovers=False):
             for node in self.cluster.nodes.values():
                 self.cluster.tell(node)
                 self.cluster.open_stream(node)

@@ -25,6 +25,7 @@ from octopi.wire.messages import (
     Follow,
     Followed,
     FollowRefused,
+    LogEnd,
     PartitionRecord,
 )
 
@@ -67,7 +68,7 @@ def test_an_epoch_is_accepted_after_logs_and_promise_are_on_the_device() -> None
     assert kinds(effects) == [SyncLogs, StoreState, ToRegister]
     assert (stored(effects).promised, stored(effects).sync_flag) == (4, True)
     assert effects[-1] == ToRegister(
-        AcceptEpoch(0, 4, 1, 1, last_epoch=1, log_epoch=3, log_end=100)
+        AcceptEpoch(0, 4, 1, 1, last_epoch=1, log_epoch=3, ends=[LogEnd(TOPIC, 100)])
     )
     assert machine.role == Role.IDLE
 

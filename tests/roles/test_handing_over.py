@@ -82,7 +82,9 @@ class Member:
         await eventually(lambda: bool(self.announced))
         epoch = self.announced[-1]
         self.connection.post(
-            m.AcceptEpoch(epoch.partition, epoch.epoch, self.broker, 1, 1, 1, log_end)
+            m.AcceptEpoch(
+                epoch.partition, epoch.epoch, self.broker, 1, 1, 1, [m.LogEnd("log", log_end)]
+            )
         )
 
 

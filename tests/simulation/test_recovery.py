@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -10,7 +11,9 @@ import trio
 
 from octopi import steps
 from octopi.clients.client import Client
+from octopi.membership.leadership_change import LogLoss
 from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.world import World
 from tests.simulation.clusters import ask, play, small, until, when
 
 
@@ -23,6 +26,15 @@ def sending(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[Non
                 await producer.send(topic, value)
 
     return send
+
+
+def creating(topic: str, **options: Any) -> Callable[[Client], Awaitable[None]]:  # noqa: ANN401
+    """Make *topic*."""
+
+    async def create(client: Client) -> None:
+        await client.create_topic(topic, **options)
+
+    return create
 
 
 def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
@@ -128,3 +140,45 @@ def test_a_register_that_learned_its_cluster_gives_leaders_time_to_come_back() -
         await ask(cluster, expecting("topic", [b"sent"]), "reader")
 
     play(scenario)
+
+
+# --- all copies lost something ---------------------------------------------------------
+
+
+def lose_power(cluster: SimulatedCluster, *hosts: str) -> None:
+    for host in hosts:
+        cluster.nodes[host].host.lose_power()
+
+
+def everybody(cluster: SimulatedCluster) -> list[str]:
+    return [node.name for node in cluster.servers]
+
+
+def losses(world: World) -> list[LogLoss]:
+    """What the register said to be lost, in the last such decision."""
+    told = [one.facts["losses"] for one in world.events if one.what == steps.E8_DECIDED]
+    return [loss for lost in told[-1] for loss in lost]
+
+
+def recovered(world: World) -> int:
+    """How many leaders were chosen though acknowledged messages may be lost."""
+    return sum(bool(one.facts["losses"]) for one in world.events if one.what == steps.E8_DECIDED)
+
+
+def test_after_all_machines_lost_power_what_was_flushed_is_there_and_goes_on() -> None:
+    values = [b"%d" % number for number in range(20)]
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", values), "first")
+        await trio.sleep(3.0)
+        lose_power(cluster, *everybody(cluster))
+        cluster.start()
+        await ask(cluster, expecting("topic", values), "reader")
+        await ask(cluster, sending("topic", [b"more"]), "second")
+        await ask(cluster, expecting("topic", [*values, b"more"]), "second reader")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+
+    world = play(scenario)
+    assert recovered(world) == 1
+    assert losses(world) == []

@@ -35,6 +35,7 @@ from octopi.limits import (
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
+from octopi.membership.acceptance import pages_of
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
@@ -100,13 +101,15 @@ class Membership:
     def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         """Send it to the register, if that is there; whoever sends it repeats it."""
         connection = self._connection
-        if connection is not None and connection.end_reason is None:
-            if (trace := self._environment.trace) is not None:
-                before, after = _EDGES[type(message)]
-                trace(before, **attrs.asdict(message))
-            connection.post(message)
+        if connection is None or connection.end_reason is not None:
+            return
+        trace, (before, after) = self._environment.trace, _EDGES[type(message)]
+        for page in pages_of(message) if isinstance(message, m.AcceptEpoch) else [message]:
             if trace is not None:
-                trace(after, **attrs.asdict(message))
+                trace(before, **attrs.asdict(page))
+            connection.post(page)
+            if trace is not None:
+                trace(after, **attrs.asdict(page))
 
     async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
         """Stay joined until cancelled; ``started`` when joined for the first time.

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from typing import Final
 
 from octopi.environment import Clock
-from octopi.limits import EVENTS_KEPT_COUNT
+from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import (
     BrokerRegistered,
@@ -21,6 +21,7 @@ from octopi.membership.entries import (
     TopicCreated,
     TopicDeleted,
 )
+from octopi.transport.failures import cut
 from octopi.wire.messages import ClusterEvent, PartitionRecord
 
 KINDS: Final = (
@@ -31,6 +32,7 @@ KINDS: Final = (
     "epoch_announced",
     "leader",
     "in_sync",
+    "recovered",
     "topic_created",
     "topic_deleted",
 )
@@ -73,6 +75,17 @@ class EventLog:
     def left(self, broker: int) -> None:
         """A broker's connection ended."""
         self._note("broker_left", f"broker {broker} left", broker=broker)
+
+    def recovered(self, record: PartitionRecord, losses: list[str]) -> None:
+        """A leader was chosen although acknowledged records may be lost; *losses*: topics and
+        offsets of which that is known."""
+        text = (
+            f"partition {record.partition}: broker {record.leader} leads in epoch {record.epoch} "
+            "after all replicas in sync had lost data: messages that were acknowledged within the "
+            "last flush interval before that may be lost; "
+        )
+        text += f"known to be lost: {'; '.join(losses)}" if losses else "none is known to be"
+        self._note("recovered", cut(text, TEXT_BYTES_MAX), record=record)
 
     def _partition_decided(self, record: PartitionRecord, before: PartitionRecord | None) -> None:
         in_sync = ", ".join(map(str, record.in_sync))

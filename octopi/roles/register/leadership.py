@@ -18,7 +18,8 @@ from octopi import steps
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S, RECONNECT_GRACE_S
 from octopi.logger import get_logger
-from octopi.membership.leadership_change import Wish
+from octopi.membership.entries import Entry, PartitionDecided
+from octopi.membership.leadership_change import LogLoss, Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
 
 if TYPE_CHECKING:
@@ -132,14 +133,28 @@ class Leadership:
         entries = self._machine.conclude(partition, wish=wish)
         if not entries:
             return
+        await self._decide(partition, entries)
+
+    async def _decide(self, partition: int, entries: list[Entry]) -> None:
+        """Journal the decision that concludes a change, and tell it."""
+        before = self._record(partition)
+        losses = [
+            (one.record, self._machine.losses(one.record))
+            for one in entries
+            if isinstance(one, PartitionDecided)
+            and one.record.recovered_epoch > before.recovered_epoch
+        ]
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.E8_DECIDING, entries=entries)
-        held_by = set(self._record(partition).replicas)
+            told = {"entries": entries, "losses": [lost for _, lost in losses]}
+            trace(steps.E8_DECIDING, **told)
+        held_by = set(before.replicas)
         self._node.record(entries)
-        del self._announced_at[partition]
+        waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
+        for decided, lost in losses:
+            self._tell_loss(before, decided, lost)
         await self._node.durable()
         if trace is not None:
-            trace(steps.E8_DECIDED, entries=entries)
+            trace(steps.E8_DECIDED, **told)
         record = self._record(partition)
         _log.info(
             "leader appointed",
@@ -159,11 +174,32 @@ class Leadership:
                 # Whatever becomes of who wished for that.
                 self._tasks.start_soon(member.install_topics, topics)
 
+    def _tell_loss(
+        self, before: PartitionRecord, decided: PartitionRecord, losses: list[LogLoss]
+    ) -> None:
+        """Say loudly that a leader was chosen though acknowledged records may be lost."""
+        state = self._node.registrar.state
+        names = {one.topic_id: one.topic for one in state.topics_on({decided.partition})}
+        known = [
+            f"{names.get(one.topic_id, one.topic_id)} from {one.kept_end} to {one.known_end}"
+            for one in losses
+        ]
+        _log.error(
+            "acknowledged records may be lost",
+            partition=decided.partition,
+            leader=decided.leader,
+            epoch=decided.epoch,
+            lost_data=before.lost,
+            known_to_be_lost=known,
+        )
+        self._node.events.recovered(decided, known)
+
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
-        if self._machine.accept(message):
+        accepted = self._machine.accept(message)
+        if accepted is not None:
             if (trace := self._node.environment.trace) is not None:
-                trace(steps.E7_COUNTED, **attrs.asdict(message))
+                trace(steps.E7_COUNTED, **attrs.asdict(accepted))
             self.look()
 
     async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
