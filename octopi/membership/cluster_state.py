@@ -104,6 +104,8 @@ class ClusterState:
                 self.cluster = entry.cluster
                 self.partition_count = entry.partition_count
             case RegisterStarted(life):
+                if not self.cluster:
+                    self.lives.clear()  # one that died before it had formed its cluster
                 assert not self.lives or life.generation == max(self.lives) + 1
                 self.lives[life.generation] = life
             case BrokerRegistered():

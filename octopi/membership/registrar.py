@@ -118,8 +118,9 @@ class Registrar:
         is above theirs."""
         assert not self.state.cluster, "a cluster is formed once"
         return [
-            ClusterFormed(cluster, self._partition_count),
+            # In this order: a register that died in between finds no cluster, and forms one.
             RegisterStarted(RegisterLife(generation, nonce)),
+            ClusterFormed(cluster, self._partition_count),
         ]
 
     def start(self, nonce: str) -> list[Entry]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from sim.mutants import (
     deciding,
+    forming,
     keeping,
     leaving,
     recovering,
@@ -19,6 +20,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     for mutant in (
         *replicating.MUTANTS,
         *deciding.MUTANTS,
+        *forming.MUTANTS,
         *keeping.MUTANTS,
         *leaving.MUTANTS,
         *recovering.MUTANTS,

@@ -476,3 +476,18 @@ class LikeAModel(RuleBasedStateMachine):
 
 
 TestLikeAModel = LikeAModel.TestCase
+
+
+@pytest.mark.parametrize("generation", [1, 7])
+def test_a_register_that_died_while_it_formed_its_cluster_forms_one(generation: int) -> None:
+    # A write of several entries may leave any number of them on the device.
+    torn = Registrar(4).form(CLUSTER, "first", 3)[:1]
+    again = Registrar(4)
+    for entry in torn:
+        again.apply(entry)
+    assert not again.state.cluster, "it has to listen to brokers again, not start with half of it"
+    for entry in again.form("another", "second", generation):
+        again.apply(entry)
+    assert again.state.cluster == "another"
+    assert again.state.life == RegisterLife(generation, "second")
+    again.check_invariants()
