@@ -12,8 +12,10 @@ from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
-from octopi.simulation.cluster import SimulatedCluster
-from octopi.simulation.history import Event, History, LogName
+from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.history import Event, History, LogName, LossTold
+from octopi.simulation.log_bytes import ReplicaBytes
+from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event as WorldEvent
 from sim.plan import Plan
 
@@ -50,6 +52,9 @@ class Notebook:
         """Hosts that get new disks as soon as others have what is on the old ones."""
         self.removed_end: dict[LogName, int] = {}
         """What lies before was removed by retention somewhere: nobody has to have it."""
+        self._recoveries = Recoveries(cluster)
+        if plan.loses_all:
+            cluster.world.observe(self._see_recovery, Recoveries.kinds)
         if plan.retention_bytes is not None:
             cluster.world.observe(self._see_retention, {steps.D4_RETIRED})
 
@@ -67,6 +72,15 @@ class Notebook:
         if event.what == steps.D4_RETIRED:
             log = LogName(event.facts["topic"], event.facts["partition"])
             self.removed_end[log] = max(self.removed_end.get(log, 0), event.facts["log_start"])
+
+    def _see_recovery(self, event: WorldEvent) -> None:
+        """Note what is told to be lost.  What is flushed before it is acknowledged never is."""
+        for record in self._recoveries.found(event):
+            for log in self.logs:
+                if log.partition == record.partition and not self.plan.flush_before_ack:
+                    disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
+                    held = ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
+                    self.note(LossTold(self.now, log, held.end, record.epoch))
 
     def note(self, event: Event) -> None:
         """*event* happened."""

@@ -132,6 +132,9 @@ class Plan:
     checkpoint_bytes: int = 2000
     """A log's checkpoint is stored after so many bytes.  A run writes too little to ever meet one
     otherwise, and what isn't behind one needs other care."""
+    loses_all: bool = False
+    """Whether machines may lose their power although nobody else has what is in their memory:
+    then that is lost, and all that is promised is that it is told."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

@@ -193,7 +193,7 @@ class _Run:
             world.observe(observer, getattr(observer, "kinds", None))
         world.observe(self._marks, self._marks.kinds)
         world.observe(self._see_exit, {"exit"})
-        self._injector = Injector(cluster, Atlas(cluster), plan.faults)
+        self._injector = Injector(cluster, Atlas(cluster, may_lose_all=plan.loses_all), plan.faults)
         self._injector.arm()
         self._notebook.unfit = self._injector.unfit
         self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)

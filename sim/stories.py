@@ -49,7 +49,7 @@ from sim.drawing import (
     soon,
     when_producing,
 )
-from sim.kinds import DAMAGE, GONE, JOURNAL, LINKS, RENEWED, STOPS, is_drawn
+from sim.kinds import DAMAGE, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
 
 
 @attrs.frozen
@@ -669,6 +669,25 @@ def _made_again(chance: Random) -> Story:
     return Story(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
 
 
+def _all_lose_power(chance: Random) -> Story:
+    """All machines lose their power, at once or one after the other within a moment."""
+    gap_s = chance.choice((0.0, 0.0, 0.01, 0.1, 0.5))
+    back = [chance.choice((0.0, 0.2, some_seconds(chance, 0.2, 2.0), None)) for _ in _BROKERS]
+    order = chance.sample(_BROKERS, len(_BROKERS))
+    faults = [Fault(when_producing(chance), LosePower(back[0]), order[0])]
+    for target, back_s in zip(order[1:], back[1:], strict=True):
+        faults.append(Fault(AtTime(gap_s, behind=True), LosePower(back_s), target))
+    if chance.random() < 0.3:
+        faults.append(Fault(AtTime(0.0, behind=True), LosePower(0.1), "register"))
+    if chance.random() < 0.4:
+        faults.append(Fault(soon(chance), a_death(chance), chance.choice(("leader", "register"))))
+    options: dict[str, Any] = {"loses_all": True, "faults_s": 8.0}
+    options["flush_before_ack"] = chance.random() < 0.3
+    options["flush_interval_s"] = chance.choice((0.05, 0.3, 1.0))
+    options["replicas"] = chance.choice((3, 3, 2, 1))
+    return Story(tuple(faults), options, {"value_bytes_max": chance.choice((0, 40, 400))})
+
+
 _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     _one_dies,
     _one_after_the_other,
@@ -723,6 +742,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk,),
     RENEWED: (_made_again, _made_again),
+    POWER: (_all_lose_power, _all_lose_power),
 }
 """More, by the kind of `sim.kinds` that has to be drawn."""
 

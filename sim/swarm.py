@@ -52,7 +52,7 @@ from octopi.simulation.failures import (
     Wipe,
 )
 from octopi.simulation.route import Mishap
-from sim.kinds import DAMAGE, GONE, LINKS, RENEWED, STOPS, is_drawn
+from sim.kinds import DAMAGE, GONE, LINKS, POWER, RENEWED, STOPS, is_drawn
 from sim.plan import Chore, Order, Plan, Tier, Workload
 
 T = TypeVar("T")
@@ -135,6 +135,7 @@ class _Swarm:
             latency_s=latency_s,
             jitter_s=jitter_s,
             order=self._pick("order", orders),
+            loses_all=is_drawn(POWER) and self._chance("loses_all").random() < 0.15,
             checkpoint_bytes=self._pick("checkpoint", (2000, 2000, 1_000_000)),
             cut_off=f"broker-{self._chance('who').randint(1, brokers)}" if cuts_off else "",
             workload=self._workload(partitions),

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 class Atlas:
     """The intact copies of one cluster."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, may_lose_all: bool = False) -> None:
+        """*may_lose_all*: power may fail although nobody else has what is in a memory."""
         self._cluster = cluster
+        self._may_lose_all = may_lose_all
         self._destroyed_at: dict[tuple[int, int], int] = {}
         """Partition and broker -> the version of the register's decisions when its data was
         touched last."""
@@ -75,7 +77,18 @@ class Atlas:
             return self._register_objection(host, action)
         broker = self._cluster.broker_of(host)
         assert broker is not None
+        if self._may_lose_all and isinstance(action, LosePower):
+            return "" if host not in self._unsure else "its device may lack what it believes in"
         for record in view.partitions.values():
+            if broker in record.lost and not isinstance(action, LosePower):
+                return f"what is left of partition {record.partition} may be there alone"
+            if (
+                self._may_lose_all
+                and not isinstance(action, LosePower)
+                and broker in record.in_sync
+                and all(self._is_destroyed(one, record) for one in record.in_sync)
+            ):
+                return f"nobody in sync in partition {record.partition} has all of it"
             if record.in_sync == [broker] and not isinstance(action, LosePower):
                 # Whatever became of its data before: without it nobody may lead.
                 return f"nobody else is in sync in partition {record.partition}"

@@ -18,6 +18,8 @@ class CommittedLog:
         self.partition = partition
         self.data = bytearray()
         """From offset 0 on."""
+        self.furthest_end = 0
+        """Where they ended before some of them were lost."""
         self.commits: list[tuple[int, Event]] = []
         """How far each commit that got further reached."""
         self.compared: set[tuple[Where, int]] = set()
@@ -46,11 +48,23 @@ class CommittedLog:
         """What follows the committed records of a producer."""
         return self._sequences.get((producer, producer_epoch), 0)
 
+    def cut(self, end: int) -> None:
+        """What lies behind *end* is lost, and that was told."""
+        del self.data[end:]
+        self.commits = [(until, event) for until, event in self.commits if until <= end]
+        self.compared.clear()
+        self.highwater.clear()
+        self._sequences.clear()
+        for run in scan(bytes(self.data)).runs:
+            producer = run.producer_id, run.producer_epoch
+            self._sequences[producer] = run.first_sequence + run.count
+
     def extend(self, data: bytes, event: Event) -> tuple[str, str] | None:
         """*data* was committed, too; return the rule that this breaks, and how."""
         found = scan(data)
         start = self.end
         self.data += data
+        self.furthest_end = max(self.furthest_end, self.end)
         self.commits.append((self.end, event))
         if found.fault is not None:
             at = start + found.valid_bytes

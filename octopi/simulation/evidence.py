@@ -26,6 +26,7 @@ class Message:
         "invoked",
         "key",
         "log",
+        "lost",
         "next_offset",
         "offset",
         "seen",
@@ -46,6 +47,8 @@ class Message:
         self.epoch = 0
         self.log: Log | None = None
         """Where it lies, by whoever said so first."""
+        self.lost = NEVER
+        """The number of the event that says that it may be lost, unless it is sent again."""
         self.offset = self.next_offset = NEVER
 
 
@@ -60,6 +63,7 @@ class Log:
         "highwater",
         "is_gone",
         "is_removed",
+        "losses",
         "messages",
         "name",
         "readings",
@@ -78,6 +82,8 @@ class Log:
         self.messages: dict[int, Message] = {}
         """By offset, as whoever spoke of that offset first has it."""
         self.readings: list[Reading] = []
+        self.losses: list[tuple[int, int, int]] = []
+        """What was told of losses: from where on, before which epoch, and by which event."""
         self.start = 0
         self.highwater = maxsize
         self.acknowledged_end = 0
@@ -92,7 +98,18 @@ class Log:
 class Reading:
     """A consumer's way through a log."""
 
-    __slots__ = ("consumer", "first", "last", "log", "position", "ranges", "stored", "stored_last")
+    __slots__ = (
+        "consumer",
+        "first",
+        "last",
+        "log",
+        "position",
+        "ranges",
+        "stored",
+        "stored_last",
+        "untold",
+        "untold_stored",
+    )
 
     def __init__(self, consumer: str, log: Log) -> None:
         self.consumer = consumer
@@ -107,6 +124,9 @@ class Reading:
         """From where to where it read before it was sent elsewhere."""
         self.stored = self.stored_last = NEVER
         """The stored position, and the number of its event."""
+        self.untold = self.untold_stored = NEVER
+        """It, or who goes on at the stored position, has yet to be told of a loss: the number of
+        the event that says what is lost."""
 
     def move(self, offset: int, number: int) -> None:
         """Go on from *offset*, whatever lies between."""

@@ -33,6 +33,7 @@ class Rule(Enum):
     NONMONOTONIC_POLL = "a consumer isn't handed again what it had, nor what lies before that"
     POSITION_WENT_BACK = "the stored position of a consumer goes back by a seek only"
     POSITION_AHEAD = "a stored position isn't beyond what the consumer was handed"
+    SILENT_FORK = "a consumer that read what is lost is told before it reads what came instead"
     UNSEEN = "a consumer that had the time has been handed everything"
     STALE_TAIL = "a log's end is behind all that was acknowledged before the end was asked for"
 

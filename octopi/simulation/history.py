@@ -249,6 +249,19 @@ class StartMoved(NamedTuple):
         return f"retention moves the start of {self.log} to {self.start}"
 
 
+class LossTold(NamedTuple):
+    """It was said that *log* may have lost what lay from *end* on and was acknowledged in an
+    older epoch than *epoch*.  A consumer that read some of it has to be told."""
+
+    at: float
+    log: LogName
+    end: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.log} may have lost what lay from {self.end} on before epoch {self.epoch}"
+
+
 class StoredMessage(NamedTuple):
     """A message of a log as it is in the end."""
 
@@ -305,6 +318,7 @@ Event: TypeAlias = (
     | Rested
     | Committed
     | StartMoved
+    | LossTold
     | FinalLog
     | TopicRemoved
     | TopicCreated

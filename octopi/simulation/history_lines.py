@@ -119,7 +119,7 @@ def _log(value: object) -> LogName:
 
 _FIELDS: Final[dict[str, Callable[[object], object]]] = {
     **dict.fromkeys(("producer", "consumer", "topic", "why"), _text),
-    **dict.fromkeys(("offset", "next_offset", "epoch", "highwater", "start"), _integer),
+    **dict.fromkeys(("offset", "next_offset", "epoch", "highwater", "start", "end"), _integer),
     **dict.fromkeys(("at", "since"), _seconds),
     "log": _log,
     "partition": lambda value: None if value is None else _integer(value),

@@ -39,6 +39,8 @@ receipt-wrong           (W10) a producer is told of records that aren't committe
                         that are others than its own; or its newest batches are forgotten
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
 invalid-committed       bytes are committed that are no records
+lost-too-much           a leader begins with what it has, and another one that was in sync last
+                        has more; or what is lost had to be on the device
 ======================= ================================================================
 """
 
@@ -59,8 +61,12 @@ from octopi.simulation.failures import RollBack, Rot, Wipe
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
 from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
+from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
+
+LOST: Final = "lost"
+"""What the event is called when committed records are given up, and that is told."""
 
 _NEVER: Final = -2
 """Before any `RegisterView.version`."""
@@ -99,9 +105,13 @@ class Oracle:
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
+        self._recoveries = Recoveries(cluster)
+        self._log_epochs: dict[tuple[str, int], int] = {}
+        """Host and partition -> the epoch of the leader that it agreed with last."""
         self._handlers: dict[str, Callable[[Event], None]] = {
             FAULT: self._note_fault,
             LOSE_POWER: self._note_power_loss,
+            steps.J5_ADMITTED: self._note_recovery,
             WIPE: self._note_empty_disk,
             steps.D2_PROMISING: self._note_flag,
             steps.D2_PROMISED: self._note_promise,
@@ -192,6 +202,7 @@ class Oracle:
 
     def _note_power_loss(self, event: Event) -> None:
         broker = self._cluster.broker_of(event.host)
+        list(self._recoveries.found(event))
         for partition in self._view.state.partitions:
             # With the flag on the device, all that counts is there, too.
             if broker is not None and not self._flags.get((event.host, partition)):
@@ -207,6 +218,7 @@ class Oracle:
         key, promised = (event.host, event.facts["partition"]), event.facts["promised"]
         before = self._promised.get(key, 0)
         self._promised[key] = promised
+        self._log_epochs[key] = event.facts["log_epoch"]
         self._flags[key] = event.facts["sync_flag"]
         if promised < before and key in self._given_up:
             self._given_up.discard(key)
@@ -438,10 +450,58 @@ class Oracle:
             self._break("promise-forgotten", text + "the sync flag yet", event)
 
     def _check_decision(self, event: Event) -> None:
+        for record in self._recoveries.found(event):
+            self._check_recovery(event, record)
         for entry in event.facts["entries"]:
             if isinstance(entry, PartitionDecided):
                 self._check_acceptances(event, entry.record)
                 self._check_record(event, entry.record)
+
+    def _note_recovery(self, event: Event) -> None:
+        for record in self._recoveries.found(event):
+            self._check_recovery(event, record)
+
+    def _check_recovery(self, event: Event, record: PartitionRecord) -> None:
+        """A leader begins with what it has: it is the best of those that were in sync last, and
+        what is lost was only in memories."""
+        before = self._view.before.get(record.partition, record)
+        members = {*before.in_sync, *before.lost} or set(before.replicas)
+        sound = [one for one in members if self._has_its_disk(one)]
+        newest = max((self._log_epoch(one, record) for one in sound), default=0)
+        logs = self._live_logs(record.partition)
+        held = {
+            one: [self._agreed(self._cluster.host_of(one), log) for log in logs]
+            for one in {*sound, record.leader}
+        }
+        kept = held[record.leader]
+        for one in sound:
+            if self._log_epoch(one, record) == newest and one != record.leader:
+                more = [ours < theirs for ours, theirs in zip(kept, held[one], strict=True)]
+                less = [ours > theirs for ours, theirs in zip(kept, held[one], strict=True)]
+                if any(more) and not any(less):
+                    log = logs[more.index(True)]
+                    text = f"broker {record.leader} leads partition {record.partition} with what it"
+                    text += f" has; broker {one} has more of {log.name}"
+                    self._break("lost-too-much", text, event)
+                    return
+        for log, end in zip(logs, kept, strict=True):
+            if end < log.end and not self._counts_cache(log) and record.leader in sound:
+                text = f"{log.name} is flushed before it is acknowledged, and what is committed "
+                text += f"from {end} to {log.end} is given up"
+                self._break("lost-too-much", text, event, *log.committed_by(end))
+                return
+            if end < log.end:
+                self._world.note(LOST, topic=log.topic, partition=log.partition, end=end)
+                log.cut(end)
+
+    def _agreed(self, host: str, log: CommittedLog) -> int:
+        """Up to where *host* has what is committed."""
+        replica = self._replica(host, log)
+        start = min(replica.start, log.end)
+        return start + agreement(replica.read(start, log.end), log.data[start:])
+
+    def _log_epoch(self, broker: int, record: PartitionRecord) -> int:
+        return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
         missing = [
@@ -592,7 +652,7 @@ class Oracle:
     def _check_delivery(self, event: Event) -> None:
         facts = event.facts
         ends = [
-            log.end
+            max(log.end, log.furthest_end)  # what was lost may still be on its way
             for log in self._logs.values()
             if (log.topic, log.partition) == (facts["topic"], facts["partition"])
         ]

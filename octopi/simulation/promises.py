@@ -38,6 +38,10 @@ PROMISES: Final[Mapping[str, str]] = {
     "receipt-wrong": "a receipt is given for committed records, and for the producer's own",
     "committed-twice": "the sequence of a producer is committed once, without gaps",
     "invalid-committed": "what is committed are whole, valid records",
+    "lost-too-much": (
+        "when all that were in sync have lost what was in their memories, the best of them leads "
+        "with what it has on its device"
+    ),
     "liveness": "once everything is healed, the cluster gets going again in bounded time",
     "complaint": "a node complains of nothing that no fault excuses",
     "exception": "no node ends with an exception of its own making",

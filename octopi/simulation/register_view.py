@@ -33,6 +33,8 @@ class RegisterView:
         """As its journal would make it."""
         self.version = 0
         """Counts the changes of `state`."""
+        self.before: dict[int, PartitionRecord] = {}
+        """For each partition the record before the one in `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
         self._known_before: set[int] = set()
         """Partitions that the register knew when it lost its disk."""
@@ -99,6 +101,9 @@ class RegisterView:
     def _apply(self, entry: Entry) -> None:
         if isinstance(entry, PartitionDecided):
             self._note_joining(entry.record)
+            known = self.state.partitions.get(entry.record.partition)
+            if known is not None:
+                self.before[known.partition] = known
         self.state.apply(entry)
         self.version += 1
 

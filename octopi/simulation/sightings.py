@@ -25,6 +25,7 @@ from octopi.simulation.history import (
     HistoryError,
     Invoked,
     LogName,
+    LossTold,
     OutcomeUnknown,
     PositionStored,
     ReachedEnd,
@@ -102,6 +103,8 @@ class Sightings:
                 reading = readings.get((consumer, name)) or self._reading(consumer, name)
                 log = reading.log
                 message = log.messages.get(offset)
+                if log.losses and self._is_of_lost(number, reading, event):
+                    continue
                 if offset != reading.position:
                     self._jump(number, reading, event)
                 if (
@@ -127,6 +130,9 @@ class Sightings:
                 _, name, value, offset, next_offset, epoch, _ = event
                 message = messages.get(value) or self._settled(number, event)
                 log = logs.get(name) or self._log(name)
+                if log.losses and _is_lost(log, event):
+                    message.lost = number
+                    continue
                 message.acknowledged = number
                 message.epoch = epoch
                 if message.log is None and offset not in log.messages:
@@ -157,7 +163,7 @@ class Sightings:
             case Assigned():
                 reading = self._reading(event.consumer, event.log)
                 reading.move(event.offset, number)
-                reading.stored = NEVER
+                reading.stored = reading.untold = reading.untold_stored = NEVER
             case PositionStored():
                 self._store(number, self._reading(event.consumer, event.log), event.offset)
             case Resumed():
@@ -173,6 +179,8 @@ class Sightings:
             case StartMoved():
                 log = self._log(event.log)
                 log.start = max(log.start, event.start)
+            case LossTold():
+                self._lose(number, self._log(event.log), event)
             case FinalLog():
                 self._read_final(number, self._log(event.log), event)
             case TopicRemoved():
@@ -305,6 +313,46 @@ class Sightings:
         self.messages[value] = Message(NEVER, nobody)
         return self.messages[value]
 
+    # --- what is lost --------------------------------------------------------------------
+
+    def _lose(self, number: int, log: Log, event: LossTold) -> None:
+        """Nothing that is known of what lay behind the end of the loss counts any more."""
+        log.losses.append((event.end, event.epoch, number))
+        behind = [at for at, one in log.messages.items() if one.next_offset > event.end]
+        for offset in behind:
+            one = log.messages.pop(offset)
+            one.log, one.lost = None, number
+            one.offset = one.next_offset = NEVER
+            one.acknowledged = one.delivered = one.stored = one.seen = NEVER
+        log.acknowledged_end = min(log.acknowledged_end, event.end)
+        log.tail = [one for one in log.tail if self._acknowledged_end(one) <= event.end]
+        for reading in log.readings:
+            if reading.position > event.end:
+                reading.untold = number
+            if reading.stored > event.end:
+                reading.untold_stored = number
+            reading.ranges = [(start, min(end, event.end)) for start, end in reading.ranges]
+
+    def _acknowledged_end(self, number: int) -> int:
+        event = self._events[number]
+        assert isinstance(event, Acknowledged)
+        return event.next_offset
+
+    def _is_of_lost(self, number: int, reading: Reading, event: Delivered) -> bool:
+        """Whether a consumer is handed what is lost, which may have been on its way; blame who
+        is handed what came instead and wasn't told."""
+        message = self.messages.get(event.value)
+        if message is not None and message.lost != NEVER and message.log is None:
+            reading.position, reading.last = event.next_offset, number
+            reading.untold = message.lost
+            return True
+        if reading.untold != NEVER:
+            text = f"{reading.consumer} is handed {show(event.value)} at {event.offset}, and was "
+            text += "not told that what it read before that is lost"
+            told, reading.untold = reading.untold, NEVER
+            self.blame(Rule.SILENT_FORK, reading.log, text, (event.value,), told, number)
+        return False
+
     def _read_final(self, number: int, log: Log, event: FinalLog) -> None:
         log.final = number
         log.end = log.start
@@ -352,6 +400,7 @@ class Sightings:
             numbers = (reading.stored_last, number)
             self.blame(Rule.POSITION_WENT_BACK, reading.log, text, (), *numbers)
         reading.stored, reading.stored_last = offset, number
+        reading.untold_stored = reading.untold
 
     def _resume(self, number: int, reading: Reading, offset: int) -> None:
         has_stored = reading.stored != NEVER
@@ -363,6 +412,7 @@ class Sightings:
             self.blame(rule, reading.log, text, (), last, number)
         reading.move(offset, number)
         reading.stored, reading.stored_last = offset, number
+        reading.untold = reading.untold_stored
 
     def _end(self, number: int, log: Log, event: ReachedEnd) -> None:
         before = bisect_left(log.tail, event.since, key=lambda one: self._events[one].at)
@@ -374,6 +424,11 @@ class Sightings:
                 text = f"{event}, and {show(acknowledged.value)} at {acknowledged.offset} "
                 text += "was acknowledged before"
                 self.blame(Rule.STALE_TAIL, log, text, (acknowledged.value,), last, number)
+
+
+def _is_lost(log: Log, event: Acknowledged) -> bool:
+    """Whether a receipt is of what was lost before it came."""
+    return any(event.next_offset > end and event.epoch < epoch for end, epoch, _ in log.losses)
 
 
 def _difference(sent: bytes, seen: bytes) -> str:

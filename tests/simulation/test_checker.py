@@ -14,6 +14,7 @@ from octopi.simulation.history import (
     Failed,
     FinalLog,
     Invoked,
+    LossTold,
     OutcomeUnknown,
     PositionStored,
     ReachedEnd,
@@ -316,8 +317,20 @@ def a_topic_loses_a_message_after_it_was_made_anew(story: Story) -> None:
     story.note(FinalLog(40, LOG, ()))
 
 
+def a_consumer_reads_on_where_what_it_read_is_lost(story: Story) -> None:
+    story.drop(FinalLog)
+    story.drop(Rested)
+    story.drop(Rested)
+    story.note(LossTold(50, LOG, 3 * SIZE, 2))
+    for number, place in ((10, 3), (11, 4), (12, 5)):
+        story.invoke(number, "p2")
+        story.acknowledge(number, place, epoch=2)
+    story.deliver("c1", 12, 5)
+
+
 GUILTY: Final[list[tuple[Change, set[Rule]]]] = [
     (an_acknowledged_message_is_not_in_the_log, {Rule.LOST_WRITE}),
+    (a_consumer_reads_on_where_what_it_read_is_lost, {Rule.SILENT_FORK, Rule.LOST_WRITE}),
     (
         an_acknowledged_message_is_in_another_log,
         {Rule.LOST_WRITE, Rule.INCONSISTENT_OFFSET},

@@ -28,7 +28,7 @@ SECONDS = st.floats(allow_nan=False, allow_infinity=False)
 HEADERS = st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=2)
 FIELDS: dict[str, st.SearchStrategy[object]] = {
     **dict.fromkeys(("producer", "consumer", "topic", "why"), st.text(max_size=8)),
-    **dict.fromkeys(("offset", "next_offset", "epoch", "highwater", "start"), NUMBERS),
+    **dict.fromkeys(("offset", "next_offset", "epoch", "highwater", "start", "end"), NUMBERS),
     **dict.fromkeys(("at", "since"), SECONDS),
     "log": st.builds(LogName, st.text(max_size=8), NUMBERS),
     "partition": st.none() | NUMBERS,
