@@ -26,6 +26,10 @@ from octopi.errors import DirectoryInUseError
 
 _REPLACEMENT_SUFFIX = ".new"
 
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+"""Where Linux keeps a random id of each boot of the machine.  A test that runs a node on a
+machine that loses power points this elsewhere; no option or variable can."""
+
 _WRITE_BYTES = 64 * 1024
 """For a longer write Linux's page cache looks for as large a piece of memory: half a megabyte
 at once took seven times the processor time of the same in pieces (6.18, ext4, a virtual
@@ -322,7 +326,7 @@ class SystemDisk:
 
     def page_cache_id(self) -> str:
         try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            with open(BOOT_ID_FILE, encoding="ascii") as file:
                 return file.read().strip()
         except OSError:
             return secrets.token_hex(16)  # not known: then it counts as lost each time

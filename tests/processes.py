@@ -8,16 +8,18 @@ because its standard input does.
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from octopi.cli.node_processes import node_command, node_environment, ready_url
+from tests.machines import Machine
 
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
@@ -26,14 +28,18 @@ END_TIMEOUT_S = 20.0
 class NodeProcess:
     """One node; a restart keeps its data directory, its address and its options."""
 
-    def __init__(self, directory: Path, name: str, role: str, *options: str) -> None:
-        """Describe the node; `start` runs it.  *options* may hold ``--listen``."""
+    def __init__(
+        self, directory: Path, name: str, role: str, *options: str, machine: Machine | None = None
+    ) -> None:
+        """Describe the node; `start` runs it.  *options* may hold ``--listen``.  On *machine* it
+        can lose power; None: on this one, which is not expected to."""
         self.name = name
         self.role = role
         self.data_dir = directory / name
         self.log_file = directory / f"{name}.log"
         self.url = ""
         """Where it serves, once it does."""
+        self.machine = machine
         self._options = list(options)
         self._listen = "127.0.0.1:0"
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,9 +48,10 @@ class NodeProcess:
         """Start the process without waiting for anything."""
         assert self._process is None or self._process.poll() is not None, "it is running"
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
+        command = node_command if self.machine is None else self.machine.node_command
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                node_command(
+                command(
                     "--role",
                     self.role,
                     "--data-dir",
@@ -121,6 +128,14 @@ class NodeProcess:
         process.kill()
         self._gone(process)
 
+    def lose_power(self, chance: random.Random) -> list[str]:
+        """End it with its machine, which forgets what its device does not hold: see
+        `tests.machines.Machine.lose_power`."""
+        assert self.machine is not None, f"{self.name} is on no machine of its own"
+        if self.is_running:
+            self.kill9()
+        return self.machine.lose_power(self.data_dir, chance)
+
     def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:
         """Ask it to stop; return its exit code when it has."""
         self.signal(signal.SIGTERM)
@@ -179,11 +194,15 @@ class NodeProcesses:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.closed: list[Callable[[], object]] = []
+        """Called when all nodes are gone."""
         self._nodes: list[NodeProcess] = []
 
-    def node(self, name: str, role: str, *options: str) -> NodeProcess:
+    def node(
+        self, name: str, role: str, *options: str, machine: Machine | None = None
+    ) -> NodeProcess:
         """A node that isn't started yet, but is ended with the test."""
-        node = NodeProcess(self.directory, name, role, *options)
+        node = NodeProcess(self.directory, name, role, *options, machine=machine)
         self._nodes.append(node)
         return node
 
@@ -206,3 +225,5 @@ def node_processes(directory: Path) -> Iterator[NodeProcesses]:
     finally:
         for node in reversed(nodes._nodes):
             node.close()
+        for act in reversed(nodes.closed):
+            act()
