@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import random
 import socket
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import trio
 
-from octopi.simulation.history import LogName
 from tests.chaos.proxy import Network
+from tests.machines import Machine
 from tests.processes import NodeProcess, NodeProcesses
 
 REGISTER: Final = "register"
@@ -19,32 +24,56 @@ _PORTS: Final = range(20_000, 32_000)
 """Below those that the system gives to whoever connects: a node that was killed has to get
 its own again."""
 
+_DISK_MIB: Final = 640
+"""Of the small disk that a broker has if disks are to be full."""
+
+
+class CannotMountError(Exception):
+    """This process may not mount a small disk, so no disk can be full."""
+
 
 class ChaosCluster:
     """The nodes of one run."""
 
-    def __init__(self, nodes: NodeProcesses, nursery: trio.Nursery) -> None:
+    def __init__(self, nodes: NodeProcesses, nursery: trio.Nursery, *, small_disks: bool) -> None:
+        """*small_disks*: each broker has a disk of its own that can be full."""
         self.network = Network(nursery, self._pids)
         self.nodes: dict[str, NodeProcess] = {}
-        """By name; brokers are ``broker-1`` and so on, by their ids."""
+        """By name; brokers are ``broker-1`` and so on, by the ids that they have at first."""
+        self.ids: dict[str, int] = {}
+        """Of the brokers."""
+        self.urls: dict[str, str] = {}
+        """Where the brokers are reached."""
         self.register_url = ""
         self._processes = nodes
+        self._small_disks = small_disks
+        self._mounted: list[Path] = []
 
     async def start(self, brokers: int) -> None:
         """Start a register and *brokers* brokers."""
         port = free_port()
         self.register_url = await self.network.open(REGISTER, port)
-        await self._start(REGISTER, port, "--gather", "0")
+        await self._start(REGISTER, port)
         for number in range(1, brokers + 1):
             name, port = f"broker-{number}", free_port()
             url = await self.network.open(name, port)
+            self.ids[name], self.urls[name] = number, url
             await self._start(name, port, "--register", self.register_url, "--advertise", url)
 
     async def _start(self, name: str, port: int, *options: str) -> None:
         role = REGISTER if name == REGISTER else "broker"
-        node = self._processes.node(name, role, "--listen", f"127.0.0.1:{port}", *options)
+        machine = Machine(self._processes.directory / f"{name}.machine")
+        listen = ("--listen", f"127.0.0.1:{port}")
+        node = self._processes.node(name, role, *listen, *options, machine=machine)
         self.nodes[name] = node
+        if role == "broker" and self._small_disks:
+            self._mounted.append(mount_small_disk(node.data_dir))
         await in_thread(node.start)
+
+    def close(self) -> None:
+        """Give the small disks back; the nodes have to be gone."""
+        while self._mounted:
+            subprocess.run(["umount", "-l", str(self._mounted.pop())], check=False)
 
     @property
     def brokers(self) -> list[str]:
@@ -54,19 +83,66 @@ class ChaosCluster:
     def _pids(self) -> dict[str, int]:
         return {name: node.pid for name, node in self.nodes.items() if node.is_running}
 
-    def records(self, broker: str, log: LogName, end: int) -> bytes:
-        """The bytes of *log* up to *end*, as the disk of *broker* has them."""
-        directory = self.nodes[broker].data_dir / "logs" / str(log.partition) / log.topic
-        return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))[:end]
+    def broken_off(self) -> list[str]:
+        """Lines of the nodes' logs that no failure excuses: a program that met the unforeseen."""
+        found = []
+        for name, node in self.nodes.items():
+            for line in node.log().splitlines():
+                if not line.startswith("{"):
+                    if not line.startswith(("octopi-node: ", "Error: ")):
+                        found.append(f"{name}: {line}")
+                elif "exception" in (entry := json.loads(line)) or "traceback" in entry:
+                    found.append(f"{name}: {line}")
+        return found
 
-    def complaints(self) -> list[str]:
-        """Lines of the nodes' logs that tell of what must not be, whatever fails around."""
+    def errors(self) -> list[str]:
+        """Lines of the nodes' logs at level error: with healthy files there are none."""
         return [
             f"{name}: {line}"
             for name, node in self.nodes.items()
             for line in node.log().splitlines()
-            if not line.startswith("{") or '"level": "error"' in line
+            if '"level": "error"' in line
         ]
+
+
+def mount_small_disk(directory: Path) -> Path:
+    """Mount a small disk there.
+
+    Raises:
+        CannotMountError: if this process may not.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    options = ["-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(directory)]
+    try:
+        done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise CannotMountError("there is no mount here") from error
+    if done.returncode:
+        raise CannotMountError(done.stderr.strip())
+    return directory
+
+
+def check_mounting(directory: Path) -> None:
+    """Mount a small disk in *directory*, and give it back.
+
+    Raises:
+        CannotMountError: if this process may not.
+    """
+    tried = mount_small_disk(directory / "mounting")
+    subprocess.run(["umount", str(tried)], check=True)
+
+
+def fill_disk(data_dir: Path) -> Path:
+    """Take all room that is left on the disk of *data_dir*; return the file to remove again."""
+    filler = data_dir / "filler"
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        left = os.statvfs(data_dir)
+        os.posix_fallocate(file.fileno(), 0, max(left.f_bavail * left.f_bsize, 1))
+    with contextlib.suppress(OSError), filler.open("ab") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    return filler
 
 
 def free_port() -> int:

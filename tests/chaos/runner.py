@@ -1,13 +1,15 @@
-"""One run: disturb, heal, let everything come to rest, and judge.
+"""One run: disturb, heal, let everything come to rest, kill each once more, and judge.
 
-The final word has the disks: all replicas of a log hold the same bytes up to its highwater
-mark, and what a client reads of them is what the histories are held against.
+The final word has the disks: what clients read of a log is what the ledger is held against,
+and the files of all its replicas hold exactly that.
 """
 
 from __future__ import annotations
 
+import subprocess
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +17,21 @@ import attrs
 import trio
 
 import octopi
+from octopi.cli.node_processes import node_command, node_environment
 from octopi.clients.retrying import may_pass
-from octopi.simulation.checker import check
-from octopi.simulation.history import FinalLog, History, LogName, Rested, StoredMessage
-from tests.chaos.cluster import ChaosCluster
+from tests.chaos.cluster import ChaosCluster, in_thread
+from tests.chaos.ledger import Content, Ledger, LogName, Stored, judge_replica
+from tests.chaos.records import NoRecordError, log_bytes, log_directory, read_records
 from tests.chaos.schedule import Schedule
-from tests.chaos.workload import CONSUMERS, TOPICS, Workload
+from tests.chaos.workload import REMADE, Workload
 from tests.processes import node_processes
 
 _PROGRESS_S: Final = 5.0
-_REST_S: Final = 60.0
+_REST_S: Final = 120.0
 """Every kind of coming to rest may take so long."""
 _FAULTS_SHOWN: Final = 20
+_ERRORS_EXCUSED: Final = {"damage", "power", "blackout", "full", "forget"}
+"""Kinds of faults that nodes rightly call errors in their logs."""
 
 
 @attrs.define
@@ -36,30 +41,39 @@ class Report:
     seed: int
     brokers: int
     seconds: float
+    kinds: Collection[str]
     faults: list[str] = attrs.field(factory=list)
     """What must not be, in words; empty: all is well."""
     log: list[str] = attrs.field(factory=list)
     """What was done to the cluster, and how the clients went on."""
-    evidence: list[str] = attrs.field(factory=list)
-    """Events of the clients that belong to the faults."""
     counts: dict[str, int] = attrs.field(factory=dict)
-    history: History = attrs.field(factory=History, repr=False)
 
     def __str__(self) -> str:
-        title = f"chaos with seed {self.seed}, {self.brokers} brokers, {self.seconds:g} s"
+        title = (
+            f"chaos with seed {self.seed}, {self.brokers} brokers, {self.seconds:g} s of "
+            f"{','.join(self.kinds)}"
+        )
         if not self.faults:
             return f"{title}: no fault found; {self.counts}"
         parts = [f"{title}: {len(self.faults)} faults", *self.faults[:_FAULTS_SHOWN]]
-        parts += ["", "Events of the clients:", *self.evidence]
-        parts += ["", "Events of the cluster:", *self.log, str(self.counts)]
-        return "\n".join(parts)
+        return "\n".join([*parts, "", "Events of the cluster:", *self.log, str(self.counts)])
 
 
 async def run_chaos(
-    directory: Path, *, brokers: int, seconds: float, seed: int, say: Callable[[str], None]
+    directory: Path,
+    *,
+    brokers: int,
+    seconds: float,
+    seed: int,
+    kinds: Collection[str],
+    say: Callable[[str], None],
 ) -> Report:
-    """Run it with the nodes' files in *directory*; *say* gets a line at a time."""
-    report = Report(seed, brokers, seconds)
+    """Run it with the nodes' files in *directory*; *say* gets a line at a time.
+
+    Raises:
+        CannotMountError: *kinds* has ``full``, and this process may not mount.
+    """
+    report = Report(seed, brokers, seconds, kinds)
     began = trio.current_time()
 
     def log(line: str) -> None:
@@ -70,13 +84,29 @@ async def run_chaos(
     with node_processes(directory) as nodes:
         try:
             async with trio.open_nursery() as nursery:
-                cluster = ChaosCluster(nodes, nursery)
+                cluster = ChaosCluster(nodes, nursery, small_disks="full" in kinds)
+                nodes.closed.append(cluster.close)
                 await cluster.start(brokers)
                 await _Run(cluster, report, log).run()
                 nursery.cancel_scope.cancel()
+        except* _StuckError as stuck:
+            report.faults += [str(one) for one in leaves(stuck)]
         except* Exception as group:  # told together with what led to it
             report.faults.append("".join(traceback.format_exception(group)))
     return report
+
+
+class _StuckError(Exception):
+    """What has to happen in a healed cluster doesn't; nothing more can be asked of it."""
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """The exceptions in *group*, at any depth."""
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from leaves(one)
+        else:
+            yield one
 
 
 class _Run:
@@ -84,8 +114,11 @@ class _Run:
         self.cluster = cluster
         self.report = report
         self.log = log
-        self.workload = Workload(cluster.register_url, report.seed, report.history)
-        self.schedule = Schedule(cluster, report.seed, log)
+        self.ledger = Ledger()
+        self.workload = Workload(cluster.register_url, report.seed, self.ledger)
+        self.schedule = Schedule(
+            cluster, self.workload, self.ledger, report.seed, report.kinds, log
+        )
 
     async def run(self) -> None:
         await self.workload.create_topics()
@@ -96,23 +129,40 @@ class _Run:
                 producing.start_soon(self.workload.produce)
                 await self.schedule.run(self.report.seconds)
                 self.log("everything is healed")
-                await self._in_time("the producers did not go on", self._acknowledged_anew)
+                await self._in_time("the producers did not go on", self._acknowledged_anew())
+                await self._in_time("not all replicas came in sync", self._all_in_sync)
+                self.log("all are in sync")
+                await self._kill_each_once_more()
                 self.workload.stopping.set()
-                with trio.move_on_after(_REST_S + 20) as slow:
+                with trio.move_on_after(_REST_S) as slow:
                     while producing.child_tasks:  # noqa: ASYNC110
                         await trio.sleep(0.05)
                 if slow.cancelled_caught:
-                    self.report.faults.append("producers did not end")
+                    self._fault("producers did not end")
                 producing.cancel_scope.cancel()
             self.log("the producers have their outcomes")
             await self._in_time("not all replicas came in sync", self._all_in_sync)
             await self._in_time("replicas don't hold the same", self._all_equal)
-            self.log("the replicas are in sync")
+            await self._in_time("the cluster is not healthy", self._healthy)
+            self.log("the cluster is healthy")
             final = await self._read_all()
-            ends = {one.log: one.messages[-1].next_offset for one in final if one.messages}
-            await self._in_time("consumers did not get to the end", self._at(ends))
+            ends = {log: content[-1].next_offset for log, content in final.items() if content}
+            await self._in_time("consumers did not get to the end", partial(self._at, ends))
             consuming.cancel_scope.cancel()
-        self._judge(final, ends)
+        self._judge(final)
+
+    def _fault(self, text: str) -> None:
+        self.log(f"FAULT {text}")
+        self.report.faults.append(text)
+
+    async def _kill_each_once_more(self) -> None:
+        for name in self.cluster.brokers:
+            node = self.cluster.nodes[name]
+            self.log(f"kill {name} once more")
+            await in_thread(node.kill9)
+            await self._in_time(f"no progress without {name}", self._acknowledged_anew())
+            await in_thread(node.restart)
+            await self._in_time(f"{name} did not come back in sync", self._all_in_sync)
 
     async def _in_time(self, fault: str, holds: Callable[[], Awaitable[str]]) -> None:
         """Wait until nothing is missing; *holds* says what is, or nothing."""
@@ -127,32 +177,38 @@ class _Run:
                     missing = str(error)
                 if not missing:
                     return
-                await trio.sleep(0.1)
+                await trio.sleep(0.2)
         if slow.cancelled_caught:
-            self.report.faults.append(f"{fault} within {_REST_S:g} s: {missing}")
+            raise _StuckError(f"{fault} within {_REST_S:g} s: {missing}")
 
-    async def _acknowledged_anew(self) -> str:
-        counts = self.workload.counts
-        before = counts["Acknowledged"]
-        with trio.move_on_after(_REST_S / 2):
-            while counts["Acknowledged"] < before + 100:  # noqa: ASYNC110
-                await trio.sleep(0.05)
-            return ""
-        return f"{counts['Acknowledged'] - before} acknowledgements"
+    def _acknowledged_anew(self) -> Callable[[], Awaitable[str]]:
+        """Which logs that producers send to have taken nothing since now."""
+        before = self.ledger.acknowledged_in.copy()
+
+        async def holds() -> str:
+            await trio.lowlevel.checkpoint()
+            now = self.ledger.acknowledged_in
+            sent_to = [log for log in self.workload.logs if log.topic != REMADE]
+            return ", ".join(str(log) for log in sent_to if now[log] == before[log])
+
+        return holds
 
     async def _all_in_sync(self) -> str:
         async with octopi.connect(self.cluster.register_url) as client:
             info = await client.describe_cluster()
-        wrong = [one for one in info.partitions if sorted(one.in_sync) != sorted(one.replicas)]
+        wrong: list[object] = [
+            one for one in info.partitions if sorted(one.in_sync) != sorted(one.replicas)
+        ]
         wrong += [one for one in info.partitions if one.leader is None]
+        wrong += [one for one in info.brokers if not one.live]
         return str(wrong or "")
 
     async def _all_equal(self) -> str:
         async with octopi.connect(self.cluster.register_url) as client:
             logs = await client.describe_logs()
-        ends: dict[LogName, set[tuple[int, int]]] = {}
+        ends: dict[tuple[str, int], set[tuple[int, int]]] = {}
         for one in logs:
-            name = LogName(one.log.topic, one.log.partition)
+            name = (one.log.topic, one.log.partition)
             ends.setdefault(name, set()).add((one.log.highwater, one.log.log_end))
         wrong = {
             str(log): seen
@@ -161,59 +217,63 @@ class _Run:
         }
         return str(wrong or "")
 
-    async def _read_all(self) -> list[FinalLog]:
-        final: dict[LogName, list[StoredMessage]] = {}
+    async def _healthy(self) -> str:
+        """What ``octopi-node status`` says, if that is not that all is well."""
+        command = node_command("status", "--server", self.cluster.register_url)
+        done = await trio.run_process(
+            command,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            env=node_environment(),
+            stdin=subprocess.DEVNULL,
+        )
+        return "" if done.returncode == 0 else (done.stdout + done.stderr).decode()
+
+    async def _read_all(self) -> dict[LogName, Content]:
+        final: dict[LogName, Content] = {log: [] for log in self.workload.logs}
+        by_place = {(log.topic, log.partition): content for log, content in final.items()}
         async with octopi.connect(self.cluster.register_url) as client:
-            for topic in TOPICS:
-                for partition in self.workload.partitions[topic]:
-                    final[LogName(topic, partition)] = []
+            for topic in self.workload.partitions:
                 async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
                     async for one in consumer:
-                        final[LogName(one.topic, one.partition)].append(
-                            StoredMessage(
-                                one.offset, one.next_offset, one.value, one.key, one.headers
-                            )
+                        by_place[one.topic, one.partition].append(
+                            Stored(one.offset, one.next_offset, one.value)
                         )
-        now = trio.current_time()
-        return [FinalLog(now, log, tuple(messages)) for log, messages in final.items()]
+        return final
 
-    def _at(self, ends: dict[LogName, int]) -> Callable[[], Awaitable[str]]:
-        async def holds() -> str:
-            await trio.lowlevel.checkpoint()
-            return "" if self.workload.finished(ends) else str(self.workload.positions)
+    async def _at(self, ends: dict[LogName, int]) -> str:
+        await trio.lowlevel.checkpoint()
+        return self.workload.behind(ends)
 
-        return holds
-
-    def _judge(self, final: list[FinalLog], ends: dict[LogName, int]) -> None:
-        report, history = self.report, self.report.history
-        for one in final:
-            history.note(one)
-            for name, topic, _ in CONSUMERS:
-                if one.log.topic == topic:
-                    history.note(Rested(one.at, name, one.log))
-        for fault in check(history):
-            report.faults.append(str(fault))
-            if len(report.faults) <= _FAULTS_SHOWN:
-                report.evidence.append(fault.explain(history))
-        for log, end in ends.items():
-            held: dict[bytes, list[str]] = {}
+    def _judge(self, final: dict[LogName, Content]) -> None:
+        faults = self.ledger.judge(final)
+        for log, content in final.items():
             for broker in self.cluster.brokers:
-                if (self.cluster.nodes[broker].data_dir / "logs" / str(log.partition)).exists():
-                    held.setdefault(self.cluster.records(broker, log, end), []).append(broker)
-            if len(held) != 1 or any(len(records) != end for records in held):
-                sizes = {", ".join(names): len(records) for records, names in held.items()}
-                report.faults.append(f"{log}: replicas differ below {end}: {sizes} bytes")
-        report.faults += [*self.workload.faults, *self.cluster.complaints()]
-        report.counts = {
-            **self.workload.counts,
-            "Duplicate receipts": sum(getattr(one, "duplicate", 0) for one in history.events),
-            "Epochs seen": len({getattr(one, "epoch", 0) for one in history.events}),
-            **self.schedule.counts,
-        }
+                directory = log_directory(
+                    self.cluster.nodes[broker].data_dir, log.topic, log.partition
+                )
+                if directory.exists():
+                    faults += _judge_files(log, broker, directory, content)
+        faults += [*self.workload.faults, *self.schedule.faults, *self.cluster.broken_off()]
+        if not _ERRORS_EXCUSED & set(self.report.kinds):
+            faults += self.cluster.errors()
+        for fault in faults:
+            self._fault(fault)
+        self.report.counts = {**self.ledger.counts, **self.schedule.counts}
 
     async def _tell_progress(self) -> None:
         while True:
             await trio.sleep(_PROGRESS_S)
-            counts = ", ".join(f"{count} {name}" for name, count in self.workload.counts.items())
+            counts = ", ".join(f"{count} {name}" for name, count in self.ledger.counts.items())
             busy = " ".join(sorted(self.schedule.busy)) or "none"
-            self.log(f"{counts}; disturbed now: {busy}")
+            spoilt = " ".join(map(str, sorted(self.schedule.bounds.spoilt))) or "none"
+            self.log(f"{counts}; disturbed now: {busy}; spoilt: {spoilt}")
+
+
+def _judge_files(log: LogName, broker: str, directory: Path, content: Content) -> list[str]:
+    try:
+        records = [Stored(*one) for one in read_records(log_bytes(directory))]
+    except NoRecordError as error:
+        return [f"{log}: the files of {broker}: {error}"]
+    return judge_replica(log, broker, records, content)

@@ -1,58 +1,133 @@
 """What goes wrong when: a schedule of faults, drawn from a seed.
 
 Several lanes at once; a lane takes what it disturbs for itself, so no node is disturbed
-twice at a time, and there is always one broker that nothing happens to.  Each fault ends by
-healing, whatever else happens.  The seed decides what is tried and for how long; which
+twice at a time, and there is always one broker that nothing happens to, except where the
+fault is that all lose power.  What may be damaged is up to `tests.chaos.bounds`.  Each fault
+ends by healing, whatever else happens.  The seed decides what is tried and for how long; which
 instant of the cluster it hits is up to the machine.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from pathlib import Path
 from typing import Final
 
+import attrs
 import trio
 
-from tests.chaos.cluster import REGISTER, ChaosCluster, in_thread
+from tests.chaos.bounds import FLUSHED_S, Bounds
+from tests.chaos.cluster import REGISTER, ChaosCluster, fill_disk, in_thread
+from tests.chaos.damage import damage, keep_copy
+from tests.chaos.ledger import Ledger
 from tests.chaos.proxy import CLIENT, Way, both_ways
+from tests.chaos.workload import Workload
+
+KINDS: Final = {
+    "kill": "SIGKILL, also again and again while it starts",
+    "stop": "SIGTERM",
+    "pause": "SIGSTOP and SIGCONT",
+    "away": "SIGKILL or SIGTERM, and not started again for long",
+    "cut": "links cut in one direction or both",
+    "reset": "connections reset, all of a node or a single one",
+    "damage": "files of a stopped broker cut, flipped, gone, or older again",
+    "power": "one machine loses what was not synced",
+    "blackout": "all machines lose what was not synced",
+    "full": "a broker's disk is full for a while (needs to mount)",
+    "topics": "a topic deleted and made again while a broker is away",
+    "forget": "the register loses its directory",
+}
+"""What ``--kinds`` takes, and what it means."""
+
+ALL_BROKERS: Final = -1
 
 _PAUSE_S: Final = (0.2, 2.5)
 _SHORT_S: Final = (0.05, 0.9)
 """Less than the register needs to notice."""
 _LONG_S: Final = (1.2, 5.0)
+_AWAY_S: Final = (8.0, 25.0)
+_NOTICED_S: Final = 15.0
+"""The register has noticed by then that a broker is dead."""
+_STARTED_S: Final = 90.0
+"""A node that starts serves by then, also if its register is away for a while."""
+_IN_SYNC_S: Final = 60.0
 
 Disturb = Callable[[random.Random, list[str]], Awaitable[None]]
+
+
+@attrs.frozen
+class Fault:
+    """One thing that may happen."""
+
+    kind: str
+    weight: int
+    brokers: int
+    """How many it takes; 0: the register; `ALL_BROKERS`: everything."""
+    disturb: Disturb
+
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+        return f"{self.disturb.__name__}{' of the register' if self.brokers == 0 else ''}"
 
 
 class Schedule:
     """Disturbs a cluster; `run` until cancelled leaves everything healed."""
 
-    def __init__(self, cluster: ChaosCluster, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: ChaosCluster,
+        workload: Workload,
+        ledger: Ledger,
+        seed: int,
+        kinds: Collection[str],
+        say: Callable[[str], None],
+    ) -> None:
         self.counts: dict[str, int] = {}
         self.busy: set[str] = set()
         """The nodes that something happens to now."""
+        self.faults: list[str] = []
+        """What went wrong where nothing may."""
+        self.bounds = Bounds()
         self._cluster = cluster
+        self._workload = workload
+        self._ledger = ledger
         self._seed = seed
         self._say = say
         self._stopping = trio.Event()
-        self._faults: tuple[tuple[int, int, Disturb], ...] = (
-            # Weight, brokers that it takes (0: the register).
-            (6, 1, self.kill),
-            (4, 1, self.pause),
-            (2, 1, self.restart),
-            (3, 1, self.isolate),
-            (3, 1, self.cut_from_register),
-            (2, 1, self.deafen),
-            (2, 1, self.silence),
-            (2, 2, self.split),
-            (2, 1, self.reset),
-            (1, 1, self.kill_again_and_again),
-            (2, 0, self.kill),
-            (1, 0, self.pause),
-            (1, 0, self.restart),
+        self._alone = trio.Lock()
+        """Held while something waits for, or has, the whole cluster."""
+        self._remaking = trio.Lock()
+        every = (
+            Fault("kill", 5, 1, self.kill),
+            Fault("kill", 1, 1, self.kill_again_and_again),
+            Fault("kill", 2, 0, self.kill),
+            Fault("stop", 5, 1, self.stop),
+            Fault("stop", 2, 0, self.stop),
+            Fault("pause", 4, 1, self.pause),
+            Fault("pause", 1, 0, self.pause),
+            Fault("away", 2, 1, self.leave_away),
+            Fault("away", 1, 0, self.leave_away),
+            Fault("cut", 3, 1, self.isolate),
+            Fault("cut", 3, 1, self.cut_from_register),
+            Fault("cut", 2, 1, self.deafen),
+            Fault("cut", 2, 1, self.silence),
+            Fault("cut", 2, 2, self.split),
+            Fault("reset", 1, 1, self.reset),
+            Fault("reset", 3, 1, self.reset_register_link),
+            Fault("damage", 6, 1, self.damage),
+            Fault("damage", 2, ALL_BROKERS, self.damage_and_start_first),
+            Fault("power", 3, 1, self.lose_power),
+            Fault("blackout", 1, ALL_BROKERS, self.lose_power_everywhere),
+            Fault("full", 2, 1, self.fill),
+            Fault("topics", 2, 1, self.remake_topic),
+            Fault("forget", 1, ALL_BROKERS, self.forget_register),
         )
+        self._faults = [one for one in every if one.kind in kinds]
 
     async def run(self, seconds: float) -> None:
         """Disturb for so long, then return when everything is healed."""
@@ -65,26 +140,31 @@ class Schedule:
 
     async def _run_lane(self, lane: int) -> None:
         turn = 0
-        weights = [weight for weight, _, _ in self._faults]
+        weights = [one.weight for one in self._faults]
         while not self._stopping.is_set():
             turn += 1
             chance = random.Random(f"{self._seed}/{lane}/{turn}")
             with trio.move_on_after(chance.uniform(*_PAUSE_S)):
                 await self._stopping.wait()
                 return
-            [(_, count, disturb)] = chance.choices(self._faults, weights)
-            names = self._take(chance, count)
+            [fault] = chance.choices(self._faults, weights)
+            async with self._alone:
+                names = await self._take(chance, fault.brokers)
             if not names:
                 continue
-            kind = f"{disturb.__name__} {'a register' if count == 0 else 'a broker'}"
-            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self.counts[fault.name] = self.counts.get(fault.name, 0) + 1
             try:
-                await disturb(chance, names)
+                await fault.disturb(chance, names)
             finally:
                 self.busy.difference_update(names)
 
-    def _take(self, chance: random.Random, count: int) -> list[str]:
-        if count == 0:
+    async def _take(self, chance: random.Random, count: int) -> list[str]:
+        if count == ALL_BROKERS:
+            with trio.move_on_after(_IN_SYNC_S):
+                while self.busy:  # noqa: ASYNC110 (no lane starts anything meanwhile)
+                    await trio.sleep(0.05)
+            names = [] if self.busy else list(self._cluster.nodes)
+        elif count == 0:
             names = [] if REGISTER in self.busy else [REGISTER]
         else:
             free = [name for name in self._cluster.brokers if name not in self.busy]
@@ -95,6 +175,9 @@ class Schedule:
 
     def _tell(self, what: str, names: list[str], seconds: float) -> None:
         self._say(f"{what} {' and '.join(names)} for {seconds:.2f} s")
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     @staticmethod
     def _duration(chance: random.Random) -> float:
@@ -108,8 +191,7 @@ class Schedule:
         self._tell("kill", names, seconds)
         await in_thread(node.kill9)
         await trio.sleep(seconds)
-        await in_thread(node.restart)
-        self._say(f"{names[0]} serves again")
+        await self._start(names[0])
 
     async def kill_again_and_again(self, chance: random.Random, names: list[str]) -> None:
         """SIGKILL also while it starts."""
@@ -120,8 +202,24 @@ class Schedule:
             node.launch()
             await trio.sleep(chance.uniform(0.3, 1.2))
             await in_thread(node.kill9)
-        await in_thread(node.restart)
-        self._say(f"{names[0]} serves again")
+        await self._start(names[0])
+
+    async def stop(self, chance: random.Random, names: list[str]) -> None:
+        """SIGTERM, and start again."""
+        node, seconds = self._cluster.nodes[names[0]], self._duration(chance)
+        self._tell("stop", names, seconds)
+        await in_thread(lambda: node.terminate(40))
+        await trio.sleep(seconds)
+        await self._start(names[0])
+
+    async def leave_away(self, chance: random.Random, names: list[str]) -> None:
+        """SIGKILL or SIGTERM, and nothing for long: its partitions go on with the others."""
+        node, seconds = self._cluster.nodes[names[0]], chance.uniform(*_AWAY_S)
+        self._tell("leave away", names, seconds)
+        await in_thread(chance.choice((node.kill9, lambda: node.terminate(40))))
+        with trio.move_on_after(seconds):
+            await self._stopping.wait()
+        await self._start(names[0])
 
     async def pause(self, chance: random.Random, names: list[str]) -> None:
         """SIGSTOP, and SIGCONT a while later: it comes back believing that nothing happened."""
@@ -131,14 +229,187 @@ class Schedule:
         await trio.sleep(seconds)
         node.signal(signal.SIGCONT)
 
-    async def restart(self, chance: random.Random, names: list[str]) -> None:
-        """SIGTERM, and start again."""
-        node, seconds = self._cluster.nodes[names[0]], chance.uniform(*_SHORT_S)
-        self._tell("restart", names, seconds)
-        await in_thread(lambda: node.terminate(40))
-        await trio.sleep(seconds)
-        await in_thread(node.restart)
-        self._say(f"{names[0]} serves again")
+    async def _start(self, name: str) -> None:
+        node = self._cluster.nodes[name]
+        node.launch()
+        await in_thread(lambda: node.wait_ready(_STARTED_S))
+        self._say(f"{name} serves again")
+
+    # --- files and power ---------------------------------------------------------------
+
+    async def damage(self, chance: random.Random, names: list[str]) -> None:
+        """Kill a broker, do something to its files, start it again."""
+        [name] = names
+        node = self._cluster.nodes[name]
+        await in_thread(node.kill9)
+        copy = node.data_dir.with_name(f"{name}.older")
+        if not await self._may_spoil(name):
+            if chance.random() < 0.5:
+                await in_thread(lambda: keep_copy(node.data_dir, copy))
+            await self._start(name)
+            return
+        done = [damage(chance, node.data_dir, copy) for _ in range(chance.choice((1, 1, 2)))]
+        self._say(f"damage {name}: {'; '.join(one for one in done if one)}")
+        await self._start_spoilt(name)
+
+    async def damage_and_start_first(self, chance: random.Random, names: list[str]) -> None:
+        """Kill all brokers at once, damage some, start those before the others: they must not
+        lead with what they have left."""
+        brokers = [name for name in names if name != REGISTER]
+        for name in brokers:
+            self._cluster.nodes[name].signal(signal.SIGKILL)
+        for name in brokers:
+            await in_thread(self._cluster.nodes[name].kill9)
+        chance.shuffle(brokers)
+        spoilt = []
+        for name in brokers[: chance.randint(1, len(brokers) - 1)]:
+            if await self._may_spoil(name):
+                spoilt.append(name)
+                node = self._cluster.nodes[name]
+                done = damage(chance, node.data_dir, node.data_dir.with_name(f"{name}.older"))
+                self._say(f"damage {name}, with all killed: {done}")
+        async with trio.open_nursery() as nursery:
+            for name in spoilt:
+                nursery.start_soon(self._start_spoilt, name)
+            await trio.sleep(chance.choice((0, 2, 6)))
+            for name in brokers:
+                if name not in spoilt:
+                    nursery.start_soon(self._start, name)
+
+    async def lose_power(self, chance: random.Random, names: list[str]) -> None:
+        """A machine goes dark; the others have everything."""
+        [name] = names
+        node = self._cluster.nodes[name]
+        await in_thread(node.kill9)
+        if await self._may_spoil(name):
+            changes = node.lose_power(chance)
+            self._say(f"{name} loses power: {len(changes)} files changed")
+            await self._start_spoilt(name)
+        else:
+            await self._start(name)
+
+    async def lose_power_everywhere(self, chance: random.Random, names: list[str]) -> None:
+        """All machines go dark at once, the register's sometimes with them; they come back in
+        any order."""
+        if not self.bounds.all_intact:
+            self._count("spared")
+            return
+        dark = [name for name in names if name != REGISTER or chance.random() < 0.5]
+        for name in dark:
+            self._cluster.nodes[name].signal(signal.SIGKILL)
+        await trio.sleep(0.5)  # what was acknowledged is noted
+        logs = self._workload.unflushed_logs()
+        self._ledger.may_be_lost(logs, trio.current_time() - FLUSHED_S)
+        changes = {name: len(self._cluster.nodes[name].lose_power(chance)) for name in dark}
+        self._say(f"all lose power; files changed: {changes}")
+        chance.shuffle(dark)
+        if REGISTER in dark:  # brokers don't serve before they have joined
+            dark.remove(REGISTER)
+            await self._start(REGISTER)
+        for name in dark:
+            self._cluster.nodes[name].launch()
+            await trio.sleep(chance.uniform(0, 1.5))
+        for name in dark:
+            node = self._cluster.nodes[name]
+            await in_thread(partial(node.wait_ready, _STARTED_S))
+        self._say("all serve again")
+
+    async def fill(self, chance: random.Random, names: list[str]) -> None:
+        """A broker's disk is full for a while."""
+        [name] = names
+        node, seconds = self._cluster.nodes[name], self._duration(chance)
+        self._tell("fill the disk of", names, seconds)
+        filler = fill_disk(node.data_dir)
+        try:
+            if chance.random() < 0.3:  # it starts with it, too
+                await in_thread(node.kill9)
+                node.launch()
+            await trio.sleep(seconds)
+        finally:
+            filler.unlink(missing_ok=True)
+        if chance.random() < 0.5 or not node.is_running:
+            if node.is_running:
+                await in_thread(node.kill9)
+            await self._start(name)
+
+    async def _may_spoil(self, name: str) -> bool:
+        """Whether the copies of *name*, which was just killed, may be taken away."""
+        with trio.move_on_after(_NOTICED_S):
+            while True:
+                info = await self._workload.cluster_info()
+                if info is not None and not any(
+                    one.live for one in info.brokers if one.broker == self._cluster.ids[name]
+                ):
+                    if self.bounds.spoil(self._cluster.ids[name], info.partitions):
+                        return True
+                    break
+                await trio.sleep(0.1)
+        self._count("spared")
+        self._say(f"{name} is spared: the others may lack what it has")
+        return False
+
+    async def _start_spoilt(self, name: str) -> None:
+        """Start a broker whose files lack something; where it refuses to, replace its disk."""
+        node = self._cluster.nodes[name]
+        node.launch()
+        try:
+            await in_thread(lambda: node.wait_ready(_STARTED_S))
+        except AssertionError:
+            if node.is_running:
+                self.faults.append(f"{name} neither serves nor ends after its damage")
+                await in_thread(node.kill9)
+            self._count("disks replaced")
+            self._say(f"{name} does not start: {last_line(node.log())}; its disk is replaced")
+            await self._replace_disk(name)
+        with trio.move_on_after(_IN_SYNC_S):
+            while self._cluster.ids[name] in self.bounds.spoilt:
+                info = await self._workload.cluster_info()
+                if info is not None and any(
+                    one.live for one in info.brokers if one.broker == self._cluster.ids[name]
+                ):
+                    self.bounds.look(self._cluster.ids[name], info.partitions)
+                await trio.sleep(0.2)
+        spoilt = self._cluster.ids[name] in self.bounds.spoilt
+        self._say(f"{name} is {'not ' if spoilt else ''}in sync")
+
+    async def _replace_disk(self, name: str) -> None:
+        """What an operator does: an empty broker takes the replicas of the lost one."""
+        old = self._cluster.ids[name]
+        await in_thread(lambda: _empty(self._cluster.nodes[name].data_dir))
+        await self._start(name)
+        self._cluster.ids[name] = await self._workload.replace_broker(old, self._cluster.urls[name])
+        self.bounds.spoilt.discard(old)
+        self._say(f"{name} is broker {self._cluster.ids[name]} now, broker {old} is forgotten")
+
+    # --- topics and the register -------------------------------------------------------
+
+    async def remake_topic(self, chance: random.Random, names: list[str]) -> None:
+        """A topic is deleted, and made again, while a broker that holds it is away."""
+        async with self._remaking:
+            self._say(f"{names[0]} is away while a topic is made again")
+            await in_thread(self._cluster.nodes[names[0]].kill9)
+            try:
+                await self._workload.remake_topic()
+            finally:
+                await self._start(names[0])
+
+    async def forget_register(self, chance: random.Random, names: list[str]) -> None:
+        """The register's directory is gone; it learns from the brokers, which all run."""
+        if not self.bounds.all_intact:
+            self._count("spared")
+            return
+        node = self._cluster.nodes[REGISTER]
+        self._say("the register loses its directory")
+        await in_thread(node.kill9)
+        await in_thread(lambda: _empty(node.data_dir))
+        await self._start(REGISTER)
+        with trio.move_on_after(_IN_SYNC_S):  # it has to meet them before any may be missing
+            while True:
+                info = await self._workload.cluster_info()
+                live = sum(one.live for one in info.brokers) if info is not None else 0
+                if live == len(self._cluster.brokers):
+                    return
+                await trio.sleep(0.2)
 
     # --- network -----------------------------------------------------------------------
 
@@ -170,6 +441,13 @@ class Schedule:
         self._cluster.network.reset(both_ways(names, self._everybody()))
         await trio.lowlevel.checkpoint()
 
+    async def reset_register_link(self, chance: random.Random, names: list[str]) -> None:
+        """One connection breaks, that of a broker to the register, up to three times."""
+        for _ in range(chance.randint(1, 3)):
+            self._say(f"reset the link of {names[0]} to the register")
+            self._cluster.network.reset(both_ways(names, [REGISTER]))
+            await trio.sleep(chance.uniform(0.05, 0.8))
+
     async def _cut(
         self, what: str, chance: random.Random, names: list[str], ways: list[Way]
     ) -> None:
@@ -186,3 +464,16 @@ class Schedule:
 
     def _everybody(self) -> list[str]:
         return [*self._cluster.nodes, CLIENT]
+
+
+def last_line(log: str) -> str:
+    """The last words of a node that ended."""
+    return (log.splitlines() or ["nothing"])[-1][:300]
+
+
+def _empty(data_dir: Path) -> None:
+    for path in data_dir.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

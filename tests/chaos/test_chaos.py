@@ -1,4 +1,4 @@
-"""Real processes and real clients under a minute of faults: nothing is lost, doubled,
+"""Real processes and real clients under half a minute of faults: nothing is lost, doubled,
 reordered, or seen and then gone."""
 
 import sys
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.runner import run_chaos
+
+KINDS = ("kill", "stop", "pause", "cut", "reset")
 
 
 def say(line: str) -> None:
@@ -17,8 +19,8 @@ def say(line: str) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
-    report = await run_chaos(tmp_path, brokers=3, seconds=60, seed=20, say=say)
+async def test_half_a_minute_of_chaos_breaks_no_promise(tmp_path: Path) -> None:
+    report = await run_chaos(tmp_path, brokers=3, seconds=30, seed=20, kinds=KINDS, say=say)
     assert not report.faults, str(report)
-    assert report.counts["Acknowledged"] > 1_000, str(report)
-    assert report.counts["Delivered"] > 1_000, str(report)
+    assert report.counts["acknowledged"] > 500, str(report)
+    assert report.counts["delivered"] > 500, str(report)

@@ -7,8 +7,9 @@ two read on for ever, two are closed and go on from their position.
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -16,26 +17,23 @@ import trio
 
 import octopi
 from octopi.clients.retrying import may_pass
-from octopi.simulation.history import (
-    Acknowledged,
-    Assigned,
-    Delivered,
-    Event,
-    Failed,
-    History,
-    Invoked,
-    LogName,
-    OutcomeUnknown,
-    PositionStored,
-    unique_value,
-)
+from tests.chaos.ledger import Ledger, LogName
 
 TOPICS: Final = {"narrow": 1, "orders": 3, "wide": 8, "durable": 2}
-"""Topics and the number of their partitions; the last one is flushed before it answers."""
+"""Topics and the number of their partitions."""
+DURABLE: Final = "durable"
+"""The topic that is flushed before it answers."""
+REMADE: Final = "remade"
+"""A topic that is deleted and made again."""
 
+_SEGMENT_BYTES: Final = 256 * 1024
+"""Small, so that logs have segments in the middle."""
 _IN_FLIGHT_MAX: Final = 200
-_VALUE_BYTES: Final = (30, 300, 3_000, 30_000)
+_VALUE_BYTES: Final = (30, 30, 300, 300, 300, 3_000, 3_000, 30_000)
 _REOPEN_S: Final = 0.2
+_REMADE_COUNT: Final = 20
+_REMADE_S: Final = 60.0
+_ANSWER_S: Final = 20.0
 
 
 @attrs.frozen
@@ -68,32 +66,107 @@ CONSUMERS: Final = (
 class Workload:
     """The clients of one run."""
 
-    def __init__(self, register: str, seed: int, history: History) -> None:
-        self.counts: Counter[str] = Counter()
-        """Of the kinds of events."""
-        self.positions: dict[str, dict[LogName, int]] = {name: {} for name, _, _ in CONSUMERS}
+    def __init__(self, register: str, seed: int, ledger: Ledger) -> None:
         self.faults: list[str] = []
         """Errors that no client may get, whatever fails around it."""
         self.partitions: dict[str, list[int]] = {}
         """Of each topic."""
+        self.generation = 0
+        """How often `REMADE` was made again."""
         self.stopping = trio.Event()
         """Set it, and the producers send nothing more and wait for their receipts."""
-        self._history = history
+        self._ledger = ledger
         self._register = register
         self._seed = seed
 
     async def create_topics(self) -> None:
         """Make the topics."""
         async with octopi.connect(self._register) as client:
-            for topic, partitions in TOPICS.items():
+            for topic, partitions in [*TOPICS.items(), (REMADE, 1)]:
                 info = await client.create_topic(
-                    topic, partitions, exist_ok=True, flush_before_ack=topic == "durable"
+                    topic,
+                    partitions,
+                    exist_ok=True,
+                    flush_before_ack=topic == DURABLE,
+                    segment_bytes=_SEGMENT_BYTES,
                 )
                 self.partitions[topic] = [one.partition for one in info.partitions]
 
-    def _note(self, event: Event) -> None:
-        self._history.note(event)
-        self.counts[type(event).__name__] += 1
+    @property
+    def logs(self) -> list[LogName]:
+        """All logs that there are."""
+        return [
+            LogName(topic, partition, self.generation if topic == REMADE else 0)
+            for topic, partitions in self.partitions.items()
+            for partition in partitions
+        ]
+
+    def unflushed_logs(self) -> set[LogName]:
+        """Those that acknowledge what is not yet on a device."""
+        return {one for one in self.logs if one.topic != DURABLE}
+
+    async def cluster_info(self) -> octopi.ClusterInfo | None:
+        """What the register knows; None: it does not answer now."""
+        with trio.move_on_after(_ANSWER_S):
+            try:
+                async with octopi.connect(self._register) as client:
+                    return await client.describe_cluster()
+            except octopi.OctopiError as error:
+                if not may_pass(error):
+                    self.faults.append(f"the register refuses to describe its cluster: {error!r}")
+        return None
+
+    async def replace_broker(self, old: int, address: str) -> int:
+        """Give the replicas of the broker *old*, which is gone for good, to the one that joined
+        at *address*, and forget *old*; return the new id."""
+        new = 0
+
+        async def replace(client: octopi.Client) -> None:
+            nonlocal new
+            info = await client.describe_cluster()
+            [new] = [one.broker for one in info.brokers if one.address == address and one.live]
+            for one in info.partitions:
+                if old in one.replicas:
+                    await client.move_replica(one.partition, old, new)
+            if old in {one.broker for one in info.brokers}:
+                await client.remove_broker(old)
+
+        await self._until_done(replace)
+        return new
+
+    async def remake_topic(self) -> None:
+        """Delete `REMADE`, make it again, and see messages acknowledged in it."""
+        with trio.move_on_after(_REMADE_S) as slow:
+            await self._until_done(self._delete)
+            self.generation += 1
+            await self._until_done(self._create)
+            log = LogName(REMADE, self.partitions[REMADE][0], self.generation)
+            async with octopi.connect(self._register) as client, client.producer() as producer:
+                for number in range(1, _REMADE_COUNT + 1):
+                    name = f"r{self.generation}"
+                    value = unique_value(name, number, 300)
+                    self._ledger.sent(name, number, log, value)
+                    await self._outcome(await producer.submit(REMADE, value), log, value)
+        if slow.cancelled_caught:
+            self.faults.append(f"{REMADE} could not be made again within {_REMADE_S:g} s")
+
+    async def _delete(self, client: octopi.Client) -> None:
+        with contextlib.suppress(octopi.UnknownTopicError):  # the first answer was lost
+            await client.delete_topic(REMADE)
+
+    async def _create(self, client: octopi.Client) -> None:
+        info = await client.create_topic(REMADE, exist_ok=True, segment_bytes=_SEGMENT_BYTES)
+        self.partitions[REMADE] = [one.partition for one in info.partitions]
+
+    async def _until_done(self, act: Callable[[octopi.Client], Awaitable[None]]) -> None:
+        while True:
+            try:
+                async with octopi.connect(self._register) as client:
+                    return await act(client)
+            except octopi.OctopiError as error:
+                if not may_pass(error):
+                    raise
+            await trio.sleep(_REOPEN_S)
 
     # --- producing ---------------------------------------------------------------------
 
@@ -130,59 +203,49 @@ class Workload:
         waiting: trio.Nursery,
     ) -> None:
         limit = trio.Semaphore(_IN_FLIGHT_MAX)
-        topics = list(TOPICS)
+        logs = [one for one in self.logs if one.topic != REMADE]
         number = 0
         dies_at = trio.current_time() + (kind.life_s or 1e9) * chance.uniform(0.5, 1.5)
+
+        async def outcome(pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
+            try:
+                await self._outcome(pending, log, value)
+            finally:
+                limit.release()
+
         while not self.stopping.is_set():
             if trio.current_time() > dies_at:
                 raise _EndOfLifeError
             number += 1
-            log = self._choose(topics, chance)
+            log = chance.choice(logs)
             value = unique_value(name, number, chance.choice(_VALUE_BYTES))
             await limit.acquire()
-            self._note(Invoked(trio.current_time(), name, log.topic, log.partition, value))
+            self._ledger.sent(name, number, log, value)
             try:
                 pending = await producer.submit(log.topic, value, partition=log.partition)
             except octopi.OctopiError as error:
                 limit.release()
                 if not isinstance(error, octopi.NotDeliveredError) and not may_pass(error):
                     self.faults.append(f"{name} can't send to {log}: {error!r}")
-                self._note(Failed(trio.current_time(), value, str(error)))
+                self._ledger.failed(value)
                 continue
             if kind.waits:
-                await self._outcome(pending, value, limit)
+                await outcome(pending, log, value)
             else:
-                waiting.start_soon(self._outcome, pending, value, limit)
+                waiting.start_soon(outcome, pending, log, value)
             await trio.sleep(chance.expovariate(1 / kind.mean_pause_s))
 
-    def _choose(self, topics: list[str], chance: random.Random) -> LogName:
-        topic = chance.choice(topics)
-        return LogName(topic, chance.choice(self.partitions[topic]))
-
-    async def _outcome(
-        self, pending: octopi.PendingReceipt, value: bytes, limit: trio.Semaphore
-    ) -> None:
+    async def _outcome(self, pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
         try:
             receipt = await pending
-        except octopi.NotDeliveredError as error:
-            self._note(Failed(trio.current_time(), value, str(error)))
-        except octopi.OutcomeUnknownError as error:
-            self._note(OutcomeUnknown(trio.current_time(), value, str(error)))
+        except octopi.NotDeliveredError:
+            self._ledger.failed(value)
+        except octopi.OutcomeUnknownError:
+            self._ledger.unknown()
         else:
-            log = LogName(receipt.topic, receipt.partition)
-            self._note(
-                Acknowledged(
-                    trio.current_time(),
-                    log,
-                    value,
-                    receipt.offset,
-                    receipt.next_offset,
-                    receipt.epoch,
-                    receipt.duplicate,
-                )
-            )
-        finally:
-            limit.release()
+            told = LogName(receipt.topic, receipt.partition, log.generation)
+            offsets = receipt.offset, receipt.next_offset
+            self._ledger.acknowledged(value, told, *offsets, trio.current_time())
 
     # --- consuming ---------------------------------------------------------------------
 
@@ -193,9 +256,9 @@ class Workload:
                 nursery.start_soon(self._consume_on, name, topic, life_s)
 
     async def _consume_on(self, name: str, topic: str, life_s: float | None) -> None:
-        start = "earliest"
+        start: str = "earliest"
         for partition in self.partitions[topic]:
-            self._note(Assigned(trio.current_time(), name, LogName(topic, partition), 0))
+            self._ledger.begins(name, LogName(topic, partition), 0)
         chance = random.Random(f"{self._seed}/{name}")
         while True:
             life = trio.CancelScope()
@@ -210,45 +273,34 @@ class Workload:
                         try:
                             await self._read(name, consumer)
                         finally:
-                            start = self._store(name, consumer.position)
+                            start = str(consumer.position)
+                            for partition, offset in consumer.position.offsets.items():
+                                self._ledger.begins(name, LogName(topic, partition), offset)
                 except octopi.OctopiError as error:
                     if not may_pass(error):
                         self.faults.append(f"{name} can't read {topic} from {start}: {error!r}")
                         return
-                    self.counts["consumers lost"] += 1
+                    self._ledger.counts["consumers lost"] += 1
                     await trio.sleep(_REOPEN_S)
 
-    def _store(self, name: str, position: octopi.Position) -> str:
-        for partition, offset in position.offsets.items():
-            log = LogName(position.topic, partition)
-            self._note(PositionStored(trio.current_time(), name, log, offset))
-        return str(position)
-
     async def _read(self, name: str, consumer: octopi.Consumer) -> None:
-        async for message in consumer:
-            log = LogName(message.topic, message.partition)
-            self.positions[name][log] = message.next_offset
-            self._note(
-                Delivered(
-                    trio.current_time(),
-                    name,
-                    log,
-                    message.offset,
-                    message.next_offset,
-                    message.value,
-                    message.key,
-                    message.headers,
-                )
-            )
+        async for one in consumer:
+            log = LogName(one.topic, one.partition)
+            self._ledger.delivered(name, log, one.offset, one.next_offset, one.value)
 
-    def finished(self, ends: dict[LogName, int]) -> bool:
-        """Whether every consumer is at the *ends* of its logs."""
-        return all(
-            self.positions[name].get(log, 0) >= end
+    def behind(self, ends: dict[LogName, int]) -> str:
+        """The consumers that are not at the *ends* of their logs, if any."""
+        return ", ".join(
+            f"{name} at {self._ledger.position(name, log)} of {end} in {log}"
             for name, topic, _ in CONSUMERS
             for log, end in ends.items()
-            if log.topic == topic
+            if log.topic == topic and self._ledger.position(name, log) < end
         )
+
+
+def unique_value(producer: str, number: int, size: int) -> bytes:
+    """A value that says who sent it, as which of its messages, of about *size* bytes."""
+    return f"{producer}/{number}/".encode().ljust(size, b".")
 
 
 class _EndOfLifeError(Exception):

@@ -1,0 +1,44 @@
+"""No fault takes the last copy that may be counted on."""
+
+from __future__ import annotations
+
+import attrs
+
+from tests.chaos.bounds import Bounds
+
+
+@attrs.frozen
+class Place:
+    replicas: list[int]
+    in_sync: list[int]
+
+
+def everywhere(*in_sync: int) -> list[Place]:
+    return [Place([1, 2, 3], list(in_sync))]
+
+
+def test_two_of_three_copies_may_go_one_after_the_other() -> None:
+    bounds = Bounds()
+    assert bounds.spoil(1, everywhere(1, 2, 3))
+    assert bounds.spoil(2, everywhere(1, 2, 3))
+    assert not bounds.spoil(3, everywhere(1, 2, 3))
+    assert bounds.spoilt == {1, 2}
+
+
+def test_a_copy_alone_in_sync_may_not_go_and_one_out_of_sync_may() -> None:
+    bounds = Bounds()
+    assert not bounds.spoil(1, everywhere(1))
+    assert bounds.spoil(2, everywhere(1))
+
+
+def test_what_nobody_is_known_to_hold_may_not_go() -> None:
+    assert not Bounds().spoil(1, everywhere())
+
+
+def test_a_copy_counts_again_when_it_is_in_sync_in_everything() -> None:
+    bounds = Bounds()
+    assert bounds.spoil(1, everywhere(1, 2))
+    bounds.look(1, [Place([1, 2], [1, 2]), Place([1, 3], [3])])
+    assert not bounds.all_intact
+    bounds.look(1, [Place([1, 2], [1, 2]), Place([2, 3], [3])])
+    assert bounds.all_intact
