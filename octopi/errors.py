@@ -267,6 +267,10 @@ class LogReadOnlyError(StorageError):
     """A write or an fsync failed, so what the disk holds is unknown from there on."""
 
 
+class NeedsTimeError(OctopiError):
+    """What is asked of a log takes longer than it may here: an index has to be made anew first."""
+
+
 class DirectoryInUseError(StorageError):
     """Another process holds the data directory."""
 

@@ -189,6 +189,13 @@ SEGMENT_AGE_S_MAX: Final = 7 * 24 * 3600.0
 INDEX_INTERVAL_BYTES: Final = 64 * KIB
 """Distance of index entries: what a look-up by offset has to walk at most, more or less."""
 
+WALKS_PER_NODE_MAX: Final = 4
+"""Look-ups by time or count that a broker does at a time, one of each connection; others wait."""
+
+SLICE_BYTES: Final = 128 * KIB
+"""What a look-up, or the rebuilding of an index, reads before other tasks have their turn: with
+the smallest records two to four milliseconds of work.  A single record may be longer."""
+
 FLUSH_MESSAGES: Final = 50_000
 FLUSH_BYTES: Final = 64 * MIB
 FLUSH_INTERVAL_S: Final = 1.0

@@ -173,6 +173,8 @@ class Mark(NamedTuple):
     """In the scanned buffer (bytes)."""
     timestamp_before_ms: int
     """The largest time stamp among all records scanned before it; -1 if none has one."""
+    count_before: int
+    """How many records were scanned before it."""
 
 
 @attrs.frozen
@@ -372,7 +374,7 @@ def scan(buffer: bytes | memoryview) -> Scan:
                 stop = check_record(view, position)  # version 1, or it says what is wrong
                 producer, sequence, timestamp = b"", -1, -1
             if position >= next_mark:
-                marks.append(Mark(position, timestamp_max))
+                marks.append(Mark(position, timestamp_max, count))
                 next_mark = position + INDEX_INTERVAL_BYTES
             if timestamp > timestamp_max:
                 timestamp_max = timestamp

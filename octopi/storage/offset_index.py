@@ -1,6 +1,6 @@
-"""The sparse index of a segment: where records start, about every 64 KiB.
+"""The sparse index of a segment: where records start, about every 64 KiB, and how many there are.
 
-The file is a sequence of entries of 16 bytes, unsigned, in network byte order:
+The file is a sequence of entries of 28 bytes, unsigned, in network byte order:
 
 ================  =====  ============================================================
 field             bytes  meaning
@@ -9,14 +9,18 @@ position          8      where a record starts, in the segment's file
 timestamp_before  8      1 + the largest time stamp (ms) among all records of the
                          segment before it; 0 if none has one; the largest number
                          if that doesn't fit, or damage makes it unknowable
+count_before      8      how many records of the segment lie before it; the largest
+                         number if damage makes that unknowable
+checksum          4      CRC-32 (as `zlib.crc32`) of the 24 bytes before it
 ================  =====  ============================================================
 
-Positions strictly increase and ``timestamp_before`` never decreases.
+Positions strictly increase; ``timestamp_before`` and ``count_before`` never decrease.
 
-An index is never needed to know what the log holds.  It has no checksums: entries out of
-order are noticed when they are met, an entry that is no record's start is noticed by
-whoever walks from it, and an index that ends early is noticed by the length of that walk.
-In each case the segment rebuilds it.  So a failed write is forgotten here: the log goes on.
+An index is never needed to know what the log holds.  A damaged entry, or one of an older
+format, is noticed by its checksum, entries out of order are noticed when they are met, an
+entry that is no record's start is noticed by whoever walks from it, and an index that ends
+early is noticed by the length of that walk.  In each case the segment rebuilds it.  So a
+failed write is forgotten here: the log goes on.
 
 Entries are searched where they lie; only the last one is kept in memory.
 """
@@ -27,14 +31,17 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from octopi.environment import Disk, File
 from octopi.limits import INDEX_INTERVAL_BYTES
 from octopi.record import Mark
 
-ENTRY: Final = struct.Struct(">QQ")
-ENTRY_BYTES: Final = ENTRY.size
+_FIELDS: Final = struct.Struct(">QQQ")
+_CHECKSUM: Final = struct.Struct(">I")
+ENTRY_BYTES: Final = _FIELDS.size + _CHECKSUM.size
 TIMESTAMP_MS_MAX: Final = 0xFFFFFFFFFFFFFFFF
+_UNKNOWN_COUNT: Final = 0xFFFFFFFFFFFFFFFF
 _NO_LIMIT: Final = 1 << 64
 
 
@@ -45,12 +52,37 @@ class Entry(NamedTuple):
     """Where a record starts in the segment's file (bytes)."""
     timestamp_before: int
     """See the table; `newest_ms` says it plainly."""
+    count_before: int
+    """See the table; `known_count` says it plainly."""
 
     @classmethod
-    def at(cls, position: int, timestamp_max_ms: int) -> Entry:
-        """The entry for a record at *position* behind time stamps up to *timestamp_max_ms*
-        (-1: none)."""
-        return cls(position, min(timestamp_max_ms + 1, TIMESTAMP_MS_MAX))
+    def at(cls, position: int, timestamp_max_ms: int, count: int | None) -> Entry:
+        """The entry for a record at *position* behind *count* records (None: not known) with
+        time stamps up to *timestamp_max_ms* (-1: none)."""
+        timestamp_before = min(timestamp_max_ms + 1, TIMESTAMP_MS_MAX)
+        return cls(position, timestamp_before, _UNKNOWN_COUNT if count is None else count)
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Entry:
+        """The one that is stored as *data*, `ENTRY_BYTES` long.
+
+        Raises:
+          DamagedIndexError: if it isn't sound.
+        """
+        (checksum,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
+        if crc32(data[: _FIELDS.size]) != checksum:
+            raise DamagedIndexError("the checksum of an entry doesn't match")
+        return cls._make(_FIELDS.unpack_from(data))
+
+    def to_bytes(self) -> bytes:
+        """As it is stored."""
+        data = _FIELDS.pack(*self)
+        return data + _CHECKSUM.pack(crc32(data))
+
+    @property
+    def known_count(self) -> int | None:
+        """How many records of the segment lie before it; None if that is not known."""
+        return None if self.count_before == _UNKNOWN_COUNT else self.count_before
 
     @property
     def newest_ms(self) -> int:
@@ -59,20 +91,23 @@ class Entry(NamedTuple):
         return TIMESTAMP_MS_MAX if saturated else self.timestamp_before - 1
 
 
-FIRST: Final = Entry(0, 0)
+FIRST: Final = Entry(0, 0, 0)
 """True of every segment, so it needs no file."""
 
 
 def entries_of(
-    position: int, marks: Iterable[Mark], timestamp_max_ms: int, due: int
+    position: int, marks: Iterable[Mark], timestamp_max_ms: int, count: int | None, due: int
 ) -> list[Entry]:
-    """The entries for *marks* in a buffer at *position*, behind time stamps up to
-    *timestamp_max_ms* (-1: none): one at or behind *due*, then far enough apart."""
+    """The entries for *marks* in a buffer at *position*, behind *count* records (None: not known)
+    with time stamps up to *timestamp_max_ms* (-1: none): one at or behind *due*, then far enough
+    apart."""
     entries: list[Entry] = []
     for mark in marks:
         at = position + mark.position
         if at >= due:
-            entries.append(Entry.at(at, max(timestamp_max_ms, mark.timestamp_before_ms)))
+            newest_ms = max(timestamp_max_ms, mark.timestamp_before_ms)
+            before = None if count is None else count + mark.count_before
+            entries.append(Entry.at(at, newest_ms, before))
             due = at + INDEX_INTERVAL_BYTES
     return entries
 
@@ -103,18 +138,20 @@ class OffsetIndex:
 
     # --- writing: never fails, at worst the index ends early -----------------------------
 
-    def extend(self, position: int, marks: Iterable[Mark], timestamp_max_ms: int) -> None:
+    def extend(
+        self, position: int, marks: Iterable[Mark], timestamp_max_ms: int, count: int | None
+    ) -> None:
         """Add those of *marks* that lie far enough apart.
 
-        *marks* lie in a buffer that begins at *position* of the segment; the largest time
-        stamp before that is *timestamp_max_ms* (-1: none).
+        *marks* lie in a buffer that begins at *position* of the segment, behind *count* records
+        (None: not known); the largest time stamp before that is *timestamp_max_ms* (-1: none).
         """
         try:
-            count = self._load(create=True)
-            due = self._last.position + INDEX_INTERVAL_BYTES if count else 0
-            entries = entries_of(position, marks, timestamp_max_ms, due)
+            entry_count = self._load(create=True)
+            due = self._last.position + INDEX_INTERVAL_BYTES if entry_count else 0
+            entries = entries_of(position, marks, timestamp_max_ms, count, due)
             if entries:
-                self._append(count, entries)
+                self._append(entry_count, entries)
         except OSError:
             return  # look-ups behind the last entry walk further, then have it rebuilt
 
@@ -123,7 +160,7 @@ class OffsetIndex:
         file = self._open(create=True)
         if file.size_bytes != count * ENTRY_BYTES:
             file.truncate(count * ENTRY_BYTES)  # what an earlier failure left
-        file.append(b"".join(ENTRY.pack(*entry) for entry in entries))
+        file.append(b"".join(entry.to_bytes() for entry in entries))
         self._count = count + len(entries)
         self._last = entries[-1]
 
@@ -176,6 +213,18 @@ class OffsetIndex:
         count = self._search(lambda entry: entry.timestamp_before <= limit, size_bytes)
         return self._entry(count - 1) if count else FIRST
 
+    def find_count(self, count: int, size_bytes: int) -> tuple[Entry, Entry | None]:
+        """The last entry with at most *count* records before it, and the one behind it; None if
+        there is no such, or its count is not known.
+
+        Raises:
+          DamagedIndexError: see `find_position`.
+        """
+        number = self._search(lambda entry: entry.count_before <= count, size_bytes)
+        entry = self._entry(number - 1) if number else FIRST
+        following = self._entry(number) if number < self._load(create=False) else None
+        return entry, None if following is None or following.known_count is None else following
+
     def positions_behind(self, position: int) -> Iterator[int]:
         """What it says, in whatever order, about where records start behind *position*."""
         with suppress(OSError, DamagedIndexError):
@@ -190,13 +239,14 @@ class OffsetIndex:
             low, high = 0, self._load(create=False)
         except OSError as error:
             raise DamagedIndexError(str(error)) from error
-        below, above = Entry(-1, 0), Entry(size_bytes, TIMESTAMP_MS_MAX)
+        below, above = Entry(-1, 0, 0), Entry(size_bytes, TIMESTAMP_MS_MAX, _UNKNOWN_COUNT)
         while low < high:
             middle = (low + high) // 2
             entry = self._entry(middle)
             if not (
                 below.position < entry.position < above.position
                 and below.timestamp_before <= entry.timestamp_before <= above.timestamp_before
+                and below.count_before <= entry.count_before <= above.count_before
             ):
                 raise DamagedIndexError(f"entry {middle} is out of order")
             if holds(entry):
@@ -212,18 +262,20 @@ class OffsetIndex:
             raise DamagedIndexError(str(error)) from error
         if len(data) < ENTRY_BYTES:
             raise DamagedIndexError(f"the file ends before entry {number}")
-        return Entry._make(ENTRY.unpack(data))
+        return Entry.of_bytes(data)
 
     # --- the file ------------------------------------------------------------------------
 
     def _load(self, *, create: bool) -> int:
+        """How many entries there are.
+
+        Raises:
+          DamagedIndexError: if the last one isn't sound.
+          OSError: if the file can't be opened.
+        """
         if self._count is None:
             count = self._open(create=create).size_bytes // ENTRY_BYTES
-            if count:
-                try:
-                    self._last = self._entry(count - 1)
-                except DamagedIndexError:
-                    count = 0
+            self._last = self._entry(count - 1) if count else FIRST
             self._count = count
         return self._count
 

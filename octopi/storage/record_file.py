@@ -46,6 +46,16 @@ class Chunk:
         return self.position + self.scan.valid_bytes
 
 
+class AstrayError(Exception):
+    """A walk by lengths met what is no record; a wrong length before may have led it there."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(why)
+        self.position = position
+        """In the file (bytes)."""
+        self.why = why
+
+
 class RecordFile:
     """One file, opened when first needed."""
 
@@ -250,7 +260,18 @@ class RecordFile:
         Raises:
           CorruptLogError: at the first that isn't sound, if the lengths lead astray.
         """
-        start = position
+        try:
+            yield from self.lengths(position, stop)
+        except AstrayError as error:
+            raise self.first_damage(position, error.position, error.why) from None
+
+    def lengths(self, position: int, stop: int) -> Iterator[int]:
+        """The same.
+
+        Raises:
+          AstrayError: where the lengths lead to what is no record.
+          StorageError: if the file can't be read.
+        """
         window, window_start = b"", position
         while position < stop:
             at = position - window_start
@@ -260,23 +281,11 @@ class RecordFile:
             try:
                 end = window_start + record.record_end(window, at)
             except RecordError as error:
-                raise self.first_damage(start, position, error) from None
+                raise AstrayError(position, str(error)) from None
             if end > self.size_bytes:
-                raise self.first_damage(start, position, "a record reaches beyond the end")
+                raise AstrayError(position, "a record reaches beyond the end")
             yield end
             position = end
-
-    def walk(self, position: int, stop: int) -> tuple[int, int]:
-        """How many records start in [*position*, *stop*), and where the last one ends, by
-        lengths alone.
-
-        Raises:
-          CorruptLogError: see `record_ends`.
-        """
-        count, end = 0, position
-        for end in self.record_ends(position, stop):  # noqa: B007
-            count += 1
-        return count, end
 
     def first_damage(self, start: int, position: int, why: object) -> CorruptLogError:
         """The exception for what a walk from *start* met at *position*: a wrong length before

@@ -44,6 +44,7 @@ from octopi.storage.file_names import (
 )
 from octopi.storage.record_file import Chunk
 from octopi.storage.segment import Segment
+from octopi.storage.slices import at_once
 
 _COPY_BYTES: Final = MIB
 
@@ -188,7 +189,7 @@ class _Tail:
             start = min(max(0, recovery_point - segment.base), file_bytes)
             if not self._is_boundary(segment, start):
                 start = 0  # whoever keeps the recovery point erred: check all rather than cut it
-            fault = segment.recover(start, partial(self._note, segment))
+            fault = at_once(segment.recover(start, partial(self._note, segment)))
             if fault is not None:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
             elif not joined:
@@ -206,7 +207,7 @@ class _Tail:
 
     def _is_boundary(self, segment: Segment, position: int) -> bool:
         try:
-            return segment.is_boundary(position)
+            return at_once(segment.is_boundary(position))
         except CorruptLogError:
             return True  # damage before it, which readers will meet
 

@@ -9,6 +9,9 @@ beginning, and ``_sound_from`` where what was appended or scanned at opening beg
 
 **The index** is a hint.  What it says is held against the records, and if they disagree it
 is made anew, once: after that, whatever is wrong is wrong with the records.
+
+**Slices.**  What may walk over more than a stretch between two entries of the index works in
+slices (`octopi.storage.slices`).  Records may be appended and cut between two of them.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from octopi import record
 from octopi.environment import Disk
 from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
 from octopi.identifiers import Offset
-from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX
+from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX, SLICE_BYTES
 from octopi.storage.file_names import index_path
 from octopi.storage.offset_index import (
     FIRST,
@@ -30,7 +33,8 @@ from octopi.storage.offset_index import (
     OffsetIndex,
     entries_of,
 )
-from octopi.storage.record_file import Chunk, RecordFile
+from octopi.storage.record_file import AstrayError, Chunk, RecordFile
+from octopi.storage.slices import Slices, at_once
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
 """Neighbouring entries of a whole index are closer than this: one may be left out because
@@ -43,6 +47,8 @@ class Segment(RecordFile):
     """One segment; its files are opened when first needed."""
 
     __slots__ = (
+        "_count",
+        "_cuts",
         "_index",
         "_index_rebuilt",
         "_sound_end",
@@ -60,6 +66,10 @@ class Segment(RecordFile):
         self._sound_from = 0
         self._timestamp_max_ms: int | None = -1
         """The largest time stamp; -1: no record has one; None: not known yet."""
+        self._count: int | None = 0
+        """How many records there are; None: not known."""
+        self._cuts = 0
+        """How often records were cut off."""
         self.first_append_ms: int | None = None
         """When the first record came (wall clock); None if not known."""
         self.last_append_ms: int | None = None
@@ -85,7 +95,7 @@ class Segment(RecordFile):
         """
         segment = super().existing(disk, directory, base)
         segment._sound_from = segment.size_bytes
-        segment._timestamp_max_ms = None
+        segment._timestamp_max_ms = segment._count = None
         return segment
 
     # --- writing -------------------------------------------------------------------------
@@ -110,7 +120,8 @@ class Segment(RecordFile):
           OSError: if the file can't be cut; the records beyond don't count all the same.
           StorageError: if the file can't be read; nothing was done.
         """
-        self._timestamp_max_ms = self._newest_at_most(position)
+        self._timestamp_max_ms, self._count = at_once(self._standing(position))
+        self._cuts += 1
         self._sound_end = min(self._sound_end, position)
         self._sound_from = min(self._sound_from, position)
         if not position:
@@ -139,8 +150,10 @@ class Segment(RecordFile):
     def _note(self, position: int, scan: record.Scan) -> None:
         """Take valid records at *position*, up to which all is noted, into the index."""
         assert self._timestamp_max_ms is not None, "only a recovered segment is written to"
-        self._index.extend(position, scan.marks, self._timestamp_max_ms)
+        self._index.extend(position, scan.marks, self._timestamp_max_ms, self._count)
         self._timestamp_max_ms = max(self._timestamp_max_ms, scan.timestamp_max_ms)
+        if self._count is not None:
+            self._count += scan.count
 
     # --- reading -------------------------------------------------------------------------
 
@@ -196,7 +209,9 @@ class Segment(RecordFile):
         except RecordError:
             return None
 
-    def recover(self, position: int, on_chunk: Callable[[Chunk], None]) -> RecordError | None:
+    def recover(
+        self, position: int, on_chunk: Callable[[Chunk], None]
+    ) -> Slices[RecordError | None]:
         """Check all records from *position* on and index them; hide what is behind a fault.
 
         What lies before *position* is trusted.  Returns the fault.
@@ -204,7 +219,7 @@ class Segment(RecordFile):
         Raises:
           StorageError: if the file can't be read.
         """
-        self._timestamp_max_ms = self._newest_at_most(position)
+        self._timestamp_max_ms, self._count = yield from self._standing(position)
         self._index.keep_below(position)
         self._sound_from = position
         self.unsynced = True
@@ -214,11 +229,12 @@ class Segment(RecordFile):
             if chunk.fault is not None:
                 self.size_bytes = chunk.end
                 return chunk.fault
+            yield
         return None
 
     # --- finding -------------------------------------------------------------------------
 
-    def is_boundary(self, position: int) -> bool:
+    def is_boundary(self, position: int) -> Slices[bool]:
         """Whether a record starts or the last one ends at *position*.
 
         Raises:
@@ -227,21 +243,29 @@ class Segment(RecordFile):
         """
         return self._trusting_index(lambda: self._is_boundary(position))
 
-    def _is_boundary(self, position: int) -> bool:
+    def _is_boundary(self, position: int) -> Slices[bool]:
         if position in {0, self.size_bytes}:
             return True
-        start = self._entry_before(position).position
-        _, end = self.walk(start, position)
+        entry = yield from self._entry_before(position)
+        start = entry.position
+        _, end = yield from self._walk(start, position)
         if end == position:
             return True
         # Refuse only on proof: sound records, found from an earlier entry, that meet this one.
-        earlier = self._entry_before(start - 1).position if start else 0
-        met = [at for at, _ in self.checked_records(earlier, position) if at == start]
+        earlier = FIRST
+        if start:
+            earlier = yield from self._entry_before(start - 1)
+        met, pause_at = False, earlier.position + SLICE_BYTES
+        for at, _ in self.checked_records(earlier.position, position):
+            met = met or at == start
+            if at >= pause_at:
+                pause_at = at + SLICE_BYTES
+                yield
         if not met:
             raise self.damaged(start, "no record starts where its index says")
         return False
 
-    def boundary_at_most(self, position: int) -> int:
+    def boundary_at_most(self, position: int) -> Slices[int]:
         """The last place at or before *position*, which lies within the records, where one starts.
 
         Raises:
@@ -250,58 +274,84 @@ class Segment(RecordFile):
         """
         return self._trusting_index(lambda: self._boundary_at_most(position))
 
-    def _boundary_at_most(self, position: int) -> int:
-        start = self._entry_before(position).position
-        for end in self.record_ends(start, position):
-            if end > position:
-                break
-            start = end
-        return start
+    def _boundary_at_most(self, position: int) -> Slices[int]:
+        entry = yield from self._entry_before(position)
+        count, end = yield from self._walk(entry.position, position)
+        if end <= position:
+            return end
+        return (yield from self._forward(entry.position, count - 1))
 
-    def find_timestamp(self, timestamp_ms: int) -> int | None:
+    def find_timestamp(self, timestamp_ms: int) -> Slices[int | None]:
         """Where the first record with that time stamp, or a later one, starts.
 
         Raises:
           CorruptLogError: if damage makes that unknowable.
           StorageError: if the file can't be read.
         """
+        yield from self.learn()
         if self.newest_timestamp_ms() < timestamp_ms:
             return None
-        return self._trusting_index(lambda: self._find_timestamp(timestamp_ms))
+        return (yield from self._trusting_index(lambda: self._find_timestamp(timestamp_ms)))
 
-    def _find_timestamp(self, timestamp_ms: int) -> int | None:
-        start = self._entry(lambda: self._index.find_timestamp(timestamp_ms, self.size_bytes))
+    def _find_timestamp(self, timestamp_ms: int) -> Slices[int | None]:
+        start = yield from self._entry(
+            lambda: self._index.find_timestamp(timestamp_ms, self.size_bytes)
+        )
+        pause_at = start.position + SLICE_BYTES
         for position, found_ms in self.checked_records(start.position, self.size_bytes):
             if found_ms >= timestamp_ms:
                 return position
+            if position >= pause_at:
+                pause_at = position + SLICE_BYTES
+                yield
         if not self._index_rebuilt:
             raise self.damaged(start.position, "a time stamp that its index knows is not there")
         return None
 
-    def newest_timestamp_ms(self) -> int:
-        """The largest time stamp of all its records, or more if damage makes that unknowable;
-        -1 if none has one.
+    def learn(self) -> Slices[None]:
+        """Find out what `newest_timestamp_ms` says.
 
         Raises:
           StorageError: if the file can't be read.
         """
         if self._timestamp_max_ms is None:
-            self._timestamp_max_ms = self._newest_at_most(self.size_bytes)
+            cuts = self._cuts
+            newest_ms, count = yield from self._standing(self.size_bytes)
+            if cuts == self._cuts:
+                self._timestamp_max_ms, self._count = newest_ms, count
+
+    def newest_timestamp_ms(self) -> int:
+        """The largest time stamp of all its records, or more if damage makes that unknowable;
+        -1 if none has one.  Quick once `learn` has found it out.
+
+        Raises:
+          StorageError: if the file can't be read.
+        """
+        if self._timestamp_max_ms is None:
+            self._timestamp_max_ms, self._count = at_once(self._standing(self.size_bytes))
         return self._timestamp_max_ms
 
-    def _newest(self, stop: int) -> int:
-        if not stop:
-            return -1
-        entry = self._entry_before(stop - 1)
-        records = self.checked_records(entry.position, stop)
-        return max(entry.newest_ms, max(timestamp_ms for _, timestamp_ms in records))
-
-    def _newest_at_most(self, stop: int) -> int:
-        """What no time stamp before *stop* exceeds, whatever damage hides."""
+    def _standing(self, stop: int) -> Slices[tuple[int, int | None]]:
+        """What no time stamp before *stop* exceeds, whatever damage hides, and how many records
+        lie before it, None if damage makes that unknowable."""
         try:
-            return self._trusting_index(lambda: self._newest(stop))
+            return (yield from self._trusting_index(lambda: self._standing_at(stop)))
         except CorruptLogError:
-            return TIMESTAMP_MS_MAX
+            return TIMESTAMP_MS_MAX, None
+
+    def _standing_at(self, stop: int) -> Slices[tuple[int, int | None]]:
+        if not stop:
+            return -1, 0
+        entry = yield from self._entry_before(stop - 1)
+        newest_ms, count = entry.newest_ms, 0
+        pause_at = entry.position + SLICE_BYTES
+        for position, timestamp_ms in self.checked_records(entry.position, stop):
+            newest_ms = max(newest_ms, timestamp_ms)
+            count += 1
+            if position >= pause_at:
+                pause_at = position + SLICE_BYTES
+                yield
+        return newest_ms, None if entry.known_count is None else entry.known_count + count
 
     def oldest_timestamp_ms(self) -> int:
         """The first record's time stamp; -1 if that can't be known, or it has none."""
@@ -311,8 +361,9 @@ class Segment(RecordFile):
             return -1
         return timestamp_ms
 
-    def count_back(self, count: int, stop: int) -> tuple[int, int]:
-        """Where the *count*-th record before *stop* starts, and how many are missing to it.
+    def count_back(self, count: int, stop: int) -> Slices[tuple[int, int]]:
+        """Where the *count*-th record before *stop* starts, and how many are missing to it; both
+        are more than 0.
 
         If there are fewer, the position is 0 and the rest of the count comes with it.
 
@@ -322,71 +373,167 @@ class Segment(RecordFile):
         """
         return self._trusting_index(lambda: self._count_back(count, stop))
 
-    def _count_back(self, count: int, stop: int) -> tuple[int, int]:
-        while stop and count:
-            start = self._entry_before(stop - 1).position
-            here, end = self.walk(start, stop)
+    def _count_back(self, count: int, stop: int) -> Slices[tuple[int, int]]:
+        if stop == self.size_bytes and self._count is not None and self._count <= count:
+            return 0, count - self._count
+        while True:
+            entry = yield from self._entry_before(stop - 1)
+            start = entry.position
+            here, end = yield from self._walk(start, stop)
             if end != stop:
-                raise self.first_damage(start, stop, "no record ends there")
+                raise (yield from self._first_damage(start, stop, "no record ends there"))
             if here >= count:
-                ends = self.record_ends(start, stop)
-                for _ in range(here - count):
-                    start = next(ends)
-                return start, 0
+                return (yield from self._forward(start, here - count)), 0
+            if entry.known_count is not None:
+                before = entry.known_count + here - count
+                return (yield from self._record(before)) if before > 0 else 0, max(0, -before)
             count -= here
             stop = start
-        return stop, count
+            yield
+
+    def count_on(self, position: int, count: int) -> Slices[int]:
+        """Where the record starts, or the last one ends, that comes *count* records behind the
+        one that starts at *position*.
+
+        Raises:
+          CorruptLogError: if damage makes that unknowable, or there is no such record.
+          StorageError: if the file can't be read.
+        """
+        return self._trusting_index(lambda: self._count_on(position, count))
+
+    def _count_on(self, position: int, count: int) -> Slices[int]:
+        entry = yield from self._entry_before(position)
+        before, end = yield from self._walk(entry.position, position)
+        if entry.known_count is None or end != position:
+            return (yield from self._forward(position, count))
+        return (yield from self._record(entry.known_count + before + count))
+
+    def _record(self, number: int) -> Slices[int]:
+        """Where the record with that number starts, counted from 0, or the last one ends."""
+        try:
+            entry, following = self._index.find_count(number, self.size_bytes)
+        except DamagedIndexError as error:
+            if not self._index_rebuilt:
+                raise self.damaged(0, f"its index is damaged: {error}") from None
+            entry, following = FIRST, None
+        if following is not None:
+            count, end = yield from self._walk(entry.position, following.position)
+            if (end, entry.count_before + count) != (following.position, following.count_before):
+                raise self.damaged(entry.position, "its index counts other records")
+        return (yield from self._forward(entry.position, number - entry.count_before))
+
+    # --- walking -------------------------------------------------------------------------
+
+    def _walk(self, position: int, stop: int) -> Slices[tuple[int, int]]:
+        """How many records start in [*position*, *stop*), and where the last one ends, by
+        lengths alone."""
+        count, end, pause_at = 0, position, position + SLICE_BYTES
+        try:
+            for end in self.lengths(position, stop):
+                count += 1
+                if end >= pause_at:
+                    pause_at = end + SLICE_BYTES
+                    yield
+        except AstrayError as error:
+            raise (yield from self._first_damage(position, error.position, error.why)) from None
+        return count, end
+
+    def _forward(self, position: int, count: int) -> Slices[int]:
+        """Where the record starts that comes *count* records behind the one at *position*."""
+        end, pause_at = position, position + SLICE_BYTES
+        ends = self.lengths(position, self.size_bytes)
+        try:
+            for _ in range(count):
+                end = next(ends, -1)
+                if end >= pause_at:
+                    pause_at = end + SLICE_BYTES
+                    yield
+                if end < 0:
+                    raise self.damaged(position, f"{count} records don't follow")
+        except AstrayError as error:
+            raise (yield from self._first_damage(position, error.position, error.why)) from None
+        return end
+
+    def _first_damage(self, start: int, position: int, why: str) -> Slices[CorruptLogError]:
+        """`first_damage`, in slices."""
+        pause_at = start + SLICE_BYTES
+        try:
+            for at, _ in self.checked_records(start, position):
+                if at >= pause_at:
+                    pause_at = at + SLICE_BYTES
+                    yield
+        except CorruptLogError as error:
+            return error
+        return self.damaged(position, why)
 
     # --- the index, never trusted against the records --------------------------------------
 
-    def _entry_before(self, position: int) -> Entry:
+    def _entry_before(self, position: int) -> Slices[Entry]:
         """The last entry at or before *position*, close to it if the index is whole."""
-        entry = self._entry(lambda: self._index.find_position(position, self.size_bytes))
+
+        def find() -> Entry:
+            return self._index.find_position(position, self.size_bytes)
+
+        entry = yield from self._entry(find)
         if position - entry.position > ENTRY_DISTANCE_BYTES_MAX and not self._index_rebuilt:
-            self._rebuild_index()
-            entry = self._entry(lambda: self._index.find_position(position, self.size_bytes))
+            yield from self._rebuild_index()
+            entry = yield from self._entry(find)
         return entry
 
-    def _entry(self, find: Callable[[], Entry]) -> Entry:
+    def _entry(self, find: Callable[[], Entry]) -> Slices[Entry]:
         try:
             return find()
         except DamagedIndexError:
-            if not self._index_rebuilt:
-                self._rebuild_index()
-                return self._entry(find)
-            return FIRST
+            if self._index_rebuilt:
+                return FIRST
+        yield from self._rebuild_index()
+        return (yield from self._entry(find))
 
-    def _trusting_index(self, find: Callable[[], _T]) -> _T:
+    def _trusting_index(self, find: Callable[[], Slices[_T]]) -> Slices[_T]:
         """What *find* says; if it meets damage, the index may be wrong and is made anew."""
         try:
-            return find()
+            return (yield from find())
         except CorruptLogError:
-            if not self._index_rebuilt:
-                self._rebuild_index()
-                return self._trusting_index(find)
-            raise
+            if self._index_rebuilt:
+                raise
+        yield from self._rebuild_index()
+        return (yield from self._trusting_index(find))
 
-    def _rebuild_index(self) -> None:
+    def _rebuild_index(self) -> Slices[None]:
         """Make the index from the records, once in the segment's life: damage stays damage.
 
-        Holds the new entries in memory, a 4096th of the segment; the old ones tell where
-        records go on behind damage.
+        Holds the new entries in memory, a 2340th of the segment; the old ones tell where
+        records go on behind damage.  Several may be at it; the first one to end is right for all.
         """
-        self._index_rebuilt = True
+        cuts = -1
+        while not self._index_rebuilt and cuts != self._cuts:
+            cuts = self._cuts
+            yield from self._rebuild_unless_cut(cuts)
+
+    def _rebuild_unless_cut(self, cuts: int) -> Slices[None]:
         entries: list[Entry] = []
         timestamp_max_ms = -1
+        count: int | None = 0
         position: int | None = 0
         while position is not None:
             due, fault = position, None
-            for chunk in self.scan(position):
-                new = entries_of(chunk.position, chunk.scan.marks, timestamp_max_ms, due)
+            for chunk in self.scan(position, SLICE_BYTES):
+                new = entries_of(chunk.position, chunk.scan.marks, timestamp_max_ms, count, due)
                 entries += new
                 due = new[-1].position + INDEX_INTERVAL_BYTES if new else due
                 timestamp_max_ms = max(timestamp_max_ms, chunk.scan.timestamp_max_ms)
+                count = None if count is None else count + chunk.scan.count
                 position, fault = chunk.end, chunk.fault
+                if position < self.size_bytes:
+                    yield
+                    if self._index_rebuilt or cuts != self._cuts:
+                        return
             if fault is None:
                 break
-            timestamp_max_ms = TIMESTAMP_MS_MAX  # those of damaged records are not known
+            # Those of damaged records are not known.
+            timestamp_max_ms, count = TIMESTAMP_MS_MAX, None
             position = self.next_sound(position, self._index.positions_behind(position))
+        # Nothing was appended since the last slice.
+        self._index_rebuilt = True
         self._index.replace(entries)
-        self._timestamp_max_ms = timestamp_max_ms
+        self._timestamp_max_ms, self._count = timestamp_max_ms, count

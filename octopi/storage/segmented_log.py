@@ -15,7 +15,6 @@ ends, and no read looks beyond it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from typing import Final
 
 import attrs
@@ -35,8 +34,10 @@ from octopi.storage.file_names import cut_names
 from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
 from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
 from octopi.storage.retention import ClosedSegment, Retained, expired_count
+from octopi.storage.search import Search
 from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
+from octopi.storage.slices import Slices, at_once, quickly
 
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
@@ -81,7 +82,7 @@ class SegmentedLog:
     __slots__ = (
         "_boundaries", "_changes", "_closed", "_damage", "_directory", "_disk", "_failure",
         "_flushed_changes", "_flushed_end", "_flushing", "_names_unsynced", "_opened_ms",
-        "_options", "_segments", "_truncations",
+        "_options", "_segments", "_truncations", "search",
     )
     # fmt: on
 
@@ -112,6 +113,8 @@ class SegmentedLog:
         self._names_unsynced = True
         self._boundaries: dict[Offset, None] = {}
         self._closed = False
+        self.search: Final = Search(self._segments, self._check_open)
+        """Look-ups, in slices."""
 
     @classmethod
     def open(
@@ -262,6 +265,7 @@ class SegmentedLog:
           OffsetOutOfRangeError, OffsetInsideRecordError: there is no such boundary.
           LogReadOnlyError: the disk failed, now or before.
           CorruptLogError: damage makes the boundary unknowable, or the log opened with it.
+          NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
           StorageError: if the file can't be read; nothing was dropped.
         """
         self._check_writable()
@@ -364,6 +368,7 @@ class SegmentedLog:
           OffsetOutOfRangeError: *offset* is before the log's start or beyond *until*.
           OffsetInsideRecordError: no record starts at *offset*.
           CorruptLogError: the record at *offset* is damaged.
+          NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
           StorageError: the disk can't be read.
         """
         self._check_open()
@@ -375,65 +380,70 @@ class SegmentedLog:
         segment = self._segments.at(offset)
         limit = min(until, segment.end) - segment.base
         data = segment.read(offset - segment.base, bytes_max, limit)
-        self._boundaries.pop(offset, None)
-        for boundary in (offset, Offset(offset + len(data))):
+        self._remember(offset, Offset(offset + len(data)))
+        return data
+
+    def _remember(self, *boundaries: Offset) -> None:
+        """Those are where records start, or the last one ends."""
+        for boundary in boundaries:
+            self._boundaries.pop(boundary, None)
             self._boundaries[boundary] = None
         while len(self._boundaries) > _BOUNDARIES_COUNT_MAX:
             del self._boundaries[next(iter(self._boundaries))]
-        return data
+
+    def prove(self, offset: Offset) -> Slices[None]:
+        """See whether *offset* is where a record starts, or the end.  The next `read` from there,
+        and `truncate` there, rely on it, and take no time.
+
+        Raises:
+          OffsetOutOfRangeError, OffsetInsideRecordError: if not.
+          CorruptLogError: damage makes that unknowable.
+          StorageError: the disk can't be read.
+        """
+        self._check_open()
+        self._check_range(offset, self.end)
+        if offset == self.end or offset in self._boundaries:
+            return
+        segment = self._segments.at(offset)
+        is_boundary = yield from self.search.on(segment, segment.is_boundary(offset - segment.base))
+        if not is_boundary:
+            raise OffsetInsideRecordError(f"offset {offset} is inside a record, not its start")
+        self._remember(offset)
 
     def find_timestamp(self, timestamp_ms: int, until: Offset) -> Offset:
-        """Where the first record before *until* starts whose time stamp is *timestamp_ms* or
-        later; *until* if there is none.
-
-        Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
-        """
-        self._check_open()
-        until = min(until, self.end)
-        for segment in takewhile(lambda one: one.base < until, self._segments):
-            self._segments.use(segment)
-            position = segment.find_timestamp(timestamp_ms)
-            if position is not None:
-                return min(until, Offset(segment.base + position))
-        return until
+        """`Search.timestamp`, at once."""
+        return at_once(self.search.timestamp(timestamp_ms, until))
 
     def find_boundary(self, offset: Offset, until: Offset) -> Offset:
-        """The last place at or before *offset*, and at most *until*, where a record starts; the
-        log's start if *offset* is before that.
-
-        Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
-        """
-        self._check_open()
-        until = min(until, self.end)
-        if offset >= until or offset <= self.start:
-            return max(self.start, min(offset, until))
-        segment = self._segments.at(offset)
-        return Offset(segment.base + segment.boundary_at_most(offset - segment.base))
+        """`Search.boundary`, at once."""
+        return at_once(self.search.boundary(offset, until))
 
     def find_last(self, count: int, until: Offset) -> Offset:
-        """Where the *count*-th record before *until* starts, which is where one ends; the
-        log's start if there are fewer.
-
-        Raises:
-          CorruptLogError: damage makes that unknowable.
-          StorageError: the disk can't be read.
-        """
-        self._check_open()
-        until = min(until, self.end)
-        while count and until > self.start:
-            segment = self._segments.at(Offset(until - 1))
-            position, count = segment.count_back(count, until - segment.base)
-            until = Offset(segment.base + position)
-        return until
+        """`Search.last`, at once."""
+        return at_once(self.search.last(count, until))
 
     # --- retention -----------------------------------------------------------------------
 
+    def learn_ages(self, now_ms: int) -> Slices[None]:
+        """Find out how old the oldest segments are that were written in an earlier life, as far
+        as `apply_retention` has to know; it is quick then."""
+        age_ms = self._options.retention_ms
+        end = self.start
+        while age_ms is not None and (segment := self.search.segment_behind(end)) is not None:
+            if segment is self._segments.active:
+                return
+            if segment.last_append_ms is None:
+                try:
+                    yield from self.search.on(segment, segment.learn())
+                except StorageError:
+                    return  # `apply_retention` goes by when the log was opened
+            if now_ms - self._newest_ms(segment) <= age_ms:
+                return
+            end = segment.end
+
     def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
-        """Remove the oldest segments that the options don't keep, all durable and before *below*.
+        """`learn_ages`, then remove the oldest segments that the options don't keep, all durable
+        and before *below*.
 
         One that isn't durable could come back from a power failure incomplete.
 
@@ -464,18 +474,21 @@ class SegmentedLog:
             self._remove_cuts()
         return Retained(count, size_bytes - self.size_bytes, self.start)
 
+    def _newest_ms(self, segment: Segment) -> int:
+        """When a segment's last record came, as well as that is known."""
+        if segment.last_append_ms is not None:
+            return segment.last_append_ms
+        # Written in an earlier life; a time stamp ahead of our clock proves nothing.
+        self._segments.use(segment)
+        try:
+            newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)
+        except StorageError:
+            newest_ms = self._opened_ms
+        return newest_ms if newest_ms > 0 else self._opened_ms
+
     def _closed_segments(self) -> Iterator[ClosedSegment]:
         for segment in self._segments.closed():
-            newest_ms = segment.last_append_ms
-            if newest_ms is None:
-                # Written in an earlier life; a time stamp ahead of our clock proves nothing.
-                self._segments.use(segment)
-                try:
-                    newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)
-                except StorageError:
-                    newest_ms = self._opened_ms
-                newest_ms = newest_ms if newest_ms > 0 else self._opened_ms
-            yield ClosedSegment(segment.end, segment.size_bytes, newest_ms)
+            yield ClosedSegment(segment.end, segment.size_bytes, self._newest_ms(segment))
 
     def _remove_cuts(self) -> None:
         try:
@@ -518,11 +531,8 @@ class SegmentedLog:
             )
 
     def _check_boundary(self, offset: Offset) -> None:
-        if offset in self._boundaries:
-            return
-        segment = self._segments.at(offset)
-        if not segment.is_boundary(offset - segment.base):
-            raise OffsetInsideRecordError(f"offset {offset} is inside a record, not its start")
+        if offset not in self._boundaries:
+            quickly(self.prove(offset))
 
     def _fail(self, doing: str, error: OSError) -> LogReadOnlyError:
         """Be read-only from here on."""

@@ -78,6 +78,11 @@ class Segments:
         self.use(segment)
         return segment
 
+    def has(self, segment: Segment) -> bool:
+        """Whether it is one of them."""
+        number = bisect_right(self._segments, segment.base, key=lambda one: one.base) - 1
+        return number >= 0 and self._segments[number] is segment
+
     def begin(self) -> Segment:
         """Have a new active one at the end.
 

@@ -18,7 +18,7 @@ from octopi.environment import Disk
 from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
 from octopi.identifiers import Offset
 from octopi.storage.file_names import index_path, segment_bases
-from octopi.storage.offset_index import ENTRY, ENTRY_BYTES, Entry
+from octopi.storage.offset_index import ENTRY_BYTES, DamagedIndexError, Entry
 from octopi.storage.record_file import Chunk, RecordFile
 from octopi.storage.segment import ENTRY_DISTANCE_BYTES_MAX
 
@@ -194,6 +194,8 @@ class _IndexCheck:
         """Of the last entry that agreed."""
         self._timestamp_max_ms: int | None = -1
         """Of the records so far; None once damage made that unknowable."""
+        self._count = 0
+        """Of the records so far, while `_timestamp_max_ms` is known."""
         self._wrong = ""
         self._reported = False
 
@@ -209,6 +211,7 @@ class _IndexCheck:
             if self._timestamp_max_ms is not None:
                 timestamp_ms = record.record_timestamp_ms(data, position)
                 self._timestamp_max_ms = max(self._timestamp_max_ms, timestamp_ms)
+                self._count += 1
             position = record.record_end(data, position)
         yield from self._report()
 
@@ -245,8 +248,8 @@ class _IndexCheck:
             self._wrong = f"no record starts at the segment's byte {entry.position}"
         elif at - self._last_position > ENTRY_DISTANCE_BYTES_MAX:
             self._wrong = f"entries before the segment's byte {at} are missing"
-        elif newest_ms is not None and entry != Entry.at(at, newest_ms):
-            self._wrong = f"it has another time stamp before the segment's byte {at}"
+        elif newest_ms is not None and entry != Entry.at(at, newest_ms, self._count):
+            self._wrong = f"it has another time stamp or count before the segment's byte {at}"
         self._last_position = at
         self._advance()
 
@@ -256,6 +259,8 @@ class _IndexCheck:
             self._entry = next(self._entries, None)
         except OSError as error:
             self._entry, self._wrong = None, f"it can't be read: {error.strerror}"
+        except DamagedIndexError as error:
+            self._entry, self._wrong = None, str(error)
 
     def _read(self) -> Generator[Entry]:
         file = self._disk.open(self._path)
@@ -263,7 +268,8 @@ class _IndexCheck:
             whole_bytes = file.size_bytes - file.size_bytes % ENTRY_BYTES
             for position in range(0, whole_bytes, _PAGE_BYTES):
                 data = file.pread(min(_PAGE_BYTES, whole_bytes - position), position)
-                yield from map(Entry._make, ENTRY.iter_unpack(data))
+                for at in range(0, len(data), ENTRY_BYTES):
+                    yield Entry.of_bytes(data[at : at + ENTRY_BYTES])
         finally:
             file.close()
 

@@ -14,6 +14,7 @@ from octopi.errors import (
     InvalidOptionError,
     InvalidTopicError,
     LogReadOnlyError,
+    NeedsTimeError,
     OctopiError,
     RecordError,
     RefusedError,
@@ -33,6 +34,7 @@ _STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
     (DiskFullError, Status.DISK_FULL),
     (LogReadOnlyError, Status.LOG_READ_ONLY),
     (StorageError, Status.INTERNAL),
+    (NeedsTimeError, Status.NOT_READY),
 )
 """The first class that fits."""
 

@@ -74,9 +74,9 @@ def model_marks(log: BuiltLog) -> list[Mark]:
     """The marks: a record's start once enough bytes lie between it and the mark before."""
     marks: list[Mark] = []
     timestamp_ms = -1
-    for start, one in zip(log.starts, log.sent, strict=False):
+    for count, (start, one) in enumerate(zip(log.starts, log.sent, strict=False)):
         if not marks or start - marks[-1].position >= INDEX_INTERVAL_BYTES:
-            marks.append(Mark(start, timestamp_ms))
+            marks.append(Mark(start, timestamp_ms, count))
         timestamp_ms = max(timestamp_ms, -1 if one.timestamp_ms is None else one.timestamp_ms)
     return marks
 

@@ -99,7 +99,7 @@ async def test_retention_passes_over_a_log_that_is_being_deleted(
     log = open_log(disk)
     append(log, 0)
     await log.discard()
-    log.apply_retention()
+    await log.apply_retention()
     assert not caplog.records
 
 

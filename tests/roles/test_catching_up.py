@@ -259,7 +259,7 @@ async def test_a_follower_that_retention_overtook_is_asked_to_follow_again(
             await here.produce(1, size_bytes=60_000)
             await trio.sleep(0.1)
         await here.log.flush()
-        here.log.apply_retention()
+        await here.log.apply_retention()
         assert hung.end < here.log.start
         hung.acknowledge(hung.end)
         await trio.sleep(0.1)

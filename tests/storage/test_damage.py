@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from octopi.errors import CorruptLogError, OffsetInsideRecordError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import whole_records_end
+from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.retention import Retained
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from octopi.storage.verification import Finding, Kind, Progress, verify_log
@@ -374,7 +376,10 @@ def test_a_file_that_shrinks_meanwhile_is_a_finding() -> None:
         ("ends early", "ends too early"),
         ("gap", "are missing"),
         ("shifted", "no record starts at"),
-        ("time", "another time stamp"),
+        ("time", "another time stamp or count"),
+        ("count", "another time stamp or count"),
+        ("bit", "the checksum of an entry doesn't match"),
+        ("older format", "the checksum of an entry doesn't match"),
         ("too long", "has entries up to"),
         ("unreadable", "can't be read: Input/output error"),
     ],
@@ -384,19 +389,29 @@ def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
     disk = stored(*batches)
     name = path(0, "index")
     index = disk.content(name)
-    assert len(index) == 8 * 16
+    assert len(index) == 8 * ENTRY_BYTES
+    entries = [
+        Entry.of_bytes(index[at : at + ENTRY_BYTES]) for at in range(0, len(index), ENTRY_BYTES)
+    ]
     if harm == "missing":
         disk.remove(name)
     elif harm == "ends early":
-        disk.plant(name, index[:64])
+        disk.plant(name, index[: 4 * ENTRY_BYTES])
     elif harm == "gap":
-        disk.plant(name, index[:32] + index[-32:])
-    elif harm == "shifted":
+        disk.plant(name, index[: 2 * ENTRY_BYTES] + index[-2 * ENTRY_BYTES :])
+    elif harm == "bit":
         disk.flip(name, 8 * 55)
-    elif harm == "time":
-        disk.flip(name, 8 * 63)
-    elif harm == "too long":
-        disk.plant(name, index + b"\xff" * 16)
+    elif harm == "older format":
+        disk.plant(name, b"".join(struct.pack(">QQ", *entry[:2]) for entry in entries))
+    elif harm in {"shifted", "time", "count", "too long"}:
+        changes = {
+            "shifted": entries[3]._replace(position=entries[3].position + 1),
+            "time": entries[3]._replace(timestamp_before=entries[3].timestamp_before + 1),
+            "count": entries[3]._replace(count_before=entries[3].count_before + 1),
+            "too long": Entry.at(8 * len(batches[0]), 7, 8),
+        }
+        entries[8 if harm == "too long" else 3 :] = [changes[harm]]
+        disk.plant(name, b"".join(entry.to_bytes() for entry in entries))
     else:
         disk.fail(errno.EIO, "pread", path_end="index")
     (found,) = findings(disk)

@@ -11,6 +11,7 @@ from octopi.errors import DiskFullError, LogReadOnlyError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import scan
+from octopi.storage.offset_index import ENTRY_BYTES
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
@@ -287,7 +288,7 @@ def test_an_index_that_lacks_entries_is_made_anew(disk: MemoryDisk) -> None:
     log = open_log(disk, recovery_point=log.end)
     third = Offset(3 * len(big))
     assert log.read(third, 1, log.end) == big
-    assert len(disk.content(path(0, "index"))) == 5 * 16
+    assert len(disk.content(path(0, "index"))) == 5 * ENTRY_BYTES
     before = len(disk.calls)
     log = open_log(disk, recovery_point=log.end)
     assert log.read(third, 1, log.end) == big

@@ -11,6 +11,7 @@ from octopi.errors import OffsetInsideRecordError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import HEADER_BYTES
+from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
@@ -18,6 +19,7 @@ from tests.storage.building import (
     append,
     batch,
     empty_disk,
+    findings,
     opaque,
     open_log,
     path,
@@ -40,8 +42,8 @@ OPTIONS = LogOptions(segment_bytes_max=len(DATA))
 LURE_AT = DATA.index(LURE)
 
 
-def entries(*pairs: tuple[int, int]) -> bytes:
-    return b"".join(struct.pack(">QQ", *pair) for pair in pairs)
+def entries(*fields: tuple[int, int, int]) -> bytes:
+    return b"".join(Entry(*each).to_bytes() for each in fields)
 
 
 @pytest.fixture
@@ -61,14 +63,13 @@ def reopen(disk: MemoryDisk, index: bytes) -> SegmentedLog:
 
 
 def test_an_entry_that_looks_like_a_record_is_found_out_by_every_look_up(disk: MemoryDisk) -> None:
-    whole = disk.content(INDEX)
-    wrong = entries((0, 0), (LURE_AT, 12))
+    wrong = entries((0, 0, 0), (LURE_AT, 12, 3))
     behind = [one for one in starts(DATA) if one > LURE_AT][:-1]
     for offset in behind:
         log = reopen(disk, wrong)
         assert log.read(Offset(offset), MIB, log.end) == DATA[offset:]
         log.close()
-    assert disk.content(INDEX) == whole
+        assert findings(disk) == []
     log = reopen(disk, wrong)
     with pytest.raises(OffsetInsideRecordError):
         log.read(Offset(LURE_AT + 60_000), MIB, log.end)
@@ -85,7 +86,7 @@ def test_an_entry_that_looks_like_a_record_is_found_out_by_every_look_up(disk: M
 
 
 def test_an_index_that_promises_later_times_is_found_out(disk: MemoryDisk) -> None:
-    log = reopen(disk, entries((0, 0), (len(BATCHES[0]), 1000)))
+    log = reopen(disk, entries((0, 0, 0), (len(BATCHES[0]), 1000, 2)))
     assert log.find_timestamp(45, log.end) == len(DATA)
     assert log.find_timestamp(39, log.end) == len(DATA) - len(BATCHES[-1])
     assert log.find_timestamp(500, log.end) == log.end
@@ -95,10 +96,11 @@ def test_an_index_that_shrinks_while_it_is_open_is_made_anew(disk: MemoryDisk) -
     log = reopen(disk, disk.content(INDEX))
     whole = disk.content(INDEX)
     assert log.find_timestamp(30, log.end) == len(DATA) - 10 * len(BATCHES[-1])
-    disk.plant(INDEX, whole[:20])
+    disk.plant(INDEX, whole[: ENTRY_BYTES + 4])
     for offset in reversed(starts(DATA)[:-1]):
         assert log.read(Offset(offset), 1, log.end)
-    assert disk.content(INDEX) == whole
+    assert len(disk.content(INDEX)) > ENTRY_BYTES + 4
+    assert findings(disk) == []
 
 
 def test_an_age_that_cannot_be_read_counts_from_the_restart() -> None:

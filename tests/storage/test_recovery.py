@@ -10,6 +10,7 @@ from octopi.errors import AlteredTailError, CorruptLogError, LogReadOnlyError, S
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB
 from octopi.record import Scan
+from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
@@ -388,7 +389,18 @@ async def test_a_damaged_log_can_be_flushed_and_its_oldest_segments_removed() ->
 
 @pytest.mark.parametrize("recovered_bytes", [0, 200_000, 10**6])
 @pytest.mark.parametrize(
-    "harm", ["missing", "torn", "empty", "swapped", "shifted", "zeros", "garbage", "far too long"]
+    "harm",
+    [
+        "missing",
+        "torn",
+        "empty",
+        "swapped",
+        "shifted",
+        "zeros",
+        "garbage",
+        "far too long",
+        "older format",
+    ],
 )
 def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> None:
     batches = [
@@ -397,7 +409,7 @@ def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> Non
     data = b"".join(batches)
     disk = stored(*batches)
     index = disk.content(path(0, "index"))
-    entries = [index[at : at + 16] for at in range(0, len(index), 16)]
+    entries = [index[at : at + ENTRY_BYTES] for at in range(0, len(index), ENTRY_BYTES)]
     assert len(entries) > 8
     if harm == "missing":
         disk.remove(path(0, "index"))
@@ -409,8 +421,11 @@ def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> Non
         entries[2], entries[6] = entries[6], entries[2]
         disk.plant(path(0, "index"), b"".join(entries))
     elif harm == "shifted":
-        shifted = [(int.from_bytes(e[:8], "big") + 7).to_bytes(8, "big") + e[8:] for e in entries]
-        disk.plant(path(0, "index"), b"".join(shifted))
+        sound = [Entry.of_bytes(one) for one in entries]
+        shifted = [one._replace(position=one.position + 7) for one in sound]
+        disk.plant(path(0, "index"), b"".join(one.to_bytes() for one in shifted))
+    elif harm == "older format":
+        disk.plant(path(0, "index"), b"".join(one[:16] for one in entries))
     elif harm == "zeros":
         disk.plant(path(0, "index"), bytes(len(index)))
     elif harm == "garbage":
@@ -426,7 +441,7 @@ def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> Non
         assert offset + len(part) in boundaries
         assert log.find_timestamp(10 * (number // 3) + number % 3, log.end) == offset
     assert log.find_last(50, log.end) == boundaries[-51]
-    if harm in {"swapped", "shifted", "zeros", "garbage"}:
+    if harm in {"swapped", "shifted", "zeros", "garbage", "older format"}:
         assert findings(disk) == []
     append(log, batch(b"x" * 70_000, timestamp_ms=1000), batch(b"y", timestamp_ms=2000))
     assert log.find_timestamp(1001, log.end) == log.end - len(batch(b"y"))

@@ -21,6 +21,7 @@ from octopi.errors import (
     InvalidOptionError,
     InvalidTopicError,
     LogReadOnlyError,
+    NeedsTimeError,
     NotLeaderError,
     OctopiError,
     ProtocolError,
@@ -608,6 +609,7 @@ async def test_a_subscriptions_number_is_spoken_of_while_it_lives(
         (ChecksumError("changed"), Status.RECORD_CHECKSUM, "changed"),
         (DiskFullError("full"), Status.DISK_FULL, "full"),
         (LogReadOnlyError("failed"), Status.LOG_READ_ONLY, "failed"),
+        (NeedsTimeError("later"), Status.NOT_READY, "later"),
         (
             CorruptLogError("/d/1.log", 7, 9, "bits"),
             Status.LOG_CORRUPT,

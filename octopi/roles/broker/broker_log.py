@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import attrs
+import trio
 
 from octopi import record, steps
 from octopi.environment import Environment
@@ -29,6 +30,7 @@ from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.slices import Slices, in_turns
 from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
@@ -55,7 +57,7 @@ class BrokerLog:
     # There may be many thousands of them, and a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_environment", "_files", "_flusher", "_is_closed", "_policy", "_published",
+        "_environment", "_files", "_flusher", "_is_closed", "_policy", "_proving", "_published",
         "_recovery_point", "_storing", "_wakers", "appended_bytes", "appended_count",
         "delivered_bytes", "directory", "epoch", "flush_listener", "partition", "state", "topic",
         "topic_id",
@@ -97,6 +99,7 @@ class BrokerLog:
         self._policy = FlushPolicy(flush_options)
         self._wakers: dict[Callable[[], None], None] = {}
         self._storing = BriefLock()
+        self._proving = BriefLock()
         self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
@@ -170,21 +173,6 @@ class BrokerLog:
             self._flusher.want(self._flush, due_at)
         return base
 
-    def skip(self, offset: Offset, count: int) -> Offset:
-        """Where the record lies that comes *count* records behind the one at *offset*.
-
-        Raises:
-          StorageError: if the records there can't be read.
-        """
-        while count:
-            data = self._files.read(offset, FETCH_BYTES_DEFAULT, self._files.end)
-            position = 0
-            while count and position < len(data):
-                position = record.record_end(data, position)
-                count -= 1
-            offset = Offset(offset + position)
-        return offset
-
     async def truncate(self, end: Offset) -> None:
         """Drop all records from *end* on; the machine's state has ended there already.
 
@@ -203,11 +191,16 @@ class BrokerLog:
         if self._recovery_point <= end:
             sequences = ProducerSequences.load(stored.get("producers", []))
             position = max(position, self._recovery_point)
+        await in_turns(self._files.prove(end))  # or the cut itself may take long
         while position < end:
+            # Retention may have removed what comes next.
+            position = max(position, self._files.start)
+            await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
             for run in record.scan(data).runs:
                 sequences.record(run, Offset(position + run.start))
             position = Offset(position + len(data))
+            await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
         if self._recovery_point > end:
             # A recovery point behind the end would make the next opening miss records.
@@ -383,8 +376,19 @@ class BrokerLog:
         Raises:
           OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.
           CorruptLogError: if the records there are damaged.
+          NeedsTimeError: if that takes long to find out: `prove` it first.
         """
         return self._files.read(offset, bytes_max, self._published)
+
+    async def prove(self, offset: Offset) -> None:
+        """See whether a record starts at *offset*, or the log ends there; others have their turn
+        meanwhile.  A `read` from there, right behind, takes no time.
+
+        Raises:
+          StorageError, RefusedError: as `read`.
+        """
+        async with self._proving:  # one after the other: the first one may mend the index for all
+            await in_turns(self._files.prove(offset))
 
     def read_uncommitted(self, offset: Offset, bytes_max: int) -> bytes:
         """Records from *offset* on, committed or not: what followers are sent.
@@ -394,12 +398,22 @@ class BrokerLog:
         """
         return self._files.read(offset, bytes_max, self._files.end)
 
-    def find(self, at: str, value: int) -> Offset:
-        """See `octopi.wire.messages.FindOffset`.
+    async def skip(self, offset: Offset, count: int) -> Offset:
+        """Where the record lies that comes *count* records behind the one at *offset*, in the
+        same batch; others have their turn meanwhile.
+
+        Raises:
+          OffsetOutOfRangeError: if retention has removed it.
+          StorageError: if the records there can't be read.
+        """
+        return await in_turns(self._files.search.count_on(offset, count))
+
+    def find(self, at: str, value: int) -> Slices[Offset] | Offset:
+        """See `octopi.wire.messages.FindOffset`.  What takes a look at records comes in slices.
 
         Raises:
           RefusedError: INVALID_OPTION.
-          CorruptLogError: if the records there are damaged.
+          CorruptLogError: (in a slice) if the records there are damaged.
         """
         match at:
             case "earliest":
@@ -407,11 +421,11 @@ class BrokerLog:
             case "latest":
                 return self._published
             case "timestamp" if value >= 0:
-                return self._files.find_timestamp(value, self._published)
+                return self._files.search.timestamp(value, self._published)
             case "last" if value >= 0:
-                return self._files.find_last(value, self._published)
+                return self._files.search.last(value, self._published)
             case "boundary" if value >= 0:
-                return self._files.find_boundary(Offset(value), self._published)
+                return self._files.search.boundary(Offset(value), self._published)
         raise RefusedError(
             f"find an offset at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
             f"{value}",
@@ -434,11 +448,14 @@ class BrokerLog:
 
     # --- keeping ---------------------------------------------------------------------
 
-    def apply_retention(self) -> None:
+    async def apply_retention(self) -> None:
         """Remove segments that are too old or too many, all of them committed for all to see:
         what the leader is about to commit, its followers may lack."""
         if self._is_closed:
             return  # its files are being deleted
+        await in_turns(self._files.learn_ages(self._environment.clock.wall_ms()))
+        if self._is_closed:
+            return
         try:
             removed = self._files.apply_retention(
                 self._environment.clock.wall_ms(), below=self.highwater

@@ -24,6 +24,7 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
+    NeedsTimeError,
     OctopiError,
     OffsetOutOfRangeError,
     ProtocolError,
@@ -214,7 +215,7 @@ class FollowSession:
                 if not catches_up or catching_up.may_send():
                     due, self._due = self._due, {}
                     for topic_id in due:
-                        sent += self._send_from(self._followed[topic_id])
+                        sent += await self._send_from(self._followed[topic_id])
                 if sent:
                     if self._due:
                         await trio.lowlevel.checkpoint()  # others' turn between two reads
@@ -234,8 +235,16 @@ class FollowSession:
             _log.error("can't send to a follower", peer=self._connection.peer, why=str(error))
             await self._connection.close(1011, "the leader can't read its log")
 
-    def _send_from(self, followed: _Followed) -> int:
+    async def _send_from(self, followed: _Followed) -> int:
         """Send the next records of one log, if there are any and there is room."""
+        try:
+            return self._send_next(followed)
+        except NeedsTimeError:
+            await followed.log.prove(followed.position)
+            self._look_at(followed.log.topic_id)
+            return 1  # whatever came meanwhile is looked at, too
+
+    def _send_next(self, followed: _Followed) -> int:
         log, answer = followed.log, followed.answer
         if not self._leads(answer.partition, answer.epoch):
             return 0

@@ -28,6 +28,7 @@ from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
+from octopi.roles.broker.walks import Walks
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
@@ -87,6 +88,8 @@ class Logs(Peers):
         """All that are open."""
         self.fan_out = FanOut(environment.clock)
         """Serves those that have all of their log."""
+        self.walks = Walks()
+        """Long look-ups."""
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
         self.membership: Membership | None = None

@@ -182,5 +182,5 @@ async def _retain(environment: Environment, logs: Logs, interval_s: float) -> No
     while True:
         await clock.sleep_until(clock.now() + interval_s)
         for log in logs:
-            log.apply_retention()
+            await log.apply_retention()
             await trio.lowlevel.checkpoint()

@@ -22,7 +22,6 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ChecksumError,
-    CorruptLogError,
     DiskFullError,
     NotLeaderError,
     OctopiError,
@@ -60,6 +59,8 @@ from octopi.replication.effects import (
 )
 from octopi.replication.replica import Replica, Role
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.refusals import refusal_of
+from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
 from octopi.transport.failures import cut
@@ -407,12 +408,7 @@ class PartitionReplica:
             case Flush():
                 log.want_flush()
             case FindDuplicate():
-                try:
-                    offset = log.skip(effect.offset, effect.skip)
-                    leader = self.machine.log_leader(log.topic_id)
-                    follow_up = leader.found_duplicate(offset, effect.answer)
-                except OctopiError as error:
-                    follow_up = [Reply(effect.answer, _refusal(error))]
+                follow_up = answer_repetition(self.machine, log, effect, self._tasks, self.submit)
             case Forward():
                 log.wake()
             case PublishHighwater(offset):
@@ -439,7 +435,7 @@ class PartitionReplica:
                 self._resign(error)
             elif isinstance(error, StorageError):
                 self._fail(error)
-            refusal = _refusal(error)
+            refusal = refusal_of(error)
             leader_now = self.machine.leader
             if leader_now is not None and self._resigned_in(leader_now.epoch):
                 # Nothing of it was appended, and another leader will take it.
@@ -586,14 +582,3 @@ async def forget_intact(environment: Environment, path: str) -> None:
     """
     state = attrs.evolve(stored_state(environment, path), intact=False)
     await checkpoint.store(environment.disk, path, attrs.asdict(state))
-
-
-def _refusal(error: OctopiError) -> Refusal:
-    status = Status.LOG_READ_ONLY
-    if isinstance(error, RefusedError):
-        status = error.status
-    elif isinstance(error, DiskFullError):
-        status = Status.DISK_FULL
-    elif isinstance(error, CorruptLogError):
-        status = Status.LOG_CORRUPT
-    return Refusal(status, str(error.args[0]))

@@ -7,6 +7,7 @@ in the connection's nursery.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 import trio
@@ -14,6 +15,7 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
+    NeedsTimeError,
     NotLeaderError,
     NotReadyError,
     OctopiError,
@@ -37,6 +39,8 @@ from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.roles.broker.subscription import Subscription
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
+from octopi.storage.brief_lock import BriefLock
+from octopi.storage.slices import Slices, in_turns
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
 from octopi.wire import messages as m
@@ -57,6 +61,8 @@ class ClientSession:
         self._subscriptions: dict[int, Subscription] = {}
         self._waiting_count = 0
         """Fetches that wait for records."""
+        self._walking = BriefLock()
+        """Held by the look-up that takes a while."""
 
     def handle(self, message: object) -> None:
         """Answer now where nothing has to be waited for.
@@ -84,19 +90,20 @@ class ClientSession:
                 log = self._served(message.topic, message.partition)
                 if message.at != "earliest":
                     self._require_end(log, message.partition)
-                offset = log.find(message.at, message.value)
-                self._connection.post(
-                    m.FoundOffset(message.request, offset, log.start, log.highwater)
-                )
+                found = log.find(message.at, message.value)
+                if isinstance(found, int):
+                    self._post_found(message.request, log, found)
+                else:
+                    self._tasks.start_soon(self._find_later, message.request, log, found)
             case m.DescribeLogs():
-                found = self._logs.describe(
+                described = self._logs.describe(
                     message.topic,
                     (message.after_topic, message.after_partition),
                     _LOGS_PER_PAGE + 1,
                     self._connection.grants.covers,
                 )
-                page = found[:_LOGS_PER_PAGE]
-                self._connection.post(m.LogList(message.request, page, len(found) > len(page)))
+                page = described[:_LOGS_PER_PAGE]
+                self._connection.post(m.LogList(message.request, page, len(described) > len(page)))
             case m.DescribeSubscriptions():
                 all_of_them = [
                     one
@@ -178,12 +185,52 @@ class ClientSession:
         log = self._logs.find(message.topic, message.partition)
         self._replica(message.partition).produce(log, message.records, answer)
 
+    def _post_found(self, request: int, log: BrokerLog, offset: Offset) -> None:
+        self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater))
+
+    async def _find_later(self, request: int, log: BrokerLog, work: Slices[Offset]) -> None:
+        """Look it up when it is this question's turn."""
+        with self._refusing(log, request):
+            async with self._logs.walks.turn(self._walking):
+                offset = await in_turns(work)
+            self._post_found(request, log, offset)
+
+    @contextlib.contextmanager
+    def _refusing(self, log: BrokerLog, request: int) -> Iterator[None]:
+        """Answer *request* with what goes wrong within the block, which may wait."""
+        try:
+            yield
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            gone = NotLeaderError("this broker doesn't serve the partition any more")
+            refuse(self._connection, request, error if log.epoch else gone)
+
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)
         if message.offset > log.highwater:
             self._require_end(log, message.partition)
-        if self._answer_fetch(log, message) or message.wait_ms == 0:
+        try:
+            if self._answer_fetch(log, message):
+                return
+        except NeedsTimeError:
+            self._tasks.start_soon(self._fetch_proven, log, message)
             return
+        self._wait_for_records(log, message)
+
+    async def _fetch_proven(self, log: BrokerLog, message: m.Fetch) -> None:
+        """Answer when it is known whether a record starts there: that takes a while once."""
+        with self._refusing(log, message.request):
+            await log.prove(Offset(message.offset))
+            if not self._answer_fetch(log, message):
+                self._wait_for_records(log, message)
+
+    def _wait_for_records(self, log: BrokerLog, message: m.Fetch) -> None:
+        """Have *message* answered when records have come.
+
+        Raises:
+          RefusedError: TOO_MANY.
+        """
         if self._waiting_count >= WAITING_FETCHES_MAX:
             raise RefusedError(
                 f"at most {WAITING_FETCHES_MAX} fetches of a connection wait for records",
@@ -209,20 +256,20 @@ class ClientSession:
         arrived = trio.Event()
         log.add_waker(arrived.set)
         try:
-            with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
-                while log.highwater <= message.offset and log.epoch:
-                    await arrived.wait()
-            await self._connection.drained()  # many may have what they waited for at once
-            if not log.epoch:
-                raise NotLeaderError("this broker doesn't serve the partition any more")
-            self._answer_fetch(log, message, last=True)
-        except ConnectionLostError:
-            pass
-        except OctopiError as error:
-            refuse(self._connection, message.request, error)
+            with self._refusing(log, message.request):
+                await self._wait_and_answer(log, message, arrived)
         finally:
             self._waiting_count -= 1
             log.remove_waker(arrived.set)
+
+    async def _wait_and_answer(self, log: BrokerLog, message: m.Fetch, arrived: trio.Event) -> None:
+        with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
+            while log.highwater <= message.offset and log.epoch:
+                await arrived.wait()
+        await self._connection.drained()  # many may have what they waited for at once
+        if not log.epoch:
+            raise NotLeaderError("this broker doesn't serve the partition any more")
+        self._answer_fetch(log, message, last=True)
 
     def _subscribe(self, message: m.Subscribe) -> None:
         if message.request in self._subscriptions:
@@ -232,17 +279,20 @@ class ClientSession:
                 f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions", Status.TOO_MANY
             )
         log = self._served(message.topic, message.partition)
-        log.read(Offset(message.offset), 1)  # says what is wrong with the offset, if anything is
-        self._connection.post(
-            m.Subscribed(message.request, log.topic.topic_id, log.epoch, log.start, log.highwater)
-        )
         subscription = Subscription(self._connection, self._logs, log, message)
-        self._subscriptions[message.request] = subscription
-        self._tasks.start_soon(self._run_subscription, message.request, subscription)
-
-    async def _run_subscription(self, request: int, subscription: Subscription) -> None:
+        opens = False
         try:
-            await subscription.run()
+            subscription.open()
+        except NeedsTimeError:
+            opens = True  # by its task
+        self._subscriptions[message.request] = subscription
+        self._tasks.start_soon(self._run_subscription, message.request, subscription, opens)
+
+    async def _run_subscription(
+        self, request: int, subscription: Subscription, opens: bool
+    ) -> None:
+        try:
+            await subscription.run(opens=opens)
         finally:
             if self._subscriptions.get(request) is subscription:
                 del self._subscriptions[request]

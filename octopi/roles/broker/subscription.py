@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from octopi.errors import ConnectionLostError, NotLeaderError, OctopiError
+from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, OctopiError
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.roles.answers import refuse
@@ -40,6 +40,19 @@ class Subscription:
         self._idle = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
 
+    def open(self) -> None:
+        """Say that it is open, if its offset is right.
+
+        Raises:
+          NeedsTimeError: if that is not known yet; `run` can find it out.
+          RefusedError, StorageError: see `octopi.roles.broker.broker_log.BrokerLog.read`.
+        """
+        log = self._log
+        log.read(self.position, 1)  # says what is wrong with the offset, if anything is
+        self._connection.post(
+            m.Subscribed(self.request, log.topic.topic_id, log.epoch, log.start, log.highwater)
+        )
+
     def grant(self, until: int) -> None:
         """Move the credit; it never goes back."""
         if until > self._credit:
@@ -57,11 +70,15 @@ class Subscription:
         self._logs.fan_out.leave(self._log, self)
         self._scope.cancel()
 
-    async def run(self) -> None:
-        """Deliver until stopped, or until the log can't be read on."""
+    async def run(self, *, opens: bool = False) -> None:
+        """Deliver until stopped, or until the log can't be read on.  *opens*: say first that it is
+        open, once the offset is known to be right."""
         self._logs.subscriptions[self] = None
         try:
             with self._scope:
+                if opens:
+                    await self._log.prove(self.position)
+                    self.open()
                 await self._deliver()
         except ConnectionLostError:
             pass
@@ -106,7 +123,11 @@ class Subscription:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
                 continue
             room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
-            records = self._log.read(self.position, room)
+            try:
+                records = self._log.read(self.position, room)
+            except NeedsTimeError:
+                await self._log.prove(self.position)
+                continue
             self._connection.post(
                 m.Delivery(self.request, self.position, records, self._log.highwater)
             )
