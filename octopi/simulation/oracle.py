@@ -218,7 +218,7 @@ class Oracle:
         key, promised = (event.host, event.facts["partition"]), event.facts["promised"]
         before = self._promised.get(key, 0)
         self._promised[key] = promised
-        self._log_epochs[key] = event.facts["log_epoch"]
+        self._log_epochs[key] = event.facts.get("log_epoch", 0)
         self._flags[key] = event.facts["sync_flag"]
         if promised < before and key in self._given_up:
             self._given_up.discard(key)
