@@ -149,6 +149,9 @@ answered."""
 ACCEPT_WAIT_S: Final = 0.25
 """How long the register waits for further replicas to accept an epoch when one could lead."""
 
+ACCEPTANCES_WAIT_S: Final = 3.0
+"""An operator who asks what replicas hold waits so long for those that run to say it."""
+
 HAND_OVER_TIMEOUT_S: Final = 10.0
 """A change of leadership that an operator or the balance asks for is given up after this."""
 

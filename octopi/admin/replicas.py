@@ -144,8 +144,25 @@ def problems(seen: Look) -> list[str]:
         numbers = [str(partition) for partition, state in states.items() if state == what]
         if numbers:
             found.append(f"{what}: partition{'s' * (len(numbers) > 1)} {' '.join(numbers)}")
+    found += [
+        f"partition {one.partition}: {why}" for one in places if (why := _why_leaderless(one))
+    ]
     found += faults(seen.logs)
     return found or ([] if cluster.brokers else ["no broker has joined"])
+
+
+def _why_leaderless(place: PartitionInfo) -> str:
+    """What a partition without a leader waits for, and what helps; empty if it has one."""
+    order = f"`octopi-node partitions recover {place.partition}` says what may be lost otherwise"
+    if place.leader is not None:
+        return ""
+    if place.waits_for:
+        one_of = "one of " * (bool(place.in_sync) and len(place.waits_for) > 1)
+        names = f"broker{'s' * (len(place.waits_for) > 1)} {' '.join(map(str, place.waits_for))}"
+        return f"it waits for {one_of}{names}, in sync last: start what can be started; {order}"
+    if place.is_stuck:
+        return f"each of its replicas in sync lacks what it had on its disk: {order}"
+    return ""
 
 
 def faults(logs: Iterable[BrokerLog]) -> list[str]:

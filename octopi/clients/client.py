@@ -10,7 +10,6 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
-from octopi.clients import operating
 from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
@@ -19,6 +18,7 @@ from octopi.clients.consumer_session import ConsumerSession
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.operating import Operating
 from octopi.clients.options import not_negative, within
 from octopi.clients.producer import Producer, ProducerOptions
 from octopi.clients.questions import Questions
@@ -38,12 +38,10 @@ from octopi.limits import (
     CLIENT_BATCH_BYTES,
     CONSUMER_WINDOW_BYTES,
     DELIVERY_TIMEOUT_S,
-    DRAIN_TIMEOUT_S,
     FETCH_BYTES_DEFAULT,
     FETCH_WAIT_S_MAX,
     LINGER_S,
     LIST_COUNT_MAX,
-    MOVE_TIMEOUT_S,
     PRODUCER_BUFFER_BYTES,
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
@@ -67,14 +65,12 @@ from octopi.wire.messages import (
     DescribeCluster,
     DescribeLogs,
     Done,
-    DrainBroker,
     Fetch,
     Fetched,
     FindOffset,
     FoundOffset,
     ListTopics,
     LogList,
-    RemoveBroker,
     TopicDescription,
     TopicInfo,
     TopicList,
@@ -90,7 +86,7 @@ _WINDOW_BYTES_MAX: Final = 2**40
 _T = TypeVar("_T")
 
 
-class Client:
+class Client(Operating):
     """A cluster, from outside.  Made by `connect`; use it from any number of tasks.
 
     Every call tries again, within the client's request time-out, what can be tried again;
@@ -277,63 +273,6 @@ class Client:
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
-
-    # --- operating -----------------------------------------------------------------------
-
-    async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
-        """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
-        joins anew.  Return when it leads nothing.
-
-        Raises:
-          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
-              else could lead for *timeout_s*: it keeps only those leaderships then.
-        """
-        not_negative(broker=broker)
-        await self._questions.retry(
-            f"drain broker {broker}",
-            lambda: self._questions.register_once(
-                lambda request: DrainBroker(request, broker), Done, timeout_s
-            ),
-            timeout_s,
-        )
-
-    async def remove_broker(self, broker: int) -> None:
-        """Have the cluster forget *broker*, which is away for good.  Its id is never given again.
-
-        Raises:
-          RefusedError: INVALID_OPTION, if there is no such broker; BROKER_IN_USE, if it runs or
-              holds replicas.
-        """
-        not_negative(broker=broker)
-        what = f"remove broker {broker}"
-        await self._questions.register(what, lambda request: RemoveBroker(request, broker), Done)
-
-    async def add_partitions(self, count: int) -> int:
-        """Have *count* more partitions, for topics that are created from now on; return how
-        many there are then.
-
-        Raises:
-          RefusedError: INVALID_OPTION, if there would be too many.
-        """
-        not_negative(count=count)
-        return await operating.add_partitions(self._questions, count)
-
-    async def move_replica(
-        self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
-    ) -> None:
-        """Have the broker *joining* hold a replica in the place of the broker *leaving*.
-        Return when it is in sync and the other one's replica is gone.
-
-        Cancelled or timed out, both may hold one; asked again, the register takes it up
-        where it is.
-
-        Raises:
-          RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
-              if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
-              is away, or NOT_READY, if it isn't in sync in time.
-        """
-        not_negative(partition=partition, leaving=leaving, joining=joining)
-        await operating.move_replica(self._questions, partition, leaving, joining, timeout_s)
 
     # --- reading without a consumer ----------------------------------------------------
 

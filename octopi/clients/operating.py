@@ -1,22 +1,108 @@
-"""What operators ask that must not be done twice: an attempt whose answer was lost may have been
-carried out, so the next one looks first.
+"""What operators ask.  Where something must not be done twice, an attempt whose answer was lost may
+have been carried out, so the next one looks first.
 """
 
 from __future__ import annotations
 
+from octopi.clients.options import not_negative
 from octopi.clients.questions import Questions
 from octopi.errors import ConnectionLostError, RefusedError, Status
+from octopi.limits import DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
 from octopi.wire.messages import (
     AddPartitions,
     ClusterDescription,
     DescribeCluster,
     Done,
+    DrainBroker,
     MoveReplica,
+    PartitionRecovery,
+    RecoverPartition,
+    RemoveBroker,
 )
 
 
+class Operating:
+    """What a client can have done to the cluster itself; `octopi.clients.client.Client` is one."""
+
+    _questions: Questions
+
+    async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
+        joins anew.  Return when it leads nothing.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
+              else could lead for *timeout_s*: it keeps only those leaderships then.
+        """
+        not_negative(broker=broker)
+        await self._questions.retry(
+            f"drain broker {broker}",
+            lambda: self._questions.register_once(
+                lambda request: DrainBroker(request, broker), Done, timeout_s
+            ),
+            timeout_s,
+        )
+
+    async def remove_broker(self, broker: int) -> None:
+        """Have the cluster forget *broker*, which is away for good.  Its id is never given again.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there is no such broker; BROKER_IN_USE, if it runs or
+              holds replicas.
+        """
+        not_negative(broker=broker)
+        what = f"remove broker {broker}"
+        await self._questions.register(what, lambda request: RemoveBroker(request, broker), Done)
+
+    async def add_partitions(self, count: int) -> int:
+        """Have *count* more partitions, for topics that are created from now on; return how
+        many there are then.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there would be too many.
+        """
+        not_negative(count=count)
+        return await add_partitions(self._questions, count)
+
+    async def move_replica(
+        self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
+    ) -> None:
+        """Have the broker *joining* hold a replica in the place of the broker *leaving*.
+        Return when it is in sync and the other one's replica is gone.
+
+        Cancelled or timed out, both may hold one; asked again, the register takes it up
+        where it is.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
+              if *leaving* holds no replica or there is no broker *joining*; NO_BROKER, if that
+              is away, or NOT_READY, if it isn't in sync in time.
+        """
+        not_negative(partition=partition, leaving=leaving, joining=joining)
+        await move_replica(self._questions, partition, leaving, joining, timeout_s)
+
+    async def recover_partition(
+        self, partition: int, *, accept_loss: bool = False
+    ) -> PartitionRecovery:
+        """What the replicas of a partition without a leader hold, and what is known to be lost if
+        the best of those that answer leads.  With *accept_loss* it does, and messages that were
+        acknowledged may be lost.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
+              while a replica that is in sync runs; NO_BROKER, with *accept_loss*, if none runs.
+          NotReadyError: if waiting will do.
+        """
+        not_negative(partition=partition)
+        return await self._questions.register(
+            f"recover partition {partition}",
+            lambda request: RecoverPartition(request, partition, accept_loss),
+            PartitionRecovery,
+        )
+
+
 async def add_partitions(questions: Questions, count: int) -> int:
-    """See `octopi.clients.client.Client.add_partitions`."""
+    """See `Operating.add_partitions`."""
     wanted = (await _describe(questions)).partition_count + count
     is_lost = False
 
@@ -37,7 +123,7 @@ async def add_partitions(questions: Questions, count: int) -> int:
 async def move_replica(
     questions: Questions, partition: int, leaving: int, joining: int, timeout_s: float
 ) -> None:
-    """See `octopi.clients.client.Client.move_replica`."""
+    """See `Operating.move_replica`."""
 
     def question(request: int) -> MoveReplica:
         return MoveReplica(request, partition, leaving, joining)

@@ -148,10 +148,11 @@ class LeadershipChange:
             accepted = [one for one in accepted if one.broker in members]
         sound = [one for one in accepted if is_sound(one) and one.broker not in replaced]
         best = sound or (accepted if ordered else [])
-        # A member has all that was flushed before it was acknowledged, whatever else it lost.
-        best = [one for one in best if one.broker in members] or best
         if not best:
             return None
+        # Who was in sync has all that was flushed before it was acknowledged, whatever it lost.
+        for known in (members, {*record.in_sync, *record.lost}):
+            best = [one for one in best if one.broker in known] or best
         # The epoch of the last record would be the wrong measure: a replica may hold the
         # newest record and lack older ones that a later leader's agreement proved committed.
         newest = max(one.log_epoch for one in best)

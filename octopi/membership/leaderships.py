@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from octopi.errors import NotReadyError
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import BrokerRegistered, Entry, EpochAnnounced, PartitionDecided
-from octopi.membership.in_sync_changes import alter
+from octopi.membership.in_sync_changes import alter, newest_set
 from octopi.membership.leadership_change import NO_WISH, LeadershipChange, LogLoss, Wish, is_sound
 from octopi.wire.messages import (
     AcceptEpoch,
@@ -158,7 +158,11 @@ class Leaderships:
         """The brokers without which a partition that has no leader gets none, unless an operator
         orders it; none of them: it has one, or will have in a moment, or see `is_stuck`."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
-        return change.missing(record, self._live) if change is not None else []
+        if change is not None:
+            return change.missing(record, self._live)
+        members = newest_set(record)
+        away = sorted(members - self._live.keys())
+        return away if not record.in_sync or len(away) == len(members) else []
 
     def is_stuck(self, partition: int) -> bool:
         """Whether nothing comes of waiting: all that were in sync until they lost data have

@@ -24,6 +24,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import topic_name
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_COUNT_MAX
+from octopi.membership.admission import Admission, adopt, take_over_topics
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.consistent_hash import HashCircle
 from octopi.membership.entries import (
@@ -31,7 +32,6 @@ from octopi.membership.entries import (
     BrokerRemoved,
     ClusterFormed,
     Entry,
-    EpochAnnounced,
     PartitionDecided,
     RegisterStarted,
     TopicCreated,
@@ -51,28 +51,10 @@ from octopi.wire.messages import (
     PartitionRecord,
     RegisterLife,
     RemovedTopic,
-    Standing,
     TopicInfo,
     TopicOptions,
     TopicRecord,
 )
-
-
-@attrs.frozen
-class Admission:
-    """A broker may join, as soon as the entries are durable."""
-
-    broker: int
-    incarnation: int
-    entries: list[Entry]
-    conflicts: list[str]
-    """What the broker holds and the cluster does not know as its own, in words."""
-    rebuild: Rebuild
-    """What is known from reports, this broker's with them."""
-    learned: list[int]
-    """Partitions that the entries make known again, by what brokers reported."""
-    is_back: bool
-    """Whether this life of it was live all the time: only its connection is a new one."""
 
 
 class Registrar:
@@ -196,8 +178,8 @@ class Registrar:
             # Who has lost its data can't know that nothing newer was decided.
             records = [one for page in inventory for one in page.partitions]
             rebuild.report(broker, records, standings, state.partitions)
-        partitions, spent, learned = self._adopt(rebuild, standings, entries)
-        conflicts = self._take_over_topics(rebuild, inventory, partitions, entries)
+        partitions, spent, learned = adopt(state, rebuild, standings, entries)
+        conflicts = take_over_topics(state, rebuild, inventory, partitions, entries)
         damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
             damaged.update(partitions)
@@ -275,59 +257,6 @@ class Registrar:
         replicas = {one for record in self.state.partitions.values() for one in record.replicas}
         known = (*self.state.brokers, *self.state.removed_brokers)
         return max([0, *known, *replicas, *self._rebuild.mentioned_brokers()]) + 1
-
-    def _adopt(
-        self, rebuild: Rebuild, standings: list[Standing], entries: list[Entry]
-    ) -> tuple[dict[int, PartitionRecord], dict[int, int], list[int]]:
-        """Add to *entries* what is known again; return the partitions and their highest spent
-        epochs as they are then, and which of them were adopted."""
-        partitions = dict(self.state.partitions)
-        spent = {partition: self.state.announced_epoch(partition) for partition in partitions}
-        promised = {one.partition: one.promised for one in standings}
-        adoptions = rebuild.settle(self.state.partitions)
-        for adoption in adoptions:
-            record = adoption.record
-            partitions[record.partition] = record
-            spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
-            promised[record.partition] = adoption.promised
-            entries.append(PartitionDecided(record))
-        for partition, epoch in promised.items():
-            # An epoch that was promised and isn't known here may have been decided by a register
-            # that is gone, and some broker may still hear of it: go above.
-            if partition in rebuild.newest:
-                continue  # until its newest record is known its leader leads on
-            if partition in partitions and epoch > spent[partition]:
-                spent[partition] = epoch + 1
-                entries.append(EpochAnnounced(partition, epoch + 1))
-        last = max([*partitions, *rebuild.newest], default=-1)
-        if last >= self.state.partition_count:
-            entries.append(ClusterFormed(self.state.cluster, last + 1))
-        return partitions, spent, [adoption.record.partition for adoption in adoptions]
-
-    def _take_over_topics(
-        self,
-        rebuild: Rebuild,
-        inventory: list[Inventory],
-        partitions: dict[int, PartitionRecord],
-        entries: list[Entry],
-    ) -> list[str]:
-        """Add to *entries* reported topics whose partitions are known; return conflicts."""
-        waiting = rebuild.topics
-        conflicts: list[str] = []
-        for topic in (one for page in inventory for one in page.topics):
-            if topic.topic_id in self.state.removals:
-                continue
-            known = self.state.topic(topic.topic) or waiting.setdefault(topic.topic, topic)
-            if known.topic_id != topic.topic_id:
-                conflicts.append(
-                    f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
-                    f"records of {topic.topic_id}: they are kept, but not served"
-                )
-        for topic in list(waiting.values()):
-            if all(one in partitions for one in topic.partitions):
-                del waiting[topic.topic]
-                entries.append(TopicCreated(topic))
-        return conflicts
 
     def remove(self, broker: int) -> list[Entry]:
         """Forget a broker that is away for good.
@@ -544,6 +473,9 @@ class Registrar:
             replicas=record.replicas,
             in_sync=record.in_sync,
             readers=readers,
+            waits_for=[] if leads else self.leaderships.waits_for(record.partition),
+            is_stuck=not leads and self.leaderships.is_stuck(record.partition),
+            recovered_epoch=record.recovered_epoch,
         )
 
     def describe_brokers(self) -> list[BrokerInfo]:

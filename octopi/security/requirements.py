@@ -26,6 +26,7 @@ _ON_THE_CLUSTER: Final[dict[type, Verb]] = {
     m.DrainBroker: Verb.ADMIN,
     m.AddPartitions: Verb.ADMIN,
     m.MoveReplica: Verb.ADMIN,
+    m.RecoverPartition: Verb.ADMIN,
     m.RemoveBroker: Verb.ADMIN,
     **dict.fromkeys(MEMBERSHIP.to_register | FOLLOW.to_broker, Verb.REPLICATE),
 }

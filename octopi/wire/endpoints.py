@@ -50,6 +50,7 @@ REQUESTS: Final = frozenset(
         m.DrainBroker,
         m.AddPartitions,
         m.MoveReplica,
+        m.RecoverPartition,
         m.RemoveBroker,
         m.Produce,
         m.FindOffset,
@@ -99,6 +100,7 @@ CLIENT: Final = Endpoint(
             m.DrainBroker,
             m.AddPartitions,
             m.MoveReplica,
+            m.RecoverPartition,
             m.RemoveBroker,
         }
     ),
@@ -121,6 +123,7 @@ CLIENT: Final = Endpoint(
             m.TopicDescription,
             m.TopicList,
             m.ClusterDescription,
+            m.PartitionRecovery,
             m.EventList,
             m.Produced,
             m.FoundOffset,

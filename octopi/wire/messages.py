@@ -158,6 +158,15 @@ class PartitionInfo:
     in_sync: Brokers
     readers: Annotated[list[Address], AtMost(1_000)]
     """Addresses of live in-sync replicas; the first is the one that this asker should use."""
+    waits_for: Annotated[Brokers, MayBeMissing()] = attrs.field(factory=list)
+    """While no broker leads: those without which no leader is chosen, unless an operator orders
+    it."""
+    is_stuck: Annotated[bool, MayBeMissing()] = False
+    """Whether an operator has to order it: all have answered, and each lacks something that it had
+    on its device."""
+    recovered_epoch: Annotated[int, MayBeMissing()] = 0
+    """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: none
+    was."""
 
 
 @attrs.frozen
@@ -462,6 +471,74 @@ class MoveReplica:
     partition: int
     leaving: int
     joining: int
+
+
+@attrs.frozen
+class ReplicaHolding:
+    """What one replica of a partition without a leader holds."""
+
+    broker: int
+    live: bool
+    was_in_sync: bool
+    """Whether it was in sync last, so that it has what was flushed before it was acknowledged."""
+    answered: bool
+    """Whether it has said what it holds; if not, all that follows is 0."""
+    sound: bool
+    """Whether nothing is missing of what it had on its device."""
+    log_epoch: int
+    """The newest epoch in which it led, or agreed with the leader on every log."""
+    log_count: int
+    held_bytes: int
+    """The ends of its logs, added up."""
+    missing_bytes: int
+    """Of what any replica that answered holds or is known to have held, log by log, it lacks this
+    much."""
+
+
+@attrs.frozen
+class LostRange:
+    """Records of one log that no leader would have."""
+
+    topic: Text
+    kept_end: int
+    """The end of what is left."""
+    known_end: int
+    """The end of what is known to have been there."""
+
+
+@message("recover_partition")
+@attrs.frozen
+class RecoverPartition:
+    """Say what the replicas of a partition without a leader hold; with `accept_loss`, have the
+    best of those that answer lead, though acknowledged records may be lost.  Refused while a
+    replica in sync runs, or while waiting will do.  Answer: `PartitionRecovery`."""
+
+    request: int
+    partition: int
+    accept_loss: bool
+
+
+@message("partition_recovery")
+@attrs.frozen
+class PartitionRecovery:
+    """How a partition without a leader stands, or stood before this was ordered."""
+
+    request: int
+    partition: int
+    leader: int | None
+    """Who leads now; None: no broker does."""
+    epoch: int
+    recovered: bool
+    """Whether it leads by this order."""
+    candidate: int | None
+    """Who leads, or would lead if that was ordered now."""
+    waits_for: Brokers
+    """Brokers without which no leader is chosen unless that is ordered."""
+    replicas: Annotated[list[ReplicaHolding], AtMost(1_000)]
+    lost: Annotated[list[LostRange], AtMost(1_000)]
+    """What is known to be lost if the candidate leads: of this many logs at most."""
+    lost_log_count: int
+    """Of all logs with such a loss."""
 
 
 @message("remove_broker")

@@ -1,9 +1,18 @@
 """What is made of the answers of a register and its brokers."""
 
+from typing import Any
+
 import attrs
 
 from octopi import BrokerInfo, BrokerLog, ClusterInfo, LogInfo, PartitionInfo
-from octopi.admin.replicas import Look, broker_state, faults, partition_state, replicas
+from octopi.admin.replicas import (
+    Look,
+    broker_state,
+    faults,
+    partition_state,
+    problems,
+    replicas,
+)
 
 
 def broker(number: int, *, live: bool = True) -> BrokerInfo:
@@ -105,3 +114,18 @@ def test_a_broker_that_is_gone_and_holds_nothing_is_not_missed() -> None:
 def test_faults_name_broker_and_log() -> None:
     logs = [log(1, 100), log(2, 90, fault="the disk failed")]
     assert faults(logs) == ["broker 2, orders/5: the disk failed"]
+
+
+def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_helps() -> None:
+    def said(**fields: Any) -> str:  # noqa: ANN401
+        partition = attrs.evolve(place(None, fields.pop("in_sync", [])), **fields)
+        return "\n".join(problems(look(partition)))
+
+    assert "waits for broker 3, in sync last" in said(waits_for=[3])
+    assert "waits for brokers 1 3, in sync last" in said(waits_for=[1, 3])
+    assert "waits for one of brokers 1 3, in sync last" in said(waits_for=[1, 3], in_sync=[1, 3])
+    assert "lacks what it had on its disk" in said(is_stuck=True)
+    for fields in ({"waits_for": [3]}, {"is_stuck": True}):
+        assert "`octopi-node partitions recover 5`" in said(**fields)
+    assert "recover" not in said()
+    assert "recover" not in said(leader=1, waits_for=[3])

@@ -226,6 +226,9 @@ def test_an_order_takes_the_best_of_those_that_answer() -> None:
     assert recover(change(accept(3, log_end=999), accept(2)), ordered=True).leader == 2
     damaged = accept(2, ends=[LogEnd("a", 900, sound=False)])
     assert recover(change(accept(3, log_end=5), damaged), ordered=True).leader == 3
+    last = attrs.evolve(RECORD, in_sync=[1], lost=[2])
+    behind = accept(3, log_epoch=9, log_end=999)
+    assert recover(change(accept(2), behind), last, ordered=True).leader == 2
     away = attrs.evolve(RECORD, in_sync=[1])
     assert recover(change(accept(2), accept(3)), away, ordered=True).leader == 2
 

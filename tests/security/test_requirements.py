@@ -23,6 +23,7 @@ NEEDED: dict[type, Verb | None] = {
     m.DrainBroker: Verb.ADMIN,
     m.AddPartitions: Verb.ADMIN,
     m.MoveReplica: Verb.ADMIN,
+    m.RecoverPartition: Verb.ADMIN,
     m.RemoveBroker: Verb.ADMIN,
     m.Inventory: Verb.REPLICATE,
     m.Join: Verb.REPLICATE,

@@ -11,9 +11,12 @@ import trio
 
 from octopi import steps
 from octopi.clients.client import Client
+from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.membership.leadership_change import LogLoss
-from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.world import World
+from octopi.storage.flush_policy import FlushOptions
+from octopi.wire import messages as m
 from tests.simulation.clusters import ask, play, small, until, when
 
 
@@ -35,6 +38,16 @@ def creating(topic: str, **options: Any) -> Callable[[Client], Awaitable[None]]:
         await client.create_topic(topic, **options)
 
     return create
+
+
+def reading(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
+    """Read all of *topic* into *values*."""
+
+    async def read(client: Client) -> None:
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            values.extend([one.value async for one in consumer])
+
+    return read
 
 
 def expecting(topic: str, values: list[bytes]) -> Callable[[Client], Awaitable[None]]:
@@ -154,15 +167,16 @@ def everybody(cluster: SimulatedCluster) -> list[str]:
     return [node.name for node in cluster.servers]
 
 
-def losses(world: World) -> list[LogLoss]:
-    """What the register said to be lost, in the last such decision."""
+def recoveries(world: World) -> list[list[LogLoss]]:
+    """What was told to be lost each time that a leader was chosen though that may be so."""
     told = [one.facts["losses"] for one in world.events if one.what == steps.E8_DECIDED]
-    return [loss for lost in told[-1] for loss in lost]
+    return [lost for decided in told for lost in decided]
 
 
-def recovered(world: World) -> int:
-    """How many leaders were chosen though acknowledged messages may be lost."""
-    return sum(bool(one.facts["losses"]) for one in world.events if one.what == steps.E8_DECIDED)
+def leads(cluster: SimulatedCluster) -> bool:
+    """Whether the register has appointed a leader that is in sync."""
+    record = cluster.register_view.state.partitions[0]
+    return record.leader in record.in_sync
 
 
 def test_after_all_machines_lost_power_what_was_flushed_is_there_and_goes_on() -> None:
@@ -180,5 +194,174 @@ def test_after_all_machines_lost_power_what_was_flushed_is_there_and_goes_on() -
         await until(lambda: in_sync(cluster) == [1, 2, 3])
 
     world = play(scenario)
-    assert recovered(world) == 1
-    assert losses(world) == []
+    assert recoveries(world) == [[]]
+
+
+def test_what_was_not_flushed_when_all_machines_lost_power_is_lost_and_nothing_else() -> None:
+    """The one that flushed most leads; what it lacks and another one has is told."""
+    values = [b"%d" % number for number in range(20)]
+    read: list[bytes] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", values[:15]), "first")
+        await trio.sleep(3.0)
+        await ask(cluster, sending("topic", values[15:]), "second")
+        lose_power(cluster, *everybody(cluster))
+        cluster.start()
+        await until(lambda: leads(cluster))
+        await ask(cluster, reading("topic", read), "reader")
+        await ask(cluster, sending("topic", [b"more"]), "third")
+        await ask(cluster, expecting("topic", [*read, b"more"]), "second reader")
+
+    options = attrs.evolve(small(), flush=FlushOptions(interval_s=2.0))
+    world = play(scenario, options)
+    assert read == values[: len(read)]
+    assert 15 <= len(read) < 20
+    assert len(recoveries(world)) == 1
+
+
+def test_a_topic_that_flushes_first_loses_nothing_beside_one_that_does_not() -> None:
+    values = [b"%d" % number for number in range(20)]
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, creating("quick"), "maker")
+        await ask(cluster, creating("safe", flush_before_ack=True), "second maker")
+        await ask(cluster, sending("quick", values), "first")
+        await ask(cluster, sending("safe", values), "second")
+        lose_power(cluster, *everybody(cluster))
+        cluster.start()
+        await ask(cluster, expecting("safe", values), "reader")
+
+    world = play(scenario, attrs.evolve(small(), flush=FlushOptions(interval_s=30.0)))
+    assert len(recoveries(world)) == 1
+
+
+def test_a_partition_waits_for_a_member_that_is_away_until_an_operator_orders_not_to() -> None:
+    values = [b"%d" % number for number in range(20)]
+    found: list[m.PartitionRecovery] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def recover(client: Client) -> None:
+            found.append(await client.recover_partition(0))
+            found.append(await client.recover_partition(0, accept_loss=True))
+            with pytest.raises(RefusedError, match="nothing has to be given up"):
+                await client.recover_partition(0, accept_loss=True)
+
+        async def look(client: Client) -> None:
+            described.append((await client.describe_cluster()).partitions[0])
+
+        described: list[m.PartitionInfo] = []
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", values), "first")
+        await trio.sleep(3.0)
+        lose_power(cluster, *everybody(cluster))
+        for host in ("register", "broker-1", "broker-2"):
+            cluster.boot(host)
+        await trio.sleep(20.0)
+        assert not leads(cluster)
+        await ask(cluster, look, "looker")
+        assert described[0].leader is None
+        assert described[0].waits_for == [3]
+        await ask(cluster, recover, "operator")
+        await ask(cluster, expecting("topic", values), "reader")
+        cluster.boot("broker-3")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+        await ask(cluster, look, "second looker")
+        assert described[1].recovered_epoch == described[1].epoch
+
+    world = play(scenario)
+    before, after = found
+    assert (before.leader, before.recovered, before.waits_for) == (None, False, [3])
+    assert [one.answered for one in sorted(before.replicas, key=lambda one: one.broker)] == [
+        True,
+        True,
+        False,
+    ]
+    assert after.recovered
+    assert after.leader == after.candidate == before.candidate
+    assert after.leader in {1, 2}
+    assert recoveries(world) == [[]]
+
+
+def test_replicas_in_sync_that_are_gone_for_good_are_given_up_by_order_only() -> None:
+    values = [b"%d" % number for number in range(10)]
+    found: list[m.PartitionRecovery] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def recover(client: Client) -> None:
+            found.append(await client.recover_partition(0, accept_loss=True))
+
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", values[:5]), "first")
+        leader = cluster.leader(0)
+        others = [node.name for node in cluster.brokers if node.name != leader]
+        kill(cluster, *others)
+        await until(lambda: len(in_sync(cluster)) == 1)
+        await ask(cluster, sending("topic", values[5:]), "second")
+        kill(cluster, leader)
+        for other in others:
+            cluster.boot(other)
+        await trio.sleep(10.0)
+        assert cluster.leader(0) == leader
+        await ask(cluster, recover, "operator")
+        assert cluster.leader(0) in others
+        await ask(cluster, expecting("topic", values[:5]), "reader")
+
+    world = play(scenario)
+    assert found[0].recovered
+    assert [one.was_in_sync for one in found[0].replicas].count(True) == 1
+    assert len(recoveries(world)) == 1
+
+
+def test_a_partition_that_is_led_is_not_recovered() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def recover(client: Client) -> None:
+            for accept_loss in (False, True):
+                with pytest.raises(RefusedError, match="in sync and runs") as caught:
+                    await client.recover_partition(0, accept_loss=accept_loss)
+                assert caught.value.status == Status.INVALID_OPTION
+            with pytest.raises(RefusedError, match="lies nowhere") as caught:
+                await client.recover_partition(7)
+            assert caught.value.status == Status.UNKNOWN_PARTITION
+
+        await ask(cluster, creating("topic"), "maker")
+        epoch = cluster.register_view.state.partitions[0].epoch
+        await ask(cluster, recover, "operator")
+        assert cluster.register_view.state.partitions[0].epoch == epoch
+
+    play(scenario)
+
+
+def test_a_sole_replica_is_asked_only_if_its_loss_is_accepted() -> None:
+    found: list[m.PartitionRecovery] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def recover(client: Client) -> None:
+            with pytest.raises(RefusedError, match="one replica, on broker 1"):
+                await client.recover_partition(0)
+            found.append(await client.recover_partition(0, accept_loss=True))
+
+        await ask(cluster, sending("topic", [b"sent"]), "first")
+        await ask(cluster, recover, "operator")
+        await ask(cluster, expecting("topic", [b"sent"]), "reader")
+
+    world = play(scenario, ClusterOptions(brokers=1, partitions=1, gather_s=0.05))
+    assert not found[0].recovered, "its logs are sound"
+    assert found[0].leader == 1
+    assert recoveries(world) == []
+
+
+def test_without_any_replica_that_answers_nothing_can_be_ordered() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def recover(client: Client) -> None:
+            assert (await client.recover_partition(0)).candidate is None
+            with pytest.raises((RefusedError, NotReadyError), match="no replica"):
+                await client.recover_partition(0, accept_loss=True)
+
+        await ask(cluster, creating("topic"), "maker")
+        kill(cluster, *(node.name for node in cluster.brokers))
+        await trio.sleep(5.0)
+        await ask(cluster, recover, "operator")
+
+    play(scenario)

@@ -1,4 +1,4 @@
-"""`octopi-node partitions`: list, add and move partitions."""
+"""`octopi-node partitions`: list, add, move and recover partitions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import attrs
 import click
 
 from octopi.cli.config import ClientSettings
+from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
 from octopi.cli.rendering import counted, print_json, print_table, size
 from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from octopi import Client
+    from octopi.wire.messages import PartitionRecovery
 
 _LOOK_INTERVAL_S: Final = 0.5
 
 
 @click.group()
 def partitions() -> None:
-    """List partitions, add some, move a replica to another broker."""
+    """List partitions, add some, move a replica, recover one without a leader."""
 
 
 @partitions.command("list")
@@ -82,6 +84,104 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
 
     total = ask(settings, lambda client: client.add_partitions(count))
     click.echo(f"the cluster has {counted(total, 'partition')}", err=True)
+
+
+@partitions.command()
+@click.argument("partition", type=click.IntRange(min=0))
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Have the best replica lead, though acknowledged messages may be lost.",
+)
+@json_option
+@client_options
+@pass_invocation
+def recover(
+    invocation: Invocation,
+    /,
+    partition: int,
+    accept_loss: bool,
+    as_json: bool,
+    server: str | None,
+    timeout_s: float | None,
+) -> int:
+    """Show what the replicas of PARTITION, which has no leader, hold; and have one lead.
+
+    \b
+    For instance:
+      octopi-node partitions recover 3
+      octopi-node partitions recover 3 --accept-loss
+
+    A partition has no leader while all brokers are away whose replicas were in sync, or while
+    one is away of those that lost data together (when the power failed for all of them).
+    Start them: nothing more is lost then.  If one is gone for good, --accept-loss has the best
+    of the others lead, and what they lack is lost.
+
+    The exit code is 1 if the partition still has no leader.
+    """
+    settings = invocation.configuration().section(
+        ClientSettings, server=server, timeout_s=timeout_s
+    )
+
+    from octopi.cli.asking import ask
+
+    found = ask(
+        settings, lambda client: client.recover_partition(partition, accept_loss=accept_loss)
+    )
+    if as_json:
+        print_json({key: value for key, value in attrs.asdict(found).items() if key != "request"})
+    else:
+        _print_recovery(found)
+    return ExitCode.FAILED if found.leader is None else ExitCode.OK
+
+
+def _print_recovery(found: PartitionRecovery) -> None:
+    if found.replicas:
+        print_table(
+            ["BROKER", "STATE", "LAST IN SYNC", "EPOCH", "LOGS", "HELD", "MISSING", "DAMAGED"],
+            [
+                [
+                    one.broker,
+                    "answered" if one.answered else "silent" if one.live else "away",
+                    "yes" if one.was_in_sync else "no",
+                    *(
+                        [
+                            one.log_epoch,
+                            one.log_count,
+                            one.held_bytes,
+                            one.missing_bytes,
+                            "no" if one.sound else "yes",
+                        ]
+                        if one.answered
+                        else [None] * 5
+                    ),
+                ]
+                for one in found.replicas
+            ],
+        )
+        click.echo()
+    if found.leader is None:
+        click.echo(f"partition {found.partition} has no leader")
+        if found.waits_for:
+            names = " ".join(map(str, found.waits_for))
+            click.echo(f"  it waits for brokers {names}: start them, if that can be done")
+        if found.candidate is None:
+            click.echo("  no replica answers")
+        else:
+            click.echo(f"  with --accept-loss broker {found.candidate} leads")
+    else:
+        how = "leads now" if found.recovered else "leads, nothing had to be given up"
+        click.echo(f"partition {found.partition}: broker {found.leader} {how}, epoch {found.epoch}")
+    if found.candidate is None or not (found.recovered or found.leader is None):
+        return
+    word = "is" if found.recovered else "would be"
+    click.echo(f"  messages that were acknowledged and that only others had {word} lost")
+    for one in found.lost:
+        click.echo(f"  known: topic {one.topic}, offsets {one.kept_end} to {one.known_end}")
+    if found.lost_log_count > len(found.lost):
+        click.echo(f"  and {counted(found.lost_log_count - len(found.lost), 'other log')}")
+    if not found.lost:
+        click.echo("  known: nothing")
 
 
 @partitions.command()

@@ -76,13 +76,19 @@ class EventLog:
         """A broker's connection ended."""
         self._note("broker_left", f"broker {broker} left", broker=broker)
 
-    def recovered(self, record: PartitionRecord, losses: list[str]) -> None:
+    def recovered(
+        self, record: PartitionRecord, losses: list[str], *, ordered: bool = False
+    ) -> None:
         """A leader was chosen although acknowledged records may be lost; *losses*: topics and
         offsets of which that is known."""
         text = (
             f"partition {record.partition}: broker {record.leader} leads in epoch {record.epoch} "
-            "after all replicas in sync had lost data: messages that were acknowledged within the "
-            "last flush interval before that may be lost; "
+        )
+        text += (
+            "by an operator's order: messages that were acknowledged may be lost; "
+            if ordered
+            else "after all replicas in sync had lost data: messages that were acknowledged within "
+            "the last flush interval before that may be lost; "
         )
         text += f"known to be lost: {'; '.join(losses)}" if losses else "none is known to be"
         self._note("recovered", cut(text, TEXT_BYTES_MAX), record=record)

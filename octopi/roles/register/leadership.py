@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,7 +16,13 @@ import trio
 
 from octopi import steps
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
-from octopi.limits import ACCEPT_WAIT_S, BACKOFF_S_MAX, HAND_OVER_TIMEOUT_S, RECONNECT_GRACE_S
+from octopi.limits import (
+    ACCEPT_WAIT_S,
+    ACCEPTANCES_WAIT_S,
+    BACKOFF_S_MAX,
+    HAND_OVER_TIMEOUT_S,
+    RECONNECT_GRACE_S,
+)
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.leadership_change import LogLoss, Wish
@@ -44,6 +50,8 @@ class Leadership:
         self._unflushed: set[int] = set()
         """Partitions whose next epoch is in the journal, and not yet on the device."""
         self._wishes: dict[int, Wish] = {}
+        self._ordered: set[int] = set()
+        """Partitions whose change an operator's order concludes."""
 
     def look(self) -> None:
         """Something happened that a change may depend on."""
@@ -124,6 +132,8 @@ class Leadership:
                     self.announce_to(member, partition)
 
     async def _conclude(self, partition: int, *, is_patient: bool) -> None:
+        if partition in self._ordered:
+            return
         waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
         expects_all = is_patient and partition not in self._wishes
         is_complete = self._machine.is_complete(partition, expects_all=expects_all)
@@ -135,8 +145,9 @@ class Leadership:
             return
         await self._decide(partition, entries)
 
-    async def _decide(self, partition: int, entries: list[Entry]) -> None:
-        """Journal the decision that concludes a change, and tell it."""
+    async def _decide(self, partition: int, entries: list[Entry], *, ordered: bool = False) -> None:
+        """Journal the decision that concludes a change, and tell it.  *ordered*: an operator gives
+        up what may be lost by it."""
         before = self._record(partition)
         losses = [
             (one.record, self._machine.losses(one.record))
@@ -151,7 +162,7 @@ class Leadership:
         self._node.record(entries)
         waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
         for decided, lost in losses:
-            self._tell_loss(before, decided, lost)
+            self._tell_loss(before, decided, lost, ordered=ordered)
         await self._node.durable()
         if trace is not None:
             trace(steps.E8_DECIDED, **told)
@@ -175,7 +186,12 @@ class Leadership:
                 self._tasks.start_soon(member.install_topics, topics)
 
     def _tell_loss(
-        self, before: PartitionRecord, decided: PartitionRecord, losses: list[LogLoss]
+        self,
+        before: PartitionRecord,
+        decided: PartitionRecord,
+        losses: list[LogLoss],
+        *,
+        ordered: bool,
     ) -> None:
         """Say loudly that a leader was chosen though acknowledged records may be lost."""
         state = self._node.registrar.state
@@ -191,8 +207,9 @@ class Leadership:
             epoch=decided.epoch,
             lost_data=before.lost,
             known_to_be_lost=known,
+            ordered=ordered,
         )
-        self._node.events.recovered(decided, known)
+        self._node.events.recovered(decided, known, ordered=ordered)
 
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
@@ -201,6 +218,7 @@ class Leadership:
             if (trace := self._node.environment.trace) is not None:
                 trace(steps.E7_COUNTED, **attrs.asdict(accepted))
             self.look()
+            self._notify()
 
     async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
         """A leader asks for another in-sync set."""
@@ -242,6 +260,57 @@ class Leadership:
         )
         with contextlib.suppress(NotReadyError, StorageError):  # it is changed already, or can't be
             await self.change(message.partition, Wish(avoid=frozenset({message.leader})))
+
+    # --- orders ----------------------------------------------------------------------
+
+    async def gather_acceptances(self, partition: int) -> bool:
+        """Begin a change, if none is under way, and wait a while for all replicas that run to
+        accept; False: it was decided meanwhile.
+
+        Raises:
+          NotReadyError, StorageError: if no change can be begun now.
+        """
+        changes = self._machine.changes
+        if partition not in changes:
+            await self._announce(partition)
+        change, live = changes.get(partition), self._node.members.keys()
+        self.look()
+
+        def is_over() -> bool:
+            if change is None or changes.get(partition) is not change:
+                return True
+            return live & set(self._record(partition).replicas) <= change.accepts.keys()
+
+        with contextlib.suppress(NotReadyError):
+            await self.until(is_over, ACCEPTANCES_WAIT_S, "all acceptances")
+        return change is not None and changes.get(partition) is change
+
+    @contextlib.contextmanager
+    def held(self, partition: int) -> Iterator[None]:
+        """Have no change of *partition* concluded within, but by `recover`."""
+        self._ordered.add(partition)
+        try:
+            yield
+        finally:
+            self._ordered.discard(partition)
+            self.look()
+
+    async def recover(self, partition: int) -> None:
+        """Conclude the change of *partition* by an operator's order, with the best of the replicas
+        that have accepted.
+
+        Raises:
+          NotReadyError, StorageError: if that can't be done now.
+          RefusedError: NO_BROKER, if no replica answers.
+        """
+        entries = self._machine.conclude(partition, ordered=True)
+        if not entries:
+            raise RefusedError(
+                f"no replica of partition {partition} answers: start one of the brokers "
+                f"{self._record(partition).replicas}",
+                Status.NO_BROKER,
+            )
+        await self._decide(partition, entries, ordered=True)
 
     # --- wishes ----------------------------------------------------------------------
 

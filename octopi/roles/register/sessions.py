@@ -29,6 +29,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
+from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
 from octopi.transport.connection import Connection, Numbered
@@ -70,6 +71,8 @@ class ClientSession:
                 self._start(message.request, partial(self._delete, message))
             case m.ListTopics():
                 self._start(message.request, partial(self._list, message))
+            case m.RecoverPartition():
+                self._start(message.request, partial(self._recover, message))
             case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
                 self._start(message.request, partial(self._operate, message))
             case m.DescribeEvents():
@@ -157,6 +160,12 @@ class ClientSession:
             case m.RemoveBroker(broker=broker):
                 await rebalancing.remove(broker)
         self._connection.post(m.Done(message.request))
+
+    async def _recover(self, message: m.RecoverPartition) -> None:
+        """What an operator asks about a partition without a leader, or orders."""
+        self._node.require_gathered()
+        recovery = Recovery(self._node, message.partition)
+        self._connection.post(await recovery.answer(message))
 
     async def _list(self, message: m.ListTopics) -> None:
         """A page of the topics that the asker may know of."""

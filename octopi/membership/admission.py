@@ -1,0 +1,88 @@
+"""What a register learns from a broker that asks to join, before anything of it counts."""
+
+from __future__ import annotations
+
+import attrs
+
+from octopi.membership.cluster_state import ClusterState
+from octopi.membership.entries import (
+    ClusterFormed,
+    Entry,
+    EpochAnnounced,
+    PartitionDecided,
+    TopicCreated,
+)
+from octopi.membership.rebuild import Rebuild
+from octopi.wire.messages import Inventory, PartitionRecord, Standing, TopicRecord
+
+
+@attrs.frozen
+class Admission:
+    """A broker may join, as soon as the entries are durable."""
+
+    broker: int
+    incarnation: int
+    entries: list[Entry]
+    conflicts: list[str]
+    """What the broker holds and the cluster does not know as its own, in words."""
+    rebuild: Rebuild
+    """What is known from reports, this broker's with them."""
+    learned: list[int]
+    """Partitions that the entries make known again, by what brokers reported."""
+    is_back: bool
+    """Whether this life of it was live all the time: only its connection is a new one."""
+
+
+def adopt(
+    state: ClusterState, rebuild: Rebuild, standings: list[Standing], entries: list[Entry]
+) -> tuple[dict[int, PartitionRecord], dict[int, int], list[int]]:
+    """Add to *entries* what is known again by *rebuild*; return the partitions and their highest
+    spent epochs as they are then, and which of them were adopted."""
+    partitions = dict(state.partitions)
+    spent = {partition: state.announced_epoch(partition) for partition in partitions}
+    promised = {one.partition: one.promised for one in standings}
+    adoptions = rebuild.settle(state.partitions)
+    for adoption in adoptions:
+        record = adoption.record
+        partitions[record.partition] = record
+        spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
+        promised[record.partition] = adoption.promised
+        entries.append(PartitionDecided(record))
+    for partition, epoch in promised.items():
+        # An epoch that was promised and isn't known here may have been decided by a register
+        # that is gone, and some broker may still hear of it: go above.
+        if partition in rebuild.newest:
+            continue  # until its newest record is known its leader leads on
+        if partition in partitions and epoch > spent[partition]:
+            spent[partition] = epoch + 1
+            entries.append(EpochAnnounced(partition, epoch + 1))
+    last = max([*partitions, *rebuild.newest], default=-1)
+    if last >= state.partition_count:
+        entries.append(ClusterFormed(state.cluster, last + 1))
+    return partitions, spent, [adoption.record.partition for adoption in adoptions]
+
+
+def take_over_topics(
+    state: ClusterState,
+    rebuild: Rebuild,
+    inventory: list[Inventory],
+    partitions: dict[int, PartitionRecord],
+    entries: list[Entry],
+) -> list[str]:
+    """Add to *entries* reported topics whose *partitions* are known; return conflicts."""
+    waiting: dict[str, TopicRecord] = rebuild.topics
+    conflicts: list[str] = []
+    for topic in (one for page in inventory for one in page.topics):
+        if topic.topic_id in state.removals:
+            continue
+        known = state.topic(topic.topic) or waiting.setdefault(topic.topic, topic)
+        if known.topic_id != topic.topic_id:
+            conflicts.append(
+                f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
+                f"records of {topic.topic_id}: they are kept, but not served"
+            )
+    for topic in list(waiting.values()):
+        if all(one in partitions for one in topic.partitions):
+            del waiting[topic.topic]
+            entries.append(TopicCreated(topic))
+    return conflicts
