@@ -40,7 +40,7 @@ MUTANTS: Final = (
 +        return sorted(away) if away == members else []
 """,
         "when nobody is in sync, the first that accepts leads, though another one has more",
-        "incomplete-leader",
+        "lost-too-much",
     ),
     Mutant(
         "leaders-compared-by-the-sum-of-their-logs",
@@ -51,7 +51,7 @@ MUTANTS: Final = (
 +            -sum(held.values()),
 """,
         "of those that lost power the one with most bytes leads, deleted topics counted, too",
-        "incomplete-leader",
+        "lost-too-much",
     ),
     Mutant(
         "recovered-by-any-replica",
@@ -62,6 +62,6 @@ MUTANTS: Final = (
          accepted = [
 """,
         "when all that were in sync lost power, a replica that was not in sync may lead",
-        "incomplete-leader",
+        "lost-too-much",
     ),
 )
