@@ -77,12 +77,19 @@ class Leadership:
                     await self._announce(partition)
                 for partition in list(self._machine.changes):
                     await self._conclude(partition, is_patient=patience_s > 0)
-                again_s = ACCEPT_WAIT_S / 2 if self._machine.changes else patience_s or math.inf
+                again_s = self._next_look_s(patience_s)
             except (NotReadyError, StorageError) as error:
                 _log.warning("leaders can't be changed now", why=str(error))
                 again_s = BACKOFF_S_MAX
             with self._clock.timeout(again_s):
                 await self._look.wait()
+
+    def _next_look_s(self, patience_s: float) -> float:
+        """In how many seconds time alone may make something possible.  A change that waits for
+        brokers goes on when one of them joins or accepts, and there may be many."""
+        if all(self._machine.waits_for(partition) for partition in self._machine.changes):
+            return patience_s or math.inf
+        return ACCEPT_WAIT_S / 2
 
     def _record(self, partition: int) -> PartitionRecord:
         return self._node.registrar.state.partitions[partition]
