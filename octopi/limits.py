@@ -155,6 +155,19 @@ ACCEPTANCES_WAIT_S: Final = 3.0
 HAND_OVER_TIMEOUT_S: Final = 10.0
 """A change of leadership that an operator or the balance asks for is given up after this."""
 
+HAND_OVER_ALL_S: Final = 5.0
+"""A broker that was asked to stop waits so long for others to lead what it leads."""
+
+HAND_OVERS_MAX: Final = 16
+"""Of one broker, so many partitions change their leaders at a time.  A partition stands still until
+the devices have what its replicas promise, so with more each would stand still for longer."""
+
+FINISH_S: Final = 1.0
+"""A register that was asked to stop finishes changes of leaders that are under way within this."""
+
+PREPARE_S: Final = 1.0
+"""What has to be done before a leadership changes hands is given up after this."""
+
 MOVE_TIMEOUT_S: Final = 3600.0
 """How long a joining replica may take to catch up before its move is given up."""
 

@@ -32,6 +32,10 @@ record, records, topics, entries  what was decided, as objects
 wish                              what a change of leadership should bring about; None:
                                   the leader is gone
 keep, begin                       the logs agree below, and records come from
+ends, first, more                 of the logs of an acceptance, and which part of it this is
+                                  (`octopi.wire.messages.AcceptEpoch`)
+losses                            what is known to be lost by a decision, for each record
+                                  that accepts a loss
 epochs                            which epoch began where, in order (epoch, offset)
 status, reason, why               of a refusal: `octopi.errors.Status` and words
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
@@ -150,6 +154,14 @@ E18_LEARNED: Final = "E18 leader goes by another in-sync set"
 E19_RESIGNING: Final = "E19a leader resigns"
 E19_RESIGNED: Final = "E19b leader resigned"
 E20_GIVEN_UP: Final = "E20 register gave a wish about the leader up"
+E21_STOPPING: Final = "E21a broker tells the register that it is about to stop"
+E21_TOLD: Final = "E21b broker told the register that it is about to stop"
+E22_EMPTYING: Final = "E22a register hands over what a stopping broker leads"
+E22_EMPTIED: Final = "E22b register handed over what a stopping broker led"
+E23_PREPARING: Final = "E23a leader prepares that another broker leads"
+E23_PREPARED: Final = "E23b leader is prepared that another broker leads"
+E24_LEAVING: Final = "E24a broker says goodbye to the register"
+E24_LEFT: Final = "E24b broker said goodbye to the register"
 
 LEADERSHIP: Final = (
     E1_WANTED,
@@ -182,6 +194,14 @@ LEADERSHIP: Final = (
     E19_RESIGNING,
     E19_RESIGNED,
     E20_GIVEN_UP,
+    E21_STOPPING,
+    E21_TOLD,
+    E22_EMPTYING,
+    E22_EMPTIED,
+    E23_PREPARING,
+    E23_PREPARED,
+    E24_LEAVING,
+    E24_LEFT,
 )
 """A change of leadership goes through 1 to 12, where a broker confirms (9b) what it acts on
 (11, 12); the others belong to what follows from it."""
@@ -362,6 +382,8 @@ _OF_RECORD: Final = (
     "leader_incarnation",
     "replicas",
     "in_sync",
+    "lost",
+    "recovered_epoch",
 )
 _OF_LIFE: Final = ("cluster", "broker", "incarnation")
 _OF_SENT: Final = ("topic", "partition", *_OF_BATCH, "attempt")
@@ -404,9 +426,12 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((E5_LEFT,), ("partition", "epoch", "role")),
         (
             (E6_ACCEPTING, E6_ACCEPTED, E7_COUNTED),
-            ("partition", "epoch", "broker", "incarnation", "last_epoch", "log_epoch", "log_end"),
+            (
+                *("partition", "epoch", "broker", "incarnation", "last_epoch", "log_epoch"),
+                *("ends", "first", "more"),
+            ),
         ),
-        ((E8_DECIDING, E8_DECIDED), ("entries",)),
+        ((E8_DECIDING, E8_DECIDED), ("entries", "losses")),
         ((E9_TELLING, E9_CONFIRMED), ("broker", "records")),
         ((E10_INSTALLING, E10_INSTALLED), ("records",)),
         ((E11_LEADING, E18_LEARNED), ("partition", "epoch", *_OF_SET)),
@@ -427,6 +452,11 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
             ("partition", "epoch", "leader", "leader_incarnation", "reason"),
         ),
         ((E20_GIVEN_UP,), ("partition", "wish")),
+        (
+            (E21_STOPPING, E21_TOLD, E22_EMPTYING, E22_EMPTIED, E24_LEAVING, E24_LEFT),
+            ("broker", "incarnation"),
+        ),
+        ((E23_PREPARING, E23_PREPARED), ("partition",)),
         ((J1_IDENTIFYING, J1_IDENTIFIED, J4_JOINING, J4_JOINED), _OF_LIFE),
         ((J2_CONNECTED,), ("register",)),
         ((J3_REPORTING,), ("partitions", "topics", "standings")),

@@ -33,10 +33,17 @@ class Wish:
     """Leads if it may."""
     avoid: frozenset[int] = frozenset()
     """Lead only if nobody else can."""
+    leaving: frozenset[int] = frozenset()
+    """About to stop: lead only if nobody else at all can, and leave the in-sync set if the others
+    in it suffice.  What they hold is on the device of each of those."""
     replicas: list[int] | None = None
     """Hold the partition from then on.  New ones join the in-sync set by following; of those
     that go, the others hold all that is committed.  Nobody in sync goes while one that stays
     in sync is away: then the partition stays where it is."""
+
+    def is_against(self, leader: int) -> bool:
+        """Whether another one than *leader* is wished for."""
+        return self.leader not in {None, leader} or leader in self.avoid | self.leaving
 
 
 NO_WISH: Final = Wish()
@@ -111,11 +118,19 @@ class LeadershipChange:
         accepted = [self.accepts[one] for one in members if one in self.accepts and one in live]
         if not accepted:
             return None
-        preferred = [one for one in accepted if one.broker == wish.leader]
-        willing = [one for one in accepted if one.broker not in wish.avoid]
-        leader = choose_leader(preferred or willing or accepted, leaderships, topics)
-        in_sync = [one.broker for one in accepted]
-        if len(in_sync) < min(min_insync, len(members)):
+        staying = [one for one in accepted if one.broker not in wish.leaving]
+        preferred = [one for one in staying if one.broker == wish.leader]
+        willing = [one for one in staying if one.broker not in wish.avoid]
+        leader = choose_leader(preferred or willing or staying or accepted, leaderships, topics)
+        least = min(min_insync, len(members))
+        if _leads_on(leader, record) and wish.is_against(leader.broker):
+            # Nobody took over in time.  The others may be slow, and are no worse for that.
+            in_sync = [one for one in members if one in live]
+        else:
+            in_sync = [one.broker for one in staying]
+        if len(in_sync) < max(1, least):
+            in_sync = [one.broker for one in accepted]
+        if len(in_sync) < least:
             in_sync = members  # wait for the others to follow, rather than go below
         return attrs.evolve(_appoint(record, self.epoch, leader, in_sync), replicas=replicas)
 
@@ -216,6 +231,11 @@ def choose_leader(
 
 def _ends(accepted: AcceptEpoch) -> dict[str, int]:
     return {log.topic_id: log.end for log in accepted.ends}
+
+
+def _leads_on(leader: AcceptEpoch, record: PartitionRecord) -> bool:
+    """Whether that is who led, in the same life: it has all that was ever committed."""
+    return (leader.broker, leader.incarnation) == (record.leader, record.leader_incarnation)
 
 
 def _replicas_to_be(record: PartitionRecord, live: Collection[int], wish: Wish) -> list[int]:

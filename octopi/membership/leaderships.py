@@ -107,6 +107,17 @@ class Leaderships:
         expected = record.replicas if expects_all else self._live
         return change is not None and change.is_complete(record, expected)
 
+    def has_former_leader(self, partition: int) -> bool:
+        """Whether who led last accepted, in the life in which it led."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        accept = change.accepts.get(record.leader) if change is not None else None
+        return accept is not None and accept.incarnation == record.leader_incarnation
+
+    def decidable(self) -> list[int]:
+        """Partitions whose change is decided as soon as somebody who lives has accepted it."""
+        partitions = self._state.partitions
+        return [one for one in self.changes if self._live.keys() & partitions[one].in_sync]
+
     def conclude(
         self, partition: int, *, wish: Wish = NO_WISH, ordered: bool = False
     ) -> list[Entry]:

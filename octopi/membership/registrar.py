@@ -40,6 +40,7 @@ from octopi.membership.entries import (
 )
 from octopi.membership.in_sync_changes import without
 from octopi.membership.leaderships import Leaderships
+from octopi.membership.lives import is_later_life, is_same_life, lost_data
 from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
 from octopi.membership.reports import fault_of
@@ -79,6 +80,9 @@ class Registrar:
         self._serving: set[int] = set()
         self.draining: set[int] = set()
         """Brokers that get no leadership while others can have it."""
+        self.stopping: set[int] = set()
+        """Brokers that are about to stop, or did, and have not joined in a new life since: they
+        get nothing while others can have it."""
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(self.state, self._live, self._is_doubted)
@@ -131,7 +135,7 @@ class Registrar:
                 Status.WRONG_CLUSTER,
             )
         broker = self._next_broker() if join.broker is None else join.broker
-        is_back = self.is_same_life(join)
+        is_back = is_same_life(self.state, self._live, join)
         if broker in self._live and not is_back:
             raise RefusedError(
                 f"a live broker has the id {broker} already, at {state.brokers[broker].address}",
@@ -143,7 +147,7 @@ class Registrar:
                 "without an id",
                 Status.BROKER_FENCED,
             )
-        has_lost_data = self._has_lost_data(broker, join)
+        has_lost_data = lost_data(self.state, broker, join)
         if join.register is not None and not state.descends_from(join.register):
             raise SupersededError(
                 f"broker {broker} at {join.address} has obeyed a register of generation "
@@ -207,50 +211,9 @@ class Registrar:
         self._rebuild = admission.rebuild
         self.joined(admission.broker, admission.incarnation)
 
-    def is_same_life(self, join: Join) -> bool:
-        """Whether the life that asks to join is live: its last connection broke, as only one side
-        may have noticed."""
-        if join.broker is None or not join.cluster:
-            return False
-        known = self.state.brokers.get(join.broker)
-        return (
-            known is not None
-            and self._live.get(join.broker) == join.incarnation
-            and known.nonce == join.nonce
-        )
-
     def is_later_life(self, join: Join) -> bool:
-        """Whether the life that asks to join has followed upon the live one in its data directory,
-        which belongs to one process at a time."""
-        known = self.state.brokers.get(join.broker) if join.broker is not None else None
-        return (
-            known is not None
-            and join.incarnation > known.incarnation
-            and known.nonce in join.ancestors
-        )
-
-    def _has_lost_data(self, broker: int, join: Join) -> bool:
-        """Whether the broker comes with another data directory than it was here with: an empty
-        one, or a copy that another life went on from.
-
-        Raises:
-          RefusedError: BROKER_FENCED, if what was here had come further, or it can't be told
-              apart from this life.
-        """
-        known = self.state.brokers.get(broker)
-        if known is None:
-            return False
-        if join.cluster and known.nonce in {join.nonce, *join.ancestors}:
-            return False
-        holds = any(broker in one.replicas for one in self.state.partitions.values())
-        if join.incarnation < known.incarnation + holds:
-            raise RefusedError(
-                f"broker {broker} was here with incarnation {known.incarnation}; this data "
-                f"directory is new, or an older copy, with incarnation {join.incarnation}: start "
-                "an empty one without an id, and move the replicas to the id that it gets",
-                Status.BROKER_FENCED,
-            )
-        return True
+        """See `octopi.membership.lives.is_later_life`."""
+        return is_later_life(self.state, join)
 
     def _next_broker(self) -> int:
         """An id that no broker has, nor any that is only known as somebody's replica."""
@@ -379,7 +342,8 @@ class Registrar:
         new = [one for one in partitions if one not in self.state.partitions]
         if new and not self._live:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
-        willing = self._live.keys() - self.draining or self._live.keys()
+        staying = self._live.keys() - self.stopping or self._live.keys()
+        willing = staying - self.draining or staying
         placed = place(new, self._replica_count, willing, self.state.partitions.values())
         return [
             PartitionRecord(

@@ -80,6 +80,8 @@ class PartitionLeader:
         self.away: frozenset[int] = frozenset()
         """Brokers that are no members at the moment, as the register said last; they may be
         there all the same."""
+        self.stopping: frozenset[int] = frozenset()
+        """Brokers that are about to stop, as the register said last."""
         self._durable = durable
         self._others: frozenset[int] = frozenset()
         """Whom commits wait for: one set for all logs, of which there may be many."""
@@ -196,6 +198,8 @@ class PartitionLeader:
         session = self.sessions.get(broker)
         if broker in self.in_sync or broker not in self.replicas or session is None:
             return False
+        if broker in self.stopping:
+            return False
         ends = ((one.acknowledged_end(broker), one.joining_end) for one in self.logs.values())
         return session.open and all(end is not None and end >= need for end, need in ends)
 
@@ -207,7 +211,7 @@ class PartitionLeader:
 
     def wanted_change(self, now: float) -> AlterInSync | None:
         """What to propose at *now* (monotonic, s): a follower that has caught up joins, one
-        that lags for too long leaves."""
+        that lags for too long or is about to stop leaves."""
         self._looked_at = now
         for broker in sorted(self.replicas - {self.broker}):
             self._look_at(broker, now)
@@ -217,7 +221,8 @@ class PartitionLeader:
             if self.may_join(broker) and not self._lags(broker, now):
                 return self.joining(broker)
         for broker in sorted(self.in_sync - {self.broker}):
-            if self.may_leave(broker) and self._lags(broker, now):
+            is_leaving = broker in self.stopping or self._lags(broker, now)
+            if is_leaving and self.may_leave(broker):
                 return self.leaving(broker)
         return None
 

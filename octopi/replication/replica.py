@@ -104,6 +104,8 @@ class Replica:
         self.follower: PartitionFollower | None = None
         """Its session with the leader; None before the first stream is open."""
         self._away: frozenset[int] = frozenset()
+        self._stopping: frozenset[int] = frozenset()
+        self._is_stopping = False
         self._attempt = 0
         self._lag_s_max = lag_s_max
 
@@ -209,7 +211,7 @@ class Replica:
             record=record, promised=record.epoch, log_epoch=record.epoch, sync_flag=flag
         )
         leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
-        leader.away = self._away
+        leader.away, leader.stopping = self._away, self._stopping
         self.leader = leader
         if leader.alone:
             effects += self._set_sync_flag()
@@ -232,7 +234,7 @@ class Replica:
         """Some time has passed (*now*: monotonic, s): look after the in-sync set, and stop
         waiting for the device where others hold the records as well."""
         effects: list[PartitionEffect] = []
-        if self.leader is not None:
+        if self.leader is not None and not self._is_stopping:
             change = self.leader.wanted_change(now)
             if change is not None:
                 effects += self.propose(change)
@@ -248,6 +250,26 @@ class Replica:
             return []
         self.leader.away = brokers
         return self.tick(now)
+
+    def told_stopping(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+        """*brokers* are about to stop (*now*: monotonic, s): they leave the in-sync set while they
+        still follow, so that nobody waits for them when they are gone."""
+        self._stopping = brokers
+        if self.leader is None:
+            return []
+        self.leader.stopping = brokers
+        return self.tick(now)
+
+    def stopping(self) -> list[PartitionEffect]:
+        """This broker is about to stop.  It proposes nothing any more: its followers lag because
+        it leaves them, and alone in sync it would take the partition with it."""
+        self._is_stopping = True
+        return []
+
+    @property
+    def repeated(self) -> AlterInSync | None:
+        """What to ask the register again, as it may not have heard it."""
+        return self.leader.pending if self.leader is not None and not self._is_stopping else None
 
     def propose(self, change: AlterInSync) -> list[PartitionEffect]:
         """Ask the register for *change*.  Repeat the message while `pending`."""
@@ -278,6 +300,8 @@ class Replica:
         if self.leader is None:
             return []
         effects = self.leader.acknowledge(message)
+        if self._is_stopping:
+            return effects
         change = self.leader.wanted_join(message.broker)
         return effects + self.propose(change) if change is not None else effects
 

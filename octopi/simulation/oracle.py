@@ -504,6 +504,9 @@ class Oracle:
         return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
+        before = self._view.state.partitions.get(record.partition)
+        if before is not None and _leader(before) == _leader(record):
+            return  # it leads on, and commits as before: with all that are in sync
         missing = [
             broker
             for broker in record.in_sync
@@ -660,3 +663,8 @@ class Oracle:
             text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
             text += f"committed is what lies before {max(ends, default=0)}"
             self._break("uncommitted-seen", text, event)
+
+
+def _leader(record: PartitionRecord) -> tuple[int, int]:
+    """Who leads, in which life."""
+    return record.leader, record.leader_incarnation

@@ -62,6 +62,8 @@ REQUESTS: Final = frozenset(
         m.InstallPartitions,
         m.InstallTopics,
         m.RemoveTopics,
+        m.Stopping,
+        m.PrepareHandOver,
     }
 )
 """Messages that take a request number into use until it is answered."""
@@ -80,6 +82,8 @@ NOTICES: Final = frozenset(
         m.AcceptEpoch,
         m.AlterInSync,
         m.Resign,
+        m.Goodbye,
+        m.BrokersStopping,
         m.InSyncAltered,
     }
 )
@@ -143,7 +147,17 @@ CLIENT: Final = Endpoint(
 MEMBERSHIP: Final = Endpoint(
     path="/v1/membership",
     to_register=frozenset(
-        {m.Inventory, m.Join, m.OrderCarriedOut, m.AcceptEpoch, m.AlterInSync, m.Resign}
+        {
+            m.Inventory,
+            m.Join,
+            m.OrderCarriedOut,
+            m.AcceptEpoch,
+            m.AlterInSync,
+            m.Resign,
+            m.Stopping,
+            m.Done,
+            m.Goodbye,
+        }
     ),
     to_broker=frozenset(),
     back=frozenset(
@@ -154,6 +168,9 @@ MEMBERSHIP: Final = Endpoint(
             m.RemoveTopics,
             m.AnnounceEpoch,
             m.InSyncAltered,
+            m.BrokersStopping,
+            m.PrepareHandOver,
+            m.Done,
         }
     ),
     heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,

@@ -1028,6 +1028,42 @@ class Resign:
     reason: Text
 
 
+@message("stopping")
+@attrs.frozen
+class Stopping:
+    """Broker to register: I stop as soon as others lead what they can lead of mine.
+
+    Answer: `Done`, when that is so, and when I am in sync only where too few others are."""
+
+    request: int
+
+
+@message("brokers_stopping")
+@attrs.frozen
+class BrokersStopping:
+    """Register to broker: these and no others are about to stop.  They leave in-sync sets, and
+    join none."""
+
+    brokers: Annotated[list[int], AtMost(LIST_COUNT_MAX)]
+
+
+@message("prepare_hand_over")
+@attrs.frozen
+class PrepareHandOver:
+    """Register to leader: the leadership of this partition is about to change.
+
+    Answer: `Done`, when what has to be done before is done; meanwhile the leader leads."""
+
+    request: int
+    partition: int
+
+
+@message("goodbye")
+@attrs.frozen
+class Goodbye:
+    """Broker to register: I am a member no more."""
+
+
 @message("announce_epoch")
 @attrs.frozen
 class AnnounceEpoch:

@@ -30,8 +30,8 @@ MUTANTS: Final = (
         "everybody-stays-in-sync",
         _CHANGE,
         """
--        in_sync = [one.broker for one in accepted]
-+        in_sync = members
+-            in_sync = [one.broker for one in staying]
++            in_sync = members
 """,
         "who did not accept the epoch stays in the in-sync set, and commits wait for it",
         "in-sync-unasked",

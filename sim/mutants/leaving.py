@@ -30,4 +30,26 @@ MUTANTS: Final = (
         "a leader whose disk failed leads on when its resignation is lost with the connection",
         LIVENESS,
     ),
+    Mutant(
+        "membership-outlives-the-role",
+        "octopi.roles.broker.node",
+        """
+-        logs.stop()
+-        await membership.hand_over()
+-        await membership.leave()
+         closing.set()
+""",
+        "a leader that stops closes its followers' streams, proposes to be alone in sync, and goes",
+        LIVENESS,
+    ),
+    Mutant(
+        "stopped-for-good",
+        "octopi.roles.register.node",
+        """
+-            self.hand_overs.starts_anew(admission.broker)
++            pass
+""",
+        "a broker that was stopped once is never in sync again",
+        LIVENESS,
+    ),
 )

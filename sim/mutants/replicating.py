@@ -198,7 +198,7 @@ MUTANTS: Final = (
         "laggards-stay",
         _PARTITION_LEADER,
         """
--            if self.may_leave(broker) and self._lags(broker, now):
+-            if is_leaving and self.may_leave(broker):
 +            if False:
 """,
         "a follower that hangs stops its partitions for ever",

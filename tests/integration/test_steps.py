@@ -23,6 +23,8 @@ from octopi.environment import Environment, Trace
 from octopi.errors import UnknownTopicError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.roles.register import leadership
+from octopi.roles.register.node import RegisterNode
+from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, Died, eventually
 from tests.fakes.disk import MemoryDisk
 from tests.integration.clusters import LocalCluster, local_cluster
@@ -313,13 +315,18 @@ async def restart_register(
     cluster: LocalCluster,
     observation: Observation,
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
-) -> None:
+) -> RegisterNode:
     register = cluster.cluster.register
+    shown: list[RegisterNode] = []
     await cluster.cluster.kill(register)
     listen = register.url.removeprefix("ws://")
     await cluster.cluster.start_register(
-        listen=listen, snapshot_entries=snapshot_entries, trace=observation.of("register")
+        listen=listen,
+        snapshot_entries=snapshot_entries,
+        trace=observation.of("register"),
+        show=shown.append,
     )
+    return shown[0]
 
 
 # --- dying at a step -------------------------------------------------------------------------
@@ -452,12 +459,15 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
         async with traffic(cluster.url, "orders", environment=environment) as flow:
             await flow.progress(30)
             await cut_a_tail(cluster, observation, flow)
-            await restart_register(cluster, observation, snapshot_entries=10)
+            register = await restart_register(cluster, observation, snapshot_entries=10)
+            await cluster.in_sync("orders", 3)
+            await break_links(register)
             await fill_a_disk(cluster, flow)
             await move_a_replica(cluster, flow)
             with monkeypatch.context() as impatient:
                 impatient.setattr(leadership, "HAND_OVER_TIMEOUT_S", 0.0)
                 await hand_over(cluster, flow)
+            await stop_and_start(cluster, flow)
         await follow_from_behind_retention(cluster, observation)
         await abandon_a_message(cluster, environment)
     seen = {event.step for event in observation.events}
@@ -510,6 +520,23 @@ async def hand_over(cluster: LocalCluster, flow: Traffic) -> None:
     async with octopi.connect(cluster.url) as client:
         await client.drain_broker(place.leader, timeout_s=20)
     await flow.progress(30)
+
+
+async def break_links(register: RegisterNode) -> None:
+    """The connections of all brokers with the register end."""
+    for connection, endpoint in list(register.traffic.connections.items()):
+        if endpoint is MEMBERSHIP:
+            await connection.close()
+    await eventually(lambda: not any(one.is_closed for one in register.members.values()))
+
+
+async def stop_and_start(cluster: LocalCluster, flow: Traffic) -> None:
+    """The leader is stopped in good order, and started again."""
+    leader = await cluster.leader("orders")
+    await cluster.stop(leader)
+    await flow.progress(30)
+    await cluster.restart(leader)
+    await cluster.in_sync("orders", 3)
 
 
 async def follow_from_behind_retention(cluster: LocalCluster, observation: Observation) -> None:

@@ -68,6 +68,8 @@ class Member:
                 self.connection.post(m.OrderCarriedOut(message.request, []))
             case m.InstallTopics():
                 self.connection.post(m.OrderCarriedOut(message.request, []))
+            case m.PrepareHandOver():
+                self.connection.post(m.Done(message.request))
             case m.AnnounceEpoch():
                 self.announced.append(message)
 

@@ -28,6 +28,7 @@ from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
+from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.walks import Walks
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
@@ -81,6 +82,8 @@ class Logs(Peers):
         self._following: dict[int, FollowerStream] = {}
         self._addresses: dict[int, str] = {}
         self._away: frozenset[int] = frozenset()
+        self._stopping: frozenset[int] = frozenset()
+        self._is_stopping = False
         self._identity: tuple[int, int] | None = None
         self.streams: dict[tuple[int, int], FollowSession] = {}
         """The newest stream of each follower, by partition and broker."""
@@ -92,6 +95,8 @@ class Logs(Peers):
         """Long look-ups."""
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
+        self.preparation = Preparation(environment)
+        """What is done before another broker leads."""
         self.membership: Membership | None = None
         """The way to the register."""
         self.partitions: dict[int, PartitionRecord] = {}
@@ -187,9 +192,11 @@ class Logs(Peers):
             lost_power=self._lost_power,
         )
         replica.submit(replica.machine.begin)
-        replica.submit(
-            partial(replica.machine.told_away, self._away, self._environment.clock.now())
-        )
+        now = self._environment.clock.now()
+        replica.submit(partial(replica.machine.told_away, self._away, now))
+        replica.submit(partial(replica.machine.told_stopping, self._stopping, now))
+        if self._is_stopping:
+            replica.submit(replica.machine.stopping)
         return replica
 
     def replica(self, partition_id: int) -> PartitionReplica | None:
@@ -221,10 +228,9 @@ class Logs(Peers):
         while True:
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
             for replica in self._replicas.values():
-                leader = replica.machine.leader
                 # Again, as it may be lost; but not before what it relies on is on the device.
-                if leader is not None and leader.pending is not None and replica.is_settled:
-                    self.to_register(leader.pending)
+                if (change := replica.machine.repeated) is not None and replica.is_settled:
+                    self.to_register(change)
                 replica.submit(partial(replica.machine.tick, clock.now()))
                 self._see_to_stream(replica)
 
@@ -363,6 +369,19 @@ class Logs(Peers):
         for replica in self._replicas.values():
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.told_away, brokers, now))
+
+    def brokers_stopping(self, brokers: list[int]) -> None:
+        """The register says that these and no others are about to stop."""
+        self._stopping = frozenset(brokers)
+        for replica in self._replicas.values():
+            now = self._environment.clock.now()
+            replica.submit(partial(replica.machine.told_stopping, self._stopping, now))
+
+    def stop(self) -> None:
+        """This broker is about to stop: its replicas propose nothing any more."""
+        self._is_stopping = True
+        for replica in self._replicas.values():
+            replica.submit(replica.machine.stopping)
 
     def announced(self, message: m.AnnounceEpoch) -> None:
         """The register begins a new epoch."""

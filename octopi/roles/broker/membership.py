@@ -6,6 +6,7 @@ that can't change by itself ends it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -30,6 +31,8 @@ from octopi.limits import (
     BACKOFF_S_FIRST,
     BACKOFF_S_MAX,
     GATHER_S,
+    HAND_OVER_ALL_S,
+    LINK_GRACE_S,
     LINK_TRIES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
@@ -60,7 +63,15 @@ _EDGES: Final[dict[type, tuple[str, str]]] = {
 }
 """What it means to tell the register this."""
 
-Order = m.InstallPartitions | m.InstallTopics | m.RemoveTopics | m.AnnounceEpoch | m.InSyncAltered
+Order = (
+    m.InstallPartitions
+    | m.InstallTopics
+    | m.RemoveTopics
+    | m.AnnounceEpoch
+    | m.InSyncAltered
+    | m.PrepareHandOver
+    | m.BrokersStopping
+)
 """What a register asks of a broker: all that the endpoint lets through."""
 
 
@@ -87,6 +98,12 @@ class Membership:
         self._logs = logs
         self._remember = remember
         self._connection: Connection | None = None
+        self._next = trio.Event()
+        """Set when there is a new connection."""
+        self._failures = 0
+        """How often in a row the register could not be joined."""
+        self._has_joined = False
+        self._scope = trio.CancelScope()
 
     @property
     def identity(self) -> Identity:
@@ -111,17 +128,95 @@ class Membership:
             if trace is not None:
                 trace(after, **attrs.asdict(page))
 
+    # --- leaving -----------------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        """Have the register find others for what this broker leads.  Return when nobody needs it
+        any more, when nobody else can take its place, after `HAND_OVER_ALL_S`, or soon if the
+        register is away."""
+        with self._environment.clock.timeout(HAND_OVER_ALL_S):
+            while (connection := await self._joined_connection()) is not None:
+                try:
+                    answer = await self._tell_stopping(connection)
+                except ConnectionLostError:
+                    continue  # on the next connection, if there is one
+                if isinstance(answer, m.Failure):
+                    _log.warning("the register hands nothing over", why=answer.reason)
+                return
+            _log.warning("stopping without a register: nobody can lead instead of this broker")
+            return
+        _log.warning("stopping, though others may need this broker", after_s=HAND_OVER_ALL_S)
+
+    async def _tell_stopping(self, connection: Connection) -> object:
+        """Tell the register that this broker is about to stop; return its answer.
+
+        Raises:
+          ConnectionLostError: if the connection ends before that comes.
+        """
+        answers: list[object] = []
+        answered = trio.Event()
+
+        def take(answer: object) -> None:
+            answers.append(answer)
+            answered.set()
+
+        if (trace := self._environment.trace) is not None:
+            trace(steps.E21_STOPPING, **self._life)
+        connection.ask(m.Stopping(connection.next_request()), take)
+        if trace is not None:
+            trace(steps.E21_TOLD, **self._life)
+        await answered.wait()
+        if isinstance(answers[0], ConnectionLostError):
+            raise answers[0]
+        return answers[0]
+
+    @property
+    def _life(self) -> dict[str, int | None]:
+        return {"broker": self._identity.broker, "incarnation": self._identity.incarnation}
+
+    async def _joined_connection(self) -> Connection | None:
+        """The connection with the register, or the next one if that comes soon."""
+        with self._environment.clock.timeout(LINK_GRACE_S):
+            while True:
+                connection = self._connection
+                if connection is not None and connection.end_reason is None:
+                    return connection
+                if self._failures > LINK_TRIES:
+                    return None
+                await self._next.wait()
+        return None
+
+    async def leave(self) -> None:
+        """Say goodbye, and join no more."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.end_reason is None:
+            if (trace := self._environment.trace) is not None:
+                trace(steps.E24_LEAVING, **self._life)
+            connection.post(m.Goodbye())
+            if trace is not None:
+                trace(steps.E24_LEFT, **self._life)
+            await connection.close(1000, "the broker stops")
+        self._scope.cancel()
+
+    # --- joining -----------------------------------------------------------------------
+
     async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
-        """Stay joined until cancelled; ``started`` when joined for the first time.
+        """Stay joined until cancelled, or until `leave`; ``started`` when joined for the first
+        time.
 
         Raises:
           RefusedError: WRONG_CLUSTER, BROKER_FENCED, or DUPLICATE_BROKER that lasts.
           StorageError: if the disk doesn't take who this broker is.
         """
+        with self._scope:
+            await self._stay_joined(task_status)
+        if not self._has_joined:
+            await trio.sleep_forever()  # nothing was started that could be said to have ended
+
+    async def _stay_joined(self, task_status: trio.TaskStatus[Identity]) -> None:
         clock, chance = self._environment.clock, self._environment.chance
-        at = failures = 0
+        at = 0
         duplicate_since = math.inf
-        joined_once = False
         while True:
             register = self._registers[at % len(self._registers)]
             joined_at: float | None = None
@@ -137,9 +232,11 @@ class Membership:
                     await nursery.start(session.run)
                     try:
                         self._identity = await session.join(self._address, self._remember)
-                        failures, duplicate_since = 0, math.inf
+                        self._failures, duplicate_since = 0, math.inf
                         joined_at = clock.now()
                         self._connection = connection
+                        self._next.set()
+                        self._next = trio.Event()
                         self._logs.joined()
                         _log.info(
                             "joined",
@@ -148,8 +245,8 @@ class Membership:
                             cluster=self._identity.cluster,
                             incarnation=self._identity.incarnation,
                         )
-                        if not joined_once:
-                            joined_once = True
+                        if not self._has_joined:
+                            self._has_joined = True
                             task_status.started(self._identity)
                         await session.obey()
                     finally:
@@ -168,7 +265,9 @@ class Membership:
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
                 # A broker that leads on must not end because its token did: its operator may
                 # give it another one.
-                is_final = _is_final(refusal) and not (joined_once and refusal.status in _OF_TOKENS)
+                is_final = _is_final(refusal) and not (
+                    self._has_joined and refusal.status in _OF_TOKENS
+                )
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
                     raise refusal
                 _log.warning(
@@ -181,10 +280,10 @@ class Membership:
                 # The register counts on this life for a moment.
                 await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
                 continue
-            at, failures = at + 1, failures + 1
+            at, self._failures = at + 1, self._failures + 1
             pause_s = BACKOFF_S_FIRST
-            if failures > LINK_TRIES:
-                bound = BACKOFF_S_FIRST * 2 ** min(failures - LINK_TRIES, 16)
+            if self._failures > LINK_TRIES:
+                bound = BACKOFF_S_FIRST * 2 ** min(self._failures - LINK_TRIES, 16)
                 pause_s = chance.random() * min(BACKOFF_S_MAX, bound)
             await clock.sleep_until(clock.now() + pause_s)
 
@@ -268,9 +367,20 @@ class _Session:
         Raises:
           ConnectionLostError: when it has ended.
         """
-        async for order in self._orders:
-            await self._carry_out(order)
+        async with trio.open_nursery() as nursery:
+            async for order in self._orders:
+                if isinstance(order, m.PrepareHandOver):
+                    nursery.start_soon(self._prepare, order)
+                else:
+                    await self._carry_out(order)
+            nursery.cancel_scope.cancel()
         raise ConnectionLostError(self._connection.end_reason or "the connection ended")
+
+    async def _prepare(self, order: m.PrepareHandOver) -> None:
+        """Prepare, while other orders are carried out."""
+        await self._logs.preparation.prepare(order.partition)
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(m.Done(order.request))
 
     async def _carry_out(self, order: Order) -> None:
         """Do what can be done of it.  The rest is named in the answer: the register, which knows
@@ -282,6 +392,11 @@ class _Session:
             case m.InSyncAltered():
                 self._logs.in_sync_altered(order)
                 return
+            case m.BrokersStopping():
+                self._logs.brokers_stopping(order.brokers)
+                return
+            case m.PrepareHandOver():
+                return  # done beside the others
             case m.InstallPartitions():
                 undone = await self._logs.install_partitions(order.partitions, order.brokers)
             case m.InstallTopics():

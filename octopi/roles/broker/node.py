@@ -118,14 +118,14 @@ async def run_broker(
 async def _serve(
     node: BrokerNode, identity: Identity, stop: trio.Event, task_status: trio.TaskStatus[str]
 ) -> None:
-    """Serve and stay joined until *stop*."""
+    """Serve and stay joined until *stop*; then hand over, leave, and close connections."""
     environment, options, logs = node.environment, node.options, node.logs
 
     async def remember(changed: Identity) -> None:
         await store_identity(environment, options.data_directory, changed)
 
     async with trio.open_nursery() as nursery:
-        served = trio.Event()
+        closing, served = trio.Event(), trio.Event()
 
         async def serve_clients(*, task_status: trio.TaskStatus[str]) -> None:
             await serve(
@@ -141,7 +141,7 @@ async def _serve(
                         environment, logs, connection, tasks
                     ),
                 },
-                stop=stop,
+                stop=closing,
                 traffic=node.traffic,
                 doorkeeper=options.doorkeeper,
                 task_status=task_status,
@@ -162,6 +162,13 @@ async def _serve(
         )
         logs.membership = membership
         nursery.start_soon(_join, nursery, membership, task_status, address)
+        await stop.wait()
+        # Others lead before anybody who is connected here has to go, and the register counts
+        # this broker out before its followers lose it.
+        logs.stop()
+        await membership.hand_over()
+        await membership.leave()
+        closing.set()
         await served.wait()
         nursery.cancel_scope.cancel()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -20,12 +20,13 @@ from octopi.limits import (
     ACCEPT_WAIT_S,
     ACCEPTANCES_WAIT_S,
     BACKOFF_S_MAX,
+    FINISH_S,
     HAND_OVER_TIMEOUT_S,
     RECONNECT_GRACE_S,
 )
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
-from octopi.membership.leadership_change import LogLoss, Wish
+from octopi.membership.leadership_change import NO_WISH, LogLoss, Wish
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ if TYPE_CHECKING:
     from octopi.roles.register.sessions import MembershipSession
 
 _log = get_logger(__name__)
+
+
+@attrs.frozen
+class _Decision:
+    """Who leads a partition from now on."""
+
+    record: PartitionRecord
+    held_by: set[int]
+    """The brokers that were its replicas before."""
+    facts: dict[str, Any]
+    """Of the step."""
 
 
 class Leadership:
@@ -52,10 +64,19 @@ class Leadership:
         self._wishes: dict[int, Wish] = {}
         self._ordered: set[int] = set()
         """Partitions whose change an operator's order concludes."""
+        self._telling_count = 0
+        """Decisions that are about to be durable and told."""
+        self._finishing = trio.Event()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether no change is begun any more."""
+        return self._finishing.is_set()
 
     def look(self) -> None:
         """Something happened that a change may depend on."""
         self._look.set()
+        self._notify()
 
     def wait_for_brokers(self) -> None:
         """What this register knows, it knows from its journal or from brokers, not from what it
@@ -71,12 +92,9 @@ class Leadership:
             self._look = trio.Event()
             try:
                 patience_s = max(0.0, self._patient_until - self._clock.now())
-                for partition in self._machine.leaderless() if not patience_s else ():
-                    record = self._record(partition)
-                    _log.warning("leader is gone", partition=partition, leader=record.leader)
-                    await self._announce(partition)
-                for partition in list(self._machine.changes):
-                    await self._conclude(partition, is_patient=patience_s > 0)
+                if not patience_s and not self._finishing.is_set():
+                    await self._replace(self._machine.leaderless())
+                await self._conclude(is_patient=patience_s > 0)
                 again_s = self._next_look_s(patience_s)
             except (NotReadyError, StorageError) as error:
                 _log.warning("leaders can't be changed now", why=str(error))
@@ -91,26 +109,45 @@ class Leadership:
             return patience_s or math.inf
         return ACCEPT_WAIT_S / 2
 
+    async def finish(self) -> None:
+        """Begin no change any more, and see those that are under way decided and told, within
+        `FINISH_S`: until the register is back nobody else can, and their partitions stand still."""
+        self._finishing.set()
+        with self._clock.timeout(FINISH_S):
+            while self._telling_count or self._machine.decidable():
+                await self._decided.wait()
+
+    async def _replace(self, partitions: list[int]) -> None:
+        """Begin to replace leaders that are gone."""
+        for partition in partitions:
+            leader = self._record(partition).leader
+            _log.warning("leader is gone", partition=partition, leader=leader)
+        if partitions:
+            await self._announce(partitions)
+
     def _record(self, partition: int) -> PartitionRecord:
         return self._node.registrar.state.partitions[partition]
 
     # --- changes ---------------------------------------------------------------------
 
-    async def _announce(self, partition: int) -> None:
+    async def _announce(self, partitions: list[int]) -> None:
+        """Begin changes of leaders, with one flush of the journal for all of them."""
         if (trace := self._node.environment.trace) is not None:
-            record, wish = self._record(partition), self._wishes.get(partition)
-            trace(steps.E1_WANTED, **attrs.asdict(record), wish=wish)
-        self._node.record(self._machine.announce(partition))
-        self._unflushed.add(partition)
+            for partition in partitions:
+                record, wish = self._record(partition), self._wishes.get(partition)
+                trace(steps.E1_WANTED, **attrs.asdict(record), wish=wish)
+        self._node.record([one for each in partitions for one in self._machine.announce(each)])
+        self._unflushed.update(partitions)
         with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
             await self._node.durable()
-        self._unflushed.discard(partition)
-        if trace is not None:
-            epoch = self._node.registrar.state.announced_epoch(partition)
-            trace(steps.E2_ANNOUNCED, partition=partition, epoch=epoch)
-        self._announced_at[partition] = self._clock.now()
-        for member in list(self._node.members.values()):
-            self.announce_to(member, partition)
+        self._unflushed.difference_update(partitions)
+        for partition in partitions:
+            if trace is not None:
+                epoch = self._node.registrar.state.announced_epoch(partition)
+                trace(steps.E2_ANNOUNCED, partition=partition, epoch=epoch)
+            self._announced_at[partition] = self._clock.now()
+            for member in list(self._node.members.values()):
+                self.announce_to(member, partition)
 
     def announce_to(self, member: MembershipSession, partition: int) -> None:
         """Tell a replica of the change that is under way, if there is one that a restart would
@@ -138,23 +175,50 @@ class Leadership:
                 for partition in unheard:
                     self.announce_to(member, partition)
 
-    async def _conclude(self, partition: int, *, is_patient: bool) -> None:
+    async def _conclude(self, *, is_patient: bool) -> None:
+        """Decide the changes that can be decided now."""
+        decided: list[_Decision] = []
+        problem: NotReadyError | StorageError | None = None
+        for partition in list(self._machine.changes):
+            try:
+                entries = self._decision(partition, is_patient=is_patient)
+                if entries:
+                    decided.append(self._decide(partition, entries))
+            except (NotReadyError, StorageError) as error:
+                problem = error  # what was decided before is told all the same
+                break
+        if decided:
+            await self._tell_decided(decided)
+        if problem is not None:
+            raise problem
+
+    def _decision(self, partition: int, *, is_patient: bool) -> list[Entry]:
+        """What concludes the change of *partition*, if that can be done now."""
         if partition in self._ordered:
-            return
-        waited_s = self._clock.now() - self._announced_at.setdefault(partition, self._clock.now())
-        expects_all = is_patient and partition not in self._wishes
+            return []
+        now = self._clock.now()
+        registrar = self._node.registrar
+        # Who led has all there is, so with that one back nobody else has to be waited for.
+        expects_all = (
+            is_patient
+            and partition not in self._wishes
+            and not self._machine.has_former_leader(partition)
+        )
+        waited_s = now - self._announced_at.get(partition, now)
         is_complete = self._machine.is_complete(partition, expects_all=expects_all)
         if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
-            return
-        wish = self._wishes.get(partition, Wish(avoid=frozenset(self._node.registrar.draining)))
-        entries = self._machine.conclude(partition, wish=wish)
-        if not entries:
-            return
-        await self._decide(partition, entries)
+            return []
+        wish = self._wishes.get(partition, NO_WISH)
+        wish = attrs.evolve(
+            wish,
+            avoid=wish.avoid | registrar.draining | registrar.stopping,
+            leaving=frozenset(registrar.stopping),
+        )
+        return self._machine.conclude(partition, wish=wish)
 
-    async def _decide(self, partition: int, entries: list[Entry], *, ordered: bool = False) -> None:
-        """Journal the decision that concludes a change, and tell it.  *ordered*: an operator gives
-        up what may be lost by it."""
+    def _decide(self, partition: int, entries: list[Entry], *, ordered: bool = False) -> _Decision:
+        """Journal the decision that concludes a change; `_tell_decided` must follow.  *ordered*:
+        an operator gives up what may be lost by it."""
         before = self._record(partition)
         losses = [
             (one.record, self._machine.losses(one.record))
@@ -162,17 +226,13 @@ class Leadership:
             if isinstance(one, PartitionDecided)
             and one.record.recovered_epoch > before.recovered_epoch
         ]
+        told = {"entries": entries, "losses": [lost for _, lost in losses]}
         if (trace := self._node.environment.trace) is not None:
-            told = {"entries": entries, "losses": [lost for _, lost in losses]}
             trace(steps.E8_DECIDING, **told)
-        held_by = set(before.replicas)
         self._node.record(entries)
         waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
         for decided, lost in losses:
             self._tell_loss(before, decided, lost, ordered=ordered)
-        await self._node.durable()
-        if trace is not None:
-            trace(steps.E8_DECIDED, **told)
         record = self._record(partition)
         _log.info(
             "leader appointed",
@@ -183,13 +243,27 @@ class Leadership:
             in_sync=record.in_sync,
             after_s=round(waited_s, 3),
         )
+        return _Decision(record, set(before.replicas), told)
+
+    async def _tell_decided(self, decided: list[_Decision]) -> None:
+        """Flush the journal once, and have all that was decided told."""
+        self._telling_count += 1
+        await self._node.durable()  # if it can't be, the register ends
+        if (trace := self._node.environment.trace) is not None:
+            for one in decided:
+                trace(steps.E8_DECIDED, **one.facts)
         self._notify()
         members = list(self._node.members.values())
-        self._tasks.start_soon(self._node.tell_partitions, [record], members)
-        topics = self._node.registrar.state.topics_on({partition})
+        self._tasks.start_soon(self._tell, [one.record for one in decided], members)
         for member in members:
-            if member.broker in set(record.replicas) - held_by:
+            joining = {
+                one.record.partition
+                for one in decided
+                if member.broker in set(one.record.replicas) - one.held_by
+            }
+            if joining:
                 # Whatever becomes of who wished for that.
+                topics = self._node.registrar.state.topics_on(joining)
                 self._tasks.start_soon(member.install_topics, topics)
 
     def _tell_loss(
@@ -218,10 +292,19 @@ class Leadership:
         )
         self._node.events.recovered(decided, known, ordered=ordered)
 
+    async def _tell(self, records: list[PartitionRecord], members: list[MembershipSession]) -> None:
+        try:
+            await self._node.tell_partitions(records, members)
+        finally:
+            self._telling_count -= 1
+            self._notify()
+
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
         accepted = self._machine.accept(message)
         if accepted is not None:
+            # Of a change that an earlier life of the register announced.
+            self._announced_at.setdefault(message.partition, self._clock.now())
             if (trace := self._node.environment.trace) is not None:
                 trace(steps.E7_COUNTED, **attrs.asdict(accepted))
             self.look()
@@ -279,7 +362,7 @@ class Leadership:
         """
         changes = self._machine.changes
         if partition not in changes:
-            await self._announce(partition)
+            await self._announce([partition])
         change, live = changes.get(partition), self._node.members.keys()
         self.look()
 
@@ -317,23 +400,28 @@ class Leadership:
                 f"{self._record(partition).replicas}",
                 Status.NO_BROKER,
             )
-        await self._decide(partition, entries, ordered=True)
+        await self._tell_decided([self._decide(partition, entries, ordered=True)])
 
     # --- wishes ----------------------------------------------------------------------
 
-    async def change(self, partition: int, wish: Wish) -> PartitionRecord:
-        """Have the leadership change so that *wish* comes true; return the new record.
+    async def change(
+        self, partition: int, wish: Wish, *, if_still: Callable[[], bool] = lambda: True
+    ) -> PartitionRecord:
+        """Have the leader prepare, and then the leadership change so that *wish* comes true;
+        return the new record.  *if_still*: asked when the leader is prepared.
 
         Raises:
-          NotReadyError: if another change is under way, or nobody could decide in time; the
-              wish is given up, whatever comes of the change.
+          NotReadyError: if another change is under way, it is not so any more, or nobody could
+              decide in time; the wish is given up, whatever comes of the change.
         """
-        # A change is over for the machine before it is durable, and who wished for it told.
-        if partition in self._machine.changes or partition in self._wishes:
+        if self.is_changing(partition) or self._finishing.is_set():
             raise NotReadyError(f"partition {partition} changes its leader right now")
         self._wishes[partition] = wish
         try:
-            await self._announce(partition)
+            await self._prepare(partition)
+            if partition in self._machine.changes or self._finishing.is_set() or not if_still():
+                raise NotReadyError(f"partition {partition} has no need of another leader now")
+            await self._announce([partition])
             epoch = self._node.registrar.state.announced_epoch(partition)
             self.look()
             await self.until(
@@ -345,7 +433,20 @@ class Leadership:
             raise
         finally:
             del self._wishes[partition]
+            self._notify()
         return self._record(partition)
+
+    def is_changing(self, partition: int) -> bool:
+        """Whether the leader of *partition* is about to change.  A change is over for the machine
+        before it is durable, and who wished for it told."""
+        return partition in self._machine.changes or partition in self._wishes
+
+    async def _prepare(self, partition: int) -> None:
+        """Have the leader do what has to be done before another one leads."""
+        record = self._record(partition)
+        member = self._node.members.get(record.leader)
+        if member is not None and member.incarnation == record.leader_incarnation:
+            await member.prepare_hand_over(partition)
 
     async def until(self, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Wait until decisions make *holds* true.

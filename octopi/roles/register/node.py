@@ -45,6 +45,7 @@ from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.departures import Departures
 from octopi.roles.register.event_log import EventLog
+from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.rebalancing import Rebalancing
@@ -125,6 +126,7 @@ class RegisterNode:
         self.leadership = Leadership(self, tasks)
         self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
         self.departures = Departures(self, tasks)
+        self.hand_overs = HandOvers(self, self.leadership)
 
     # --- deciding --------------------------------------------------------------------
 
@@ -262,6 +264,7 @@ class RegisterNode:
             self._tasks.start_soon(former.replace)
         else:
             self.registrar.draining.discard(admission.broker)
+            self.hand_overs.starts_anew(admission.broker)
         for conflict in admission.conflicts:
             _log.error("conflict", broker=admission.broker, what=conflict)
         await self.durable()
@@ -297,6 +300,7 @@ class RegisterNode:
         """Tell a broker that has just joined all that concerns it; then clients are sent to
         it.  The others hear what changed by its coming."""
         state = self.registrar.state
+        self.hand_overs.tell_stopping_to(session)
         # First what is deleted: a topic of the same name may have been made since.
         await self.have_removed(session, self.registrar.removals_of(broker))
         table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
@@ -500,9 +504,10 @@ def _facts(topic: TopicRecord) -> dict[str, Any]:
     return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}
 
 
-async def _end(wish: trio.Event, ending: trio.Event) -> None:
-    """Have *ending* follow *wish*."""
+async def _end(node: RegisterNode, wish: trio.Event, ending: trio.Event) -> None:
+    """Have *ending* follow *wish*, once changes of leaders that are under way are over."""
     await wish.wait()
+    await node.leadership.finish()
     ending.set()
 
 
@@ -549,7 +554,7 @@ async def run_register(
                 node.start()
                 show(node)
                 nursery.start_soon(node.gather, options.gather_s)
-                nursery.start_soon(_end, stop, ending)
+                nursery.start_soon(_end, node, stop, ending)
                 nursery.start_soon(node.leadership.run)
                 nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(

@@ -42,15 +42,7 @@ class Rebalancing:
               else could lead; then it keeps those leaderships and gets no others.
         """
         self._known(broker)
-        self._node.registrar.draining.add(broker)
-        for record in list(self._node.registrar.state.partitions.values()):
-            if record.leader == broker:
-                if not self._others(record, broker):
-                    raise no_other(record.partition)
-                avoid = frozenset(self._node.registrar.draining)
-                changed = await self._leadership.change(record.partition, Wish(avoid=avoid))
-                if changed.leader == broker:
-                    raise no_other(record.partition)
+        await self._node.hand_overs.drain(broker)
 
     async def remove(self, broker: int) -> None:
         """Forget a broker that is away for good and holds nothing.
@@ -156,7 +148,11 @@ class Rebalancing:
     async def _step(self) -> None:
         """One improvement, if the cluster is at rest and there is one."""
         registrar = self._node.registrar
-        live = [one for one in registrar.state.brokers if registrar.serving(one)]
+        live = [
+            one
+            for one in registrar.state.brokers
+            if registrar.serving(one) and one not in registrar.stopping
+        ]
         records = list(registrar.state.partitions.values())
         if registrar.leaderships.changes or not all(
             set(one.in_sync) == set(one.replicas) for one in records

@@ -25,6 +25,7 @@ from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
     ORDER_RETRY_S_MAX,
+    PREPARE_S,
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
@@ -231,6 +232,10 @@ class MembershipSession:
                 self._node.leadership.accept(message)
             case m.Resign():
                 self._tasks.start_soon(self._node.leadership.resign, message)
+            case m.Stopping():
+                self._tasks.start_soon(self._hand_over, message)
+            case m.Goodbye():
+                self._node.departures.gone(self)
             case m.AlterInSync():
                 self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
             case _:
@@ -278,10 +283,28 @@ class MembershipSession:
         except OctopiError as error:
             refuse(self._connection, join.request, error)
 
-    def post(self, message: m.AnnounceEpoch | m.InSyncAltered) -> None:
+    async def _hand_over(self, message: m.Stopping) -> None:
+        try:
+            await self._node.hand_overs.broker_stops(self)
+            self._connection.post(m.Done(message.request))
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            refuse(self._connection, message.request, error)
+
+    def post(self, message: m.AnnounceEpoch | m.InSyncAltered | m.BrokersStopping) -> None:
         """Send it, if the broker is still there."""
         with contextlib.suppress(ConnectionLostError):
             self._connection.post(message)
+
+    async def prepare_hand_over(self, partition: int) -> None:
+        """Have the broker do what has to be done before another one leads, within `PREPARE_S`."""
+        request = m.PrepareHandOver(self._connection.next_request(), partition)
+        with (
+            self._node.environment.clock.timeout(PREPARE_S),
+            contextlib.suppress(ConnectionLostError, RefusedError),
+        ):
+            await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
 
     async def install_partitions(
         self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]

@@ -1,0 +1,167 @@
+"""Brokers that shall lead nothing any more: others take over, many partitions at a time.
+
+Each partition changes its leader as after a failure, but its old leader is there: it prepares,
+and leads until it hears of the next epoch.  A broker that is about to stop is also taken out of
+the in-sync sets that can do without it, by their leaders: so nobody waits for it when it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from octopi import steps
+from octopi.errors import NotReadyError, StorageError
+from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
+from octopi.logger import get_logger
+from octopi.membership.leadership_change import NO_WISH
+from octopi.roles.register.leadership import Leadership, no_other
+from octopi.wire.messages import BrokersStopping, PartitionRecord
+
+if TYPE_CHECKING:
+    from octopi.roles.register.node import RegisterNode
+    from octopi.roles.register.sessions import MembershipSession
+
+_log = get_logger(__name__)
+
+
+class HandOvers:
+    """Empties brokers of what they lead."""
+
+    def __init__(self, node: RegisterNode, leadership: Leadership) -> None:
+        self._node = node
+        self._leadership = leadership
+        self._registrar = node.registrar
+
+    # --- brokers that stop -------------------------------------------------------------
+
+    async def broker_stops(self, session: MembershipSession) -> None:
+        """A broker is about to stop.  Return when others lead what they can, and nobody waits for
+        it as a follower, or can't do without it; at the latest after `HAND_OVER_ALL_S`.
+
+        Raises:
+          NotReadyError, StorageError: if the register can decide nothing.
+        """
+        broker = session.broker
+        facts = {"broker": broker, "incarnation": session.incarnation}
+        self._registrar.stopping.add(broker)
+        _log.info("broker is about to stop", **facts)
+        if (trace := self._node.environment.trace) is not None:
+            trace(steps.E22_EMPTYING, **facts)
+        self.tell_stopping()
+        with self._node.environment.clock.timeout(HAND_OVER_ALL_S):
+            while self._led(broker) and not self._leadership.is_finishing:
+                await self._hand_over_all(broker)
+            await self._leadership.until(
+                lambda: self._leadership.is_finishing or not self._is_needed(broker),
+                HAND_OVER_ALL_S,
+                f"others instead of broker {broker}",
+            )
+        if trace is not None:
+            trace(steps.E22_EMPTIED, **facts)
+
+    def starts_anew(self, broker: int) -> None:
+        """A new life of *broker* joined: it may have everything again."""
+        if broker in self._registrar.stopping:
+            self._registrar.stopping.discard(broker)
+            self.tell_stopping()
+
+    def tell_stopping(self) -> None:
+        """Tell all brokers which are about to stop.  Who has just stopped still is among them: its
+        leaders may find only later that it follows no more."""
+        for member in self._node.members.values():
+            self.tell_stopping_to(member)
+
+    def tell_stopping_to(self, member: MembershipSession) -> None:
+        """Tell one broker which are about to stop."""
+        member.post(BrokersStopping(sorted(self._registrar.stopping)))
+
+    def _is_needed(self, broker: int) -> bool:
+        """Whether a leader is about to have *broker* leave its in-sync set."""
+        return any(
+            self._can_spare(record, broker)
+            for record in self._registrar.state.partitions.values()
+            if broker in record.in_sync and self._is_staying(record.leader)
+        )
+
+    def _can_spare(self, record: PartitionRecord, broker: int) -> bool:
+        """Whether enough others are in sync, or will be."""
+        others = [one for one in record.replicas if one != broker and self._is_staying(one)]
+        return len(others) >= self._registrar.state.min_insync(record.partition)
+
+    def _is_staying(self, broker: int) -> bool:
+        return self._registrar.is_live(broker) and broker not in self._registrar.stopping
+
+    # --- brokers that are drained -------------------------------------------------------
+
+    async def drain(self, broker: int) -> None:
+        """Have others lead what *broker* leads; it gets no leadership before it starts anew.
+
+        Raises:
+          RefusedError: NOT_READY where nobody else could lead; then it keeps those leaderships
+              and gets no others.
+        """
+        self._registrar.draining.add(broker)
+        await self._hand_over_all(broker)
+        left = [one for one in self._registrar.state.partitions.values() if one.leader == broker]
+        if left:
+            raise no_other(left[0].partition)
+
+    # --- both ----------------------------------------------------------------------------
+
+    def _led(self, broker: int) -> list[int]:
+        """The partitions that *broker* leads and others could lead."""
+        records = self._registrar.state.partitions.values()
+        return [
+            one.partition
+            for one in records
+            if one.leader == broker and self._has_successor(one.partition, broker)
+        ]
+
+    def _has_successor(self, partition: int, broker: int) -> bool:
+        """Whether *broker* leads the partition and somebody else could."""
+        record = self._registrar.state.partitions[partition]
+        avoided = self._registrar.stopping
+        if broker not in avoided:
+            avoided = avoided | self._registrar.draining
+        return record.leader == broker and any(
+            one != broker and one not in avoided and self._registrar.is_live(one)
+            for one in record.in_sync
+        )
+
+    async def _hand_over_all(self, broker: int) -> None:
+        """Hand over, once, each partition that *broker* leads and others could lead; then changes
+        of them that were under way are over, too.
+
+        Raises:
+          NotReadyError, StorageError: if the register can decide nothing.
+        """
+        limit = trio.CapacityLimiter(HAND_OVERS_MAX)
+        problems: list[NotReadyError | StorageError] = []
+
+        async def hand_over(partition: int) -> None:
+            async with limit:
+                try:
+                    await self._hand_over(partition, broker)
+                except (NotReadyError, StorageError) as error:
+                    problems.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for partition in self._led(broker):
+                nursery.start_soon(hand_over, partition)
+        if problems:
+            raise problems[0]
+
+    async def _hand_over(self, partition: int, broker: int) -> None:
+        try:
+            await self._leadership.change(
+                partition, NO_WISH, if_still=lambda: self._has_successor(partition, broker)
+            )
+        except NotReadyError as error:
+            _log.info("not handed over now", partition=partition, why=str(error))
+            await self._leadership.until(
+                lambda: not self._leadership.is_changing(partition),
+                HAND_OVER_TIMEOUT_S,
+                "a new leader",
+            )
