@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
     from octopi.clients.client import VERSION as __version__, Client, connect
     from octopi.clients.consumer import Consumer
-    from octopi.clients.position import Position
     from octopi.clients.producer import Producer
     from octopi.clients.receipts import PendingReceipt, Receipt
     from octopi.errors import (
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnreachableError,
     )
+    from octopi.position import Place, Position
     from octopi.record import Message
     from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, TopicInfo, TopicOptions
 else:
@@ -52,8 +52,8 @@ else:
     def __getattr__(name: str) -> object:
         """Import what is public when it is first used."""
         if name in __all__:
-            from octopi import errors, record
-            from octopi.clients import client, consumer, position, producer, receipts
+            from octopi import errors, position, record
+            from octopi.clients import client, consumer, producer, receipts
             from octopi.wire import messages
 
             homes = (client, consumer, position, producer, receipts, errors, record, messages)
@@ -91,6 +91,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PartitionInfo",
     "PendingReceipt",
+    "Place",
     "Position",
     "Producer",
     "ProtocolError",

@@ -22,6 +22,9 @@ TOPIC_NAME_BYTES_MAX: Final = 200
 ADDRESS_BYTES_MAX: Final = 300
 """A host name has at most 253 characters; scheme, port and brackets come on top."""
 
+ANCHOR_BYTES_MAX: Final = 40
+"""Two numbers of 63 bits would fit; see `octopi.position`."""
+
 TEXT_BYTES_MAX: Final = 1000
 """The text of an error, the name of a client program: read by people, so short."""
 

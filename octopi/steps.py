@@ -333,6 +333,7 @@ C10_DELIVERED: Final = "C10b consumer got records"
 C11_TAKEN: Final = "C11 program took records"
 C12_SKIPPED: Final = "C12 consumer leaves out what retention removed"
 C13_ENDED: Final = "C13 consumer can't go on"
+C14_FORKED: Final = "C14 consumer finds that what it read is gone"
 
 CLIENT: Final = (
     C1_SENDING,
@@ -352,6 +353,7 @@ CLIENT: Final = (
     C11_TAKEN,
     C12_SKIPPED,
     C13_ENDED,
+    C14_FORKED,
 )
 
 ALL: Final = (
@@ -489,7 +491,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((C8_SUBSCRIBED,), (*_OF_LOG, "highwater")),
         ((C9_RESUMING,), ("topic", "partition", "offset", "why")),
         ((C10_DELIVERING, C10_DELIVERED), ("topic", "partition", *_OF_PLACE, "highwater")),
-        ((C11_TAKEN, C12_SKIPPED), ("topic", "partition", *_OF_PLACE)),
+        ((C11_TAKEN, C12_SKIPPED, C14_FORKED), ("topic", "partition", *_OF_PLACE)),
         ((C13_ENDED,), ("topic", "partition", "why")),
     )
     for step in edges

@@ -36,6 +36,16 @@ async def fetch(
     return await connection.request(message, m.Fetched, 5)
 
 
+async def fetch_all(connection: Connection, topic: m.TopicInfo) -> bytes:
+    """All committed records: each answer has those of one epoch."""
+    found = b""
+    while True:
+        fetched = await fetch(connection, topic, len(found))
+        if not fetched.records:
+            return found
+        found += fetched.records
+
+
 def values(records: bytes) -> list[bytes]:
     found = decode(records, Offset(0), TopicName("t"), PartitionId(0))
     return [message.value for message in found]

@@ -80,6 +80,10 @@ class Output:
     meter: Meter
     count_max: int | None = None
     position_file: PositionFile | None = None
+    warn: Callable[[str], None] = lambda text: None
+    """Says that records which were read are gone."""
+    _forks_count: int = 0
+    """Those that were told."""
     _position: Position | None = None
     """Behind what was written last."""
     _saved: Position | None = None
@@ -102,6 +106,7 @@ class Output:
         try:
             save_at = trio.current_time()
             async for messages in consumer.batches():
+                self._warn_of_forks(consumer)
                 await self._print(messages, consumer.position)
                 if self.is_complete:
                     break
@@ -111,15 +116,21 @@ class Output:
         except BrokenPipeError:
             pass  # whoever reads the output has seen enough
         finally:
+            self._warn_of_forks(consumer)
             with trio.CancelScope(shield=True):
                 await self._save()
+
+    def _warn_of_forks(self, consumer: Consumer) -> None:
+        for fork in consumer.forks[self._forks_count :]:
+            self._forks_count += 1
+            self.warn(str(fork.args[0]))
 
     async def _print(self, messages: list[Message], position: Position) -> None:
         if self.count_max is not None and len(messages) > self.count_max - self.meter.messages:
             messages = messages[: self.count_max - self.meter.messages]
             last = messages[-1]
-            offsets = {**position.offsets, last.partition: last.next_offset}
-            position = attrs.evolve(position, offsets=offsets)
+            place = attrs.evolve(position.places[last.partition], offset=last.next_offset)
+            position = attrs.evolve(position, places={**position.places, last.partition: place})
         data = self.printer(messages)
 
         def write() -> None:

@@ -18,6 +18,7 @@ from octopi.errors import (
     STATUS_MEANINGS,
     ConnectionLostError,
     Fault,
+    HistoryForkedError,
     InvalidOptionError,
     InvalidTopicError,
     NotDeliveredError,
@@ -130,6 +131,13 @@ def _explain(error: BaseException) -> Explanation:
             return Explanation("interrupted", ExitCode.INTERRUPTED)
         case CommandError():
             return Explanation(str(error), error.code)
+        case HistoryForkedError(read_until=int()):
+            return Explanation(
+                f"{error}; the cluster lost what it had acknowledged, the messages on this side "
+                f"are as they were: `consume {error.topic} -p {error.partition} -o "
+                f"{error.offset}` prints what is there now, --on-fork resume goes on by itself",
+                ExitCode.REFUSED,
+            )
         case RefusedError():
             meaning = STATUS_MEANINGS[error.status]
             return Explanation(

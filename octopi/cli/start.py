@@ -7,6 +7,8 @@
 ``-N``         the last N messages, of each partition
 ``@TIME``      the first message at or after that time: ISO 8601 (local time if
                it names no zone), or milliseconds since 1970, as ``%T`` prints
+``v1:...``     a position, as clients in any language write it and
+               ``--position-file`` keeps it
 =============  ==============================================================
 """
 
@@ -17,6 +19,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from octopi.cli.failures import CommandError, ExitCode
+from octopi.errors import InvalidOptionError
+from octopi.position import Position
 
 if TYPE_CHECKING:
     from octopi.clients.starts import Place
@@ -25,7 +29,7 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
-def parse_start(text: str) -> Place:
+def parse_start(text: str) -> Place | Position:
     """The meaning of *text*, as `octopi.Client.consumer` takes it.
 
     Raises:
@@ -39,6 +43,11 @@ def parse_start(text: str) -> Place:
         return int(text)
     if text[:1] == "-" and _DIGITS.fullmatch(text[1:]) and int(text[1:]) > 0:
         return int(text)
+    if text.startswith("v1:"):
+        try:
+            return Position.parse(text)
+        except InvalidOptionError as error:
+            raise CommandError(str(error), ExitCode.USAGE) from None
     if text[:1] == "@":
         try:
             if _DIGITS.fullmatch(text[1:]):
@@ -48,6 +57,6 @@ def parse_start(text: str) -> Place:
             pass  # answered below, with all the forms there are
     raise CommandError(
         f"{text!r} is no place to start: use earliest, latest, an offset, -N for the last N "
-        "messages, or @TIME such as @2026-01-31T12:00",
+        "messages, @TIME such as @2026-01-31T12:00, or a position that begins with v1:",
         ExitCode.USAGE,
     )

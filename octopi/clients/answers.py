@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.identifiers import Offset, TopicId
+from octopi.position import NO_ANCHOR, Anchor
 from octopi.record import Message
 from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo
 
@@ -40,3 +41,6 @@ class FetchResult:
     messages: list[Message]
     log_start: Offset
     highwater: Offset
+    anchor: Anchor = NO_ANCHOR
+    """Of every place behind the first message; without messages, of the offset asked for.  Give
+    it back with the next offset, and a fetch finds out whether the log is still the same."""

@@ -16,6 +16,7 @@ from octopi.clients.connections import Connections
 from octopi.clients.consumer import Consumer
 from octopi.clients.consumer_session import ConsumerSession
 from octopi.clients.credentials import Credentials, Token
+from octopi.clients.fetching import fetch
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
 from octopi.clients.operating import Operating
@@ -33,13 +34,11 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, topic_name
 from octopi.limits import (
-    BATCH_BYTES_MAX,
     BATCHES_IN_FLIGHT,
     CLIENT_BATCH_BYTES,
     CONSUMER_WINDOW_BYTES,
     DELIVERY_TIMEOUT_S,
     FETCH_BYTES_DEFAULT,
-    FETCH_WAIT_S_MAX,
     LINGER_S,
     LIST_COUNT_MAX,
     PRODUCER_BUFFER_BYTES,
@@ -53,7 +52,7 @@ from octopi.operating_system import (
     SystemStreams,
     wants_plain_websocket,
 )
-from octopi.record import decode
+from octopi.position import NO_ANCHOR, Anchor, Place as KnownPlace
 from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
@@ -65,8 +64,6 @@ from octopi.wire.messages import (
     DescribeCluster,
     DescribeLogs,
     Done,
-    Fetch,
-    Fetched,
     FindOffset,
     FoundOffset,
     ListTopics,
@@ -307,34 +304,26 @@ class Client(Operating):
         partition: int,
         bytes_max: int = FETCH_BYTES_DEFAULT,
         wait_s: float = 0.0,
+        anchor: str = NO_ANCHOR,
     ) -> FetchResult:
         """The messages from *offset* on: as many as fit *bytes_max*, at least one; none if
-        none came within *wait_s*.
+        none came within *wait_s*.  They are of one epoch: ask again for the rest.
+
+        *anchor*: the `FetchResult.anchor` that came with what was read before *offset*.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
           OffsetOutOfRangeError, OffsetInsideRecordError: if *offset* is no record's start.
+          HistoryForkedError: if *anchor* was given, and the log has something else there.
           RecordError: if a record arrived damaged.
         """
-        within("bytes_max", bytes_max, 1, BATCH_BYTES_MAX)
-        within("wait_s", wait_s, 0, FETCH_WAIT_S_MAX)
-        not_negative(offset=offset)
-        name = topic_name(topic)
-        found = await self._questions.leader(
-            f"fetch from {topic}/{partition}",
-            name,
-            PartitionId(partition),
-            lambda request: Fetch(
-                request, name, partition, offset, bytes_max, round(wait_s * 1000)
-            ),
-            Fetched,
+        return await fetch(
+            self._questions,
+            topic,
+            KnownPlace(Offset(offset), Anchor(anchor)),
+            partition,
+            bytes_max,
             wait_s,
-        )
-        return FetchResult(
-            TopicId(found.topic_id),
-            decode(found.records, Offset(offset), name, PartitionId(partition)),
-            Offset(found.log_start),
-            Offset(found.highwater),
         )
 
     @property
@@ -404,6 +393,7 @@ class Client(Operating):
         partitions: Sequence[int] | None = None,
         window_bytes: int = CONSUMER_WINDOW_BYTES,
         on_gap: Literal["raise", "skip"] = "raise",
+        on_fork: Literal["raise", "resume"] = "raise",
         stop_at_end: bool = False,
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
     ) -> AsyncIterator[Consumer]:
@@ -413,6 +403,9 @@ class Client(Operating):
         after the block was entered.  *partitions*: only these.  *window_bytes*: records
         held or on their way, per partition.  *on_gap*: what to do when retention removed
         what comes next; ``"skip"`` goes on behind it and notes it in `Consumer.gaps`.
+        *on_fork*: what to do when records that were read are gone from the log; ``"resume"``
+        goes on with what stands there now, from the last offset up to which the log is what
+        was read, and notes what is gone in `Consumer.forks`.
         *stop_at_end*: end at what is the end now, instead of waiting for more.
         *reconnect_timeout_s*: report it when there is no broker for so long; None: never.
 
@@ -426,6 +419,8 @@ class Client(Operating):
         within("window_bytes", window_bytes, 1, _WINDOW_BYTES_MAX)
         if on_gap not in {"raise", "skip"}:
             raise InvalidOptionError(f"on_gap is {on_gap!r}; it must be raise or skip")
+        if on_fork not in {"raise", "resume"}:
+            raise InvalidOptionError(f"on_fork is {on_fork!r}; it must be raise or resume")
         if reconnect_timeout_s is not None:
             within("reconnect_timeout_s", reconnect_timeout_s, 0, 86_400 * 365)
         info = await self.describe_topic(topic)
@@ -442,6 +437,7 @@ class Client(Operating):
             request_timeout_s=self._request_timeout_s,
             reconnect_timeout_s=reconnect_timeout_s,
             skip_gaps=on_gap == "skip",
+            resume_forks=on_fork == "resume",
         )
         consumer = Consumer(name, TopicId(info.topic_id))
         subscribers = [
@@ -450,7 +446,7 @@ class Client(Operating):
                     name,
                     partition,
                     TopicId(info.topic_id),
-                    found.offset,
+                    found.place,
                     window_bytes,
                     end=found.end if stop_at_end else None,
                 ),
@@ -461,6 +457,7 @@ class Client(Operating):
                 find_bounds=lambda name, one: self._find_offset(name, one, "latest", 0),
                 on_chunk=consumer.take_chunk,
                 on_gap=consumer.take_gap,
+                on_fork=consumer.take_fork,
                 on_end=consumer.take_end,
             )
             for partition, found in starts.items()

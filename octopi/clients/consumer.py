@@ -11,11 +11,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import trio
 
-from octopi.clients.consumer_session import Chunk
+from octopi.clients.consumer_session import Chunk, ConsumerSession
 from octopi.clients.log_subscriber import LogSubscriber
-from octopi.clients.position import Position
-from octopi.errors import ClosedError, HistoryLostError, OctopiError, RecordError
+from octopi.errors import (
+    ClosedError,
+    HistoryForkedError,
+    HistoryLostError,
+    OctopiError,
+    RecordError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Anchor, Place, Position
 from octopi.record import Message, decode, scan
 
 
@@ -31,6 +37,8 @@ class Consumer:
 
     Iterating raises:
       HistoryLostError: if retention removed what comes next (unless ``on_gap="skip"``).
+      HistoryForkedError: if records that were read are gone from the log, and others may be in
+          their place (unless ``on_fork="resume"``).
       TopicReplacedError: if the topic was deleted and created again.
       UnknownTopicError: if it was deleted.
       OffsetOutOfRangeError, OffsetInsideRecordError: if the start is no record's.
@@ -46,6 +54,8 @@ class Consumer:
         self._subscribers: list[LogSubscriber] = []
         self._running_count = 0
         self._offsets: dict[PartitionId, Offset] = {}
+        self._anchors: dict[PartitionId, Anchor] = {}
+        """Of the places behind the last message (or batch) that was handed out."""
         self._ready: deque[tuple[LogSubscriber, Chunk] | OctopiError] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
         self._messages: Iterator[Message] = iter(())
@@ -53,6 +63,8 @@ class Consumer:
         self._is_closed = False
         self.gaps: list[HistoryLostError] = []
         """What was skipped with ``on_gap="skip"``, oldest first."""
+        self.forks: list[HistoryForkedError] = []
+        """What was read and is gone, where ``on_fork="resume"`` went on, oldest first."""
 
     def start(self, subscribers: list[LogSubscriber], nursery: trio.Nursery) -> None:
         """Begin to read, in tasks of *nursery*."""
@@ -68,7 +80,13 @@ class Consumer:
 
         Start a consumer with it, or with ``str`` of it, to continue there.
         """
-        return Position(self._topic, self._topic_id, dict(self._offsets))
+        places = {one.session.partition: self._place(one.session) for one in self._subscribers}
+        return Position(self._topic, self._topic_id, places)
+
+    def _place(self, session: ConsumerSession) -> Place:
+        offset = self._offsets[session.partition]
+        anchor = self._anchors.get(session.partition)
+        return Place(offset, session.start_anchor if anchor is None else anchor)
 
     @property
     def lag_bytes(self) -> int:
@@ -146,6 +164,8 @@ class Consumer:
             self._ready.appendleft(type(error)(f"{where}: {error}"))
         else:
             subscriber.took(chunk)
+        if messages:  # and the first of them is handed out now
+            self._anchors[session.partition] = chunk.anchor
         return messages
 
     # --- what subscribers report -------------------------------------------------------
@@ -158,6 +178,10 @@ class Consumer:
     def take_gap(self, gap: HistoryLostError) -> None:
         """Some were skipped."""
         self.gaps.append(gap)
+
+    def take_fork(self, fork: HistoryForkedError) -> None:
+        """Some that were read are gone."""
+        self.forks.append(fork)
 
     def take_end(self, why: OctopiError | None) -> None:
         """A subscriber has ended: everything arrived, or *why*."""

@@ -22,14 +22,16 @@ from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
 from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, remedy
 from octopi.clients.doubts import AwaitingAnswer, Doubt, Reading
-from octopi.clients.leader_lookup import LeaderLookup, reader_addresses
+from octopi.clients.leader_lookup import LeaderLookup, partition_of, reader_addresses
 from octopi.clients.retrying import reworded
 from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_reader
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
+    HistoryForkedError,
     HistoryLostError,
     OctopiError,
+    OffsetOutOfRangeError,
     ProtocolError,
     UnknownTopicError,
 )
@@ -59,6 +61,9 @@ class SubscriberOptions:
     """Without any broker for so long it is reported; None: never."""
     skip_gaps: bool
     """Go on behind what retention removed, instead of reporting it."""
+    resume_forks: bool
+    """Go on with what is in the log now where records that were read are gone from it, instead of
+    reporting it."""
 
 
 class LogSubscriber:
@@ -75,6 +80,7 @@ class LogSubscriber:
         find_bounds: Callable[[TopicName, PartitionId], Awaitable[FoundOffset]],
         on_chunk: Callable[[LogSubscriber, Chunk], None],
         on_gap: Callable[[HistoryLostError], None],
+        on_fork: Callable[[HistoryForkedError], None],
         on_end: Callable[[OctopiError | None], None],
     ) -> None:
         """*on_end* is called once, with the reason if it isn't that the session finished."""
@@ -88,6 +94,7 @@ class LogSubscriber:
         self._find_bounds = find_bounds
         self._on_chunk = on_chunk
         self._on_gap = on_gap
+        self._on_fork = on_fork
         self._on_end = on_end
         self._backoff = Backoff(environment.chance)
         self._link: tuple[Connection, int] | None = None
@@ -181,10 +188,12 @@ class LogSubscriber:
                 accepted.set()
                 ended.set()
 
-        offset = session.resume()
-        message = Subscribe(request, session.topic, session.partition, offset, session.credit)
+        place = session.resume()
+        message = Subscribe(
+            request, session.topic, session.partition, place.offset, session.credit, place.anchor
+        )
         if (trace := self._environment.trace) is not None:
-            trace(steps.C8_SUBSCRIBING, **self._of_log, offset=offset, peer=connection.peer)
+            trace(steps.C8_SUBSCRIBING, **self._of_log, offset=place.offset, peer=connection.peer)
         connection.ask(message, take)
         self._link = (connection, request)
         try:
@@ -226,9 +235,9 @@ class LogSubscriber:
           OctopiError: if it is the last one.
         """
         match message:
-            case Delivery(_, offset, records, highwater):
+            case Delivery(_, offset, records, highwater, anchor):
                 self._backoff.reset()
-                chunk = self.session.delivered(offset, records, highwater)
+                chunk = self.session.delivered(offset, records, highwater, anchor)
                 if chunk is None:
                     return
                 self._unable.clear()
@@ -238,19 +247,34 @@ class LogSubscriber:
                 self._on_chunk(self, chunk)
                 if trace is not None:
                     trace(steps.C10_DELIVERED, **self._of_log, **got)
-            case Subscribed(_, topic_id, epoch, _, highwater):
+            case Subscribed(_, topic_id, epoch, _, highwater, anchor):
                 if (trace := self._environment.trace) is not None:
                     accepted = {"topic_id": topic_id, "epoch": epoch, "highwater": highwater}
                     trace(steps.C8_SUBSCRIBED, **self._of_log, **accepted)
                 self._lost_at = None
                 self._addresses.clear()
-                self.session.subscribed(topic_id, highwater)
+                fork = self.session.subscribed(topic_id, highwater, anchor)
+                if fork is not None:
+                    self._take_fork(fork)
             case Failure():
                 raise refusal(message)
             case ConnectionLostError():
                 raise message
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no part of a subscription")
+
+    def _take_fork(self, fork: HistoryForkedError) -> None:
+        """Records that were read are gone from the log.
+
+        Raises:
+          HistoryForkedError: if that is to be reported.
+        """
+        if (trace := self._environment.trace) is not None:
+            gone = {"offset": fork.offset, "end": fork.read_until}
+            trace(steps.C14_FORKED, **self._of_log, **gone)
+        if not self._options.resume_forks:
+            raise fork
+        self._on_fork(fork)
 
     async def _mend(self, error: OctopiError) -> None:
         """Return when subscribing can be tried again.
@@ -261,6 +285,11 @@ class LogSubscriber:
         what = remedy(error)
         if what is Remedy.STOP or self._is_deleted:
             raise error
+        if what is Remedy.FALL_BACK:
+            assert isinstance(error, HistoryForkedError)
+            self.session.forked(error)
+            self._addresses.appendleft(self._address)  # it answered, and will again
+            return
         if what is Remedy.TRY_ANOTHER:
             self._unable.add(self._address)
             if self._unable >= self._readers and self._options.reconnect_timeout_s is not None:
@@ -282,9 +311,18 @@ class LogSubscriber:
 
     async def _check_history(self) -> None:
         session = self.session
-        await self._look_up()
+        info = await self._look_up()
         bounds = await self._find_bounds(session.topic, session.partition)
-        gap = session.check_history(bounds.log_start, bounds.highwater)
+        try:
+            gap = session.check_history(bounds.log_start, bounds.highwater)
+        except OffsetOutOfRangeError:
+            leader = partition_of(info, session.partition).leader_address
+            if not (session.place.anchor and leader):
+                raise
+            # What was read before it was in the log once.  A follower that lacks it may only
+            # lag; the leader knows.
+            self._addresses = deque([leader])
+            gap = None
         if gap is not None:
             if not self._options.skip_gaps:
                 raise gap

@@ -8,9 +8,9 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from octopi.clients.position import Position
 from octopi.errors import InvalidOptionError, TopicReplacedError
 from octopi.identifiers import Offset, PartitionId
+from octopi.position import Anchor, Place as KnownPlace, Position
 from octopi.wire.messages import FoundOffset, TopicInfo
 
 Place: TypeAlias = Literal["earliest", "latest"] | int | datetime
@@ -30,7 +30,7 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class LogStart:
     """Where reading a log begins."""
 
-    offset: Offset
+    place: KnownPlace
     end: Offset
     """Where the log ended when it was asked, if that was wanted."""
 
@@ -63,7 +63,7 @@ def question(place: Place) -> tuple[str, int] | None:
 
 def places(
     info: TopicInfo, start: Start, partitions: list[PartitionId]
-) -> dict[PartitionId, Place]:
+) -> dict[PartitionId, Place | KnownPlace]:
     """The place to begin at in each of *partitions*.
 
     Raises:
@@ -85,7 +85,7 @@ def places(
 
 def _places_of_position(
     info: TopicInfo, position: Position, partitions: list[PartitionId]
-) -> dict[PartitionId, Place]:
+) -> dict[PartitionId, Place | KnownPlace]:
     if position.topic != info.topic:
         raise InvalidOptionError(f"the position is one in {position.topic}, not in {info.topic}")
     if position.topic_id != info.topic_id:
@@ -93,12 +93,11 @@ def _places_of_position(
             f"{info.topic}: the topic was deleted and created again since the position was taken "
             f"(id {position.topic_id}, now {info.topic_id}); start from earliest or latest"
         )
-    offsets: Mapping[PartitionId, Offset] = position.offsets
-    return {one: offsets.get(one, "earliest") for one in partitions}
+    return {one: position.places.get(one, "earliest") for one in partitions}
 
 
 async def find_starts(
-    wanted: Mapping[PartitionId, Place], find: FindOffset, *, with_end: bool
+    wanted: Mapping[PartitionId, Place | KnownPlace], find: FindOffset, *, with_end: bool
 ) -> dict[PartitionId, LogStart]:
     """Ask each log; *with_end* also where it ends.
 
@@ -106,13 +105,21 @@ async def find_starts(
       OctopiError: whatever *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
-    for partition, place in wanted.items():
-        asked = question(place)
-        if asked is not None:
-            offset = (await find(partition, *asked)).offset
-        else:
-            assert isinstance(place, int), "whatever needs no question is an offset"
-            offset = place
-        end = (await find(partition, "latest", 0)).offset if with_end else offset
-        found[partition] = LogStart(Offset(offset), Offset(end))
+    for partition, wish in wanted.items():
+        place = await _find_start(partition, wish, find)
+        end = (await find(partition, "latest", 0)).offset if with_end else place.offset
+        found[partition] = LogStart(place, Offset(end))
     return found
+
+
+async def _find_start(
+    partition: PartitionId, wish: Place | KnownPlace, find: FindOffset
+) -> KnownPlace:
+    if isinstance(wish, KnownPlace):
+        return wish
+    asked = question(wish)
+    if asked is None:
+        assert isinstance(wish, int), "whatever needs no question is an offset"
+        return KnownPlace(Offset(wish))
+    answer = await find(partition, *asked)
+    return KnownPlace(Offset(answer.offset), Anchor(answer.anchor))

@@ -22,6 +22,7 @@ from octopi.clients.questions import Questions
 from octopi.environment import Environment
 from octopi.errors import HistoryLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Place
 from octopi.record import whole_records_end
 from octopi.wire.messages import FindOffset, FoundOffset, Produce, Produced
 
@@ -63,7 +64,7 @@ class StoredRecords:
         topic: TopicName,
         topic_id: TopicId,
         partition: PartitionId,
-        start: Offset,
+        start: Place,
         end: Offset,
         *,
         window_bytes: int,
@@ -71,7 +72,8 @@ class StoredRecords:
     ) -> AsyncIterator[RecordReader]:
         """The records from *start* to *end*, both of them boundaries, while the block lasts.
 
-        They come from any replica in sync, and from another one when that fails.
+        They come from any replica in sync, and from another one when that fails; if the log has
+        something else before *start* than was read there, `HistoryForkedError` comes instead.
         *window_bytes*: held or on their way.  *skip_gaps*: go on behind what retention removed.
         """
         reader = RecordReader()
@@ -81,6 +83,7 @@ class StoredRecords:
                 request_timeout_s=self._request_timeout_s,
                 reconnect_timeout_s=self._request_timeout_s,
                 skip_gaps=skip_gaps,
+                resume_forks=False,
             ),
             environment=self._environment,
             connections=self._connections,
@@ -88,6 +91,7 @@ class StoredRecords:
             find_bounds=lambda name, one: self.find(name, one, "earliest"),
             on_chunk=reader.take_chunk,
             on_gap=reader.take_gap,
+            on_fork=lambda fork: None,
             on_end=reader.take_end,
         )
         async with background_tasks() as nursery:

@@ -16,6 +16,7 @@ import attrs
 
 from octopi.identifiers import Epoch, Offset
 
+_EPOCH: Final = itemgetter(0)
 _START: Final = itemgetter(1)
 
 
@@ -67,6 +68,38 @@ class EpochHistory:
         """Where the records of the epoch that wrote the one at *offset* end (exclusive)."""
         at = bisect_right(self._entries, offset, key=_START)
         return self._entries[at][1] if at < len(self._entries) else log_end
+
+    def epoch_before(self, offset: Offset) -> Epoch:
+        """The epoch that wrote the record which ends at *offset*; 0 if that isn't known."""
+        at = bisect_left(self._entries, offset, key=_START)
+        return self._entries[at - 1][0] if at else Epoch(0)
+
+    def fork(
+        self, offset: Offset, epoch: Epoch, log_end: Offset, *, is_leader: bool
+    ) -> Offset | None:
+        """Whether this log parted from one in which a record of *epoch* ends at *offset*.
+
+        *epoch* is none that this replica has yet to hear of.  *log_end*: where this log ends;
+        as long as the replica leads, there is no more of it anywhere.
+
+        Returns: None if the logs agree up to *offset*, as far as this history tells.  Otherwise
+        the last common offset: where the records of the newest epoch end here that isn't newer
+        than *epoch*.  If that epoch is *epoch* itself, this is exact: one leader wrote all of
+        its records, in order.  Otherwise the other log may have had less of the older epoch,
+        and nothing here can tell; whoever knows which epoch it read there asks again.
+        """
+        newer = bisect_right(self._entries, epoch, key=_EPOCH)
+        is_over = newer < len(self._entries)
+        end = self._entries[newer][1] if is_over else log_end
+        if offset > end:
+            return end if is_over or is_leader else None
+        at = bisect_left(self._entries, offset, key=_START)
+        if not at:
+            return None  # there is nothing before it, or this history begins later
+        found, start = self._entries[at - 1]
+        # Records of an older epoch in the place of what was read: this log had more of that
+        # epoch.  How much the other one had isn't known here, so go back to where it begins.
+        return None if found == epoch else start
 
     @property
     def latest(self) -> Epoch:

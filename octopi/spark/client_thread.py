@@ -20,6 +20,7 @@ from octopi.clients.client import Client, connect
 from octopi.clients.stored_records import RecordReader
 from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.position import Place
 from octopi.spark.logs import Log
 from octopi.spark.options import Connection
 
@@ -79,7 +80,7 @@ class ClientThread:
         return self._client
 
     def open_reader(
-        self, log: Log, start: Offset, end: Offset, *, window_bytes: int, skip_gaps: bool
+        self, log: Log, start: Place, end: Offset, *, window_bytes: int, skip_gaps: bool
     ) -> OpenReader:
         """Begin to read a log.  The caller closes what it gets."""
 

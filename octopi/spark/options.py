@@ -18,10 +18,10 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from octopi.clients.client import DEFAULT_SERVER
-from octopi.clients.position import Position
 from octopi.errors import InvalidOptionError, InvalidTopicError
 from octopi.identifiers import TopicName, topic_name
 from octopi.limits import KIB, MIB
+from octopi.position import Position
 from octopi.transport.addresses import server_address
 
 EARLIEST: Final = -2

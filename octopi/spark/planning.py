@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from octopi.clients.position import Position
 from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Position
 from octopi.spark.logs import Log
 
 Offsets: TypeAlias = dict[Log, Offset]

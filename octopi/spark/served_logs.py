@@ -10,6 +10,7 @@ from octopi.clients.consumer_session import Chunk
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import MIB
 from octopi.logger import get_logger
+from octopi.position import Place
 from octopi.spark.client_thread import ClientThread, client_thread
 from octopi.spark.frames import find_records
 from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
@@ -56,7 +57,7 @@ class ServedLogs(Logs):
         thread = self._thread()
         skip_gaps = not self._options.fail_on_data_loss
         opened = thread.open_reader(
-            log, start, end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
+            log, Place(start), end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
         )
         reader = opened.reader
 

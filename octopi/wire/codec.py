@@ -198,6 +198,10 @@ class _Text:
 
     def decode(self, data: bytes, at: int) -> tuple[str, int]:
         try:
+            if at < len(data) and 0x60 <= (initial := data[at]) < 0x78 and self.size_max >= 24:
+                end = at + initial - 0x5F  # short ones are the most frequent
+                if end <= len(data):
+                    return data[at + 1 : end].decode(), end
             value, at = _read_string(data, at, _TEXT, self.size_max)
             return value.decode(), at
         except UnicodeDecodeError:

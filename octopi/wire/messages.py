@@ -21,6 +21,7 @@ import attrs
 
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
+    ANCHOR_BYTES_MAX,
     BATCH_BYTES_MAX,
     EVENTS_KEPT_COUNT,
     HELLO_BYTES_MAX,
@@ -58,6 +59,9 @@ class MayBeMissing:
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
+Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
+"""What stands before an offset: text that clients keep and send back as it came
+(`octopi.position`).  Empty: not known, and then nothing is checked."""
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
 Brokers = Annotated[list[int], AtMost(1_000)]
 Partitions = Annotated[list[int], AtMost(PARTITIONS_PER_TOPIC_MAX)]
@@ -610,6 +614,8 @@ class FoundOffset:
     log_start: int
     highwater: int
     """As far as who answers knows; for ``earliest`` that may be a replica which lags."""
+    anchor: Anchor = ""
+    """Of `offset`."""
 
 
 @message("fetch")
@@ -625,6 +631,8 @@ class Fetch:
     """Whole records up to so many bytes, but at least one."""
     wait_ms: int
     """Wait so long for records to come where there are none yet."""
+    anchor: Anchor = ""
+    """Of `offset`: where the log has another one, the answer is ``history_forked``."""
 
 
 @message("fetched")
@@ -637,6 +645,8 @@ class Fetched:
     records: Records
     log_start: int
     highwater: int
+    anchor: Anchor = ""
+    """Of every place behind the first record; if there are no records, of the place asked for."""
 
 
 @message("subscribe")
@@ -652,6 +662,8 @@ class Subscribe:
     credit: int
     """Deliver records that start below this offset.  It is a position, not an amount, so
     that a grant which arrives late or twice does no harm."""
+    anchor: Anchor = ""
+    """Of `offset`: where the log has another one, the answer is ``history_forked``."""
 
 
 @message("subscribed")
@@ -664,6 +676,8 @@ class Subscribed:
     epoch: int
     log_start: int
     highwater: int
+    anchor: Anchor = ""
+    """Of the offset that was asked for."""
 
 
 @message("delivery")
@@ -676,6 +690,8 @@ class Delivery:
     """Of the first record."""
     records: Records
     highwater: int
+    anchor: Anchor = ""
+    """Of every place behind the first record."""
 
 
 @message("credit")

@@ -114,8 +114,8 @@ MUTANTS: Final = (
         "reads-to-the-end-of-the-log",
         _BROKER_LOG,
         """
--        return self._files.read(offset, bytes_max, self._published)
-+        return self._files.read(offset, bytes_max, self._files.end)
+-        until = self._published
++        until = self._files.end
 """,
         "consumers read what isn't committed",
         "uncommitted-seen",
@@ -155,8 +155,9 @@ MUTANTS: Final = (
         "octopi.clients.consumer_session",
         """
          self.credit = self._credit_now()
-+        self.wanted = max(self.wanted, min(self.highwater, Offset(self.wanted + 66)))
-         return self.wanted
++        late = max(self.wanted, min(self.highwater, Offset(self.wanted + 66)))
++        self._trail = Trail(Place(late))
+         return self.place
 """,
         "a consumer that goes on elsewhere leaves something out",
         HISTORY,
@@ -166,8 +167,8 @@ MUTANTS: Final = (
         "octopi.clients.consumer_session",
         """
          self.credit = self._credit_now()
-+        self.wanted = Offset(self.wanted - self.waiting_bytes)
-         return self.wanted
++        self._trail = Trail(Place(Offset(self.wanted - self.waiting_bytes)))
+         return self.place
 """,
         "a consumer that goes on elsewhere asks for what it has and its program didn't take yet",
         HISTORY,

@@ -9,7 +9,6 @@ import cbor2
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from octopi.clients.position import Position
 from octopi.errors import STATUS_MEANINGS, RecordError
 from octopi.identifiers import (
     Offset,
@@ -20,6 +19,7 @@ from octopi.identifiers import (
     TopicId,
     TopicName,
 )
+from octopi.position import Position
 from octopi.record import BatchBuilder, decode
 from tests.browser.tools import JavaScriptError, NodePeer
 from tests.record.golden import GOLDEN

@@ -252,6 +252,34 @@ def test_a_position_file_of_something_else_is_refused(
         assert file.read_text() == content
 
 
+def test_a_position_is_a_start(consume: Consume, numbers: str, tmp_path: Path) -> None:
+    file = tmp_path / "position"
+    consume(numbers, "-n", "2", "--position-file", str(file))
+    assert consume(numbers, "-e", "-o", file.read_text().strip()) == b"3\n4\n5\n"
+
+
+def test_what_was_read_and_is_gone_is_an_error_that_names_the_way_out(
+    program: Program, consume: Consume, numbers: str, tmp_path: Path
+) -> None:
+    """As if the log had been longer before a failure of power."""
+    file = tmp_path / "position"
+    consume(numbers, "-e", "--position-file", str(file))
+    head, _, place = file.read_text().strip().rpartition("=")
+    end, _, epoch = place.partition("~")
+    file.write_text(f"{head}={int(end) + 5000}~{epoch}")
+    result = program("consume", numbers, "-e", "--position-file", str(file))
+    assert result.exit_code == 4
+    assert f"the records from offset {end} to {int(end) + 5000} were lost" in result.stderr
+    assert f"-o {end}" in result.stderr
+    assert file.read_text().strip() == f"{head}={int(end) + 5000}~{epoch}"
+    produce(program, tmp_path, numbers, b"6\n")
+    resumed = program(
+        "consume", numbers, "-e", "--on-fork", "resume", "-o", file.read_text().strip()
+    )
+    assert resumed.exit_code == 0
+    assert f"warning: {numbers}/" in resumed.stderr
+
+
 def test_a_reader_that_has_seen_enough_ends_it_quietly(topic: str) -> None:
     data = b"a line of text\n" * 100_000
     subprocess.run(command("produce", topic), input=data, capture_output=True, check=True)

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from octopi.cli.failures import CommandError
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.start import parse_start
-from octopi.clients.starts import Place
+from octopi.clients.starts import Start
+from octopi.position import Position
 
 
 @pytest.mark.parametrize(
@@ -20,15 +21,25 @@ from octopi.clients.starts import Place
         ("-250", -250),
         ("@2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=UTC)),
         ("@2026-11-21T10:00+02:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
+        (
+            "v1:orders@5f0c2a1b5f0c2a1b:0=1234~7",
+            Position.parse("v1:orders@5f0c2a1b5f0c2a1b:0=1234~7"),
+        ),
         ("@1700000000123", datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)),
     ],
 )
-def test_every_form_has_its_meaning(text: str, meaning: Place) -> None:
+def test_every_form_has_its_meaning(text: str, meaning: Start) -> None:
     assert parse_start(text) == meaning
 
 
 def test_a_time_without_zone_is_local() -> None:
     assert parse_start("@2026-11-21T10:00") == datetime(2026, 11, 21, 10).astimezone()
+
+
+def test_a_damaged_position_is_refused() -> None:
+    with pytest.raises(CommandError, match="is no position") as caught:
+        parse_start("v1:orders")
+    assert caught.value.code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(

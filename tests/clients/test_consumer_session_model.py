@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from octopi.clients.consumer_session import Chunk, ConsumerSession
 from octopi.errors import OffsetOutOfRangeError, ProtocolError, TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Place
 
 WINDOW_BYTES = 64
 TOPIC_ID = TopicId("0123456789abcdef")
@@ -28,7 +29,7 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
         self.boundaries = [0]
         self.log_start = 0
         self.session = ConsumerSession(
-            TopicName("t"), PartitionId(0), TOPIC_ID, Offset(0), WINDOW_BYTES
+            TopicName("t"), PartitionId(0), TOPIC_ID, Place(Offset(0)), WINDOW_BYTES
         )
         self.granted = int(self.session.credit)
         self.subscribed_at: int | None = None
@@ -45,12 +46,12 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
     @rule()
     def subscribe(self) -> None:
         """Also in the middle of a subscription, as after a lost connection."""
-        at = self.session.resume()
+        at = self.session.resume().offset
         self.granted = self.session.credit
         assert at in self.boundaries
         self.subscribed_at = at if at >= self.log_start else None
         if self.subscribed_at is not None:
-            self.session.subscribed(TOPIC_ID, len(self.log))
+            assert self.session.subscribed(TOPIC_ID, len(self.log), "") is None
 
     @precondition(lambda self: self.subscribed_at is not None)
     @rule(count=st.integers(1, 5))
@@ -82,13 +83,13 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
         if later:
             start = data.draw(st.sampled_from(later))
             try:
-                self.session.delivered(start, self.log[start:] + b"more", len(self.log))
+                self.session.delivered(start, self.log[start:] + b"more", len(self.log), "")
             except ProtocolError:
                 return
             raise AssertionError("a hole was passed on")
 
     def take(self, start: int, end: int) -> None:
-        chunk = self.session.delivered(start, self.log[start:end], len(self.log))
+        chunk = self.session.delivered(start, self.log[start:end], len(self.log), "1")
         if chunk is not None:
             self.ready.append(chunk)
 
@@ -138,7 +139,7 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
     @rule()
     def another_creation_of_the_topic_is_reported(self) -> None:
         try:
-            self.session.subscribed("fedcba9876543210", 0)
+            self.session.subscribed("fedcba9876543210", 0, "")
         except TopicReplacedError:
             return
         raise AssertionError("another topic was taken for this one")
@@ -175,12 +176,12 @@ TestConsumerSessionAgainstAModel = ConsumerSessionMachine.TestCase
 
 def test_with_an_end_no_credit_reaches_behind_it() -> None:
     session = ConsumerSession(
-        TopicName("t"), PartitionId(0), TOPIC_ID, Offset(0), WINDOW_BYTES, end=Offset(70)
+        TopicName("t"), PartitionId(0), TOPIC_ID, Place(Offset(0)), WINDOW_BYTES, end=Offset(70)
     )
     assert session.credit == WINDOW_BYTES
-    chunk = session.delivered(0, bytes(64), 100)
+    chunk = session.delivered(0, bytes(64), 100, "1")
     assert chunk is not None
     assert not session.is_finished
     assert session.took(chunk) == 70
-    session.delivered(64, bytes(6), 100)
+    session.delivered(64, bytes(6), 100, "1")
     assert session.is_finished

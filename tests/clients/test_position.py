@@ -8,32 +8,90 @@ from hypothesis import given, strategies as st
 import octopi
 from octopi.clients.backoff import Backoff
 from octopi.clients.partitioner import StickyPartitioner, place_for_key
-from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.identifiers import Epoch, Offset, PartitionId, TopicId, TopicName
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
+from octopi.position import NO_ANCHOR, Anchor, Place, anchor_of_epoch, epoch_of
 from tests.clients.world import SeededChance
 
-offsets = st.dictionaries(
-    st.integers(0, 10**9).map(PartitionId), st.integers(0, 2**63 - 1).map(Offset), max_size=20
+numbers = st.integers(0, 2**63 - 1)
+relay_anchors = st.builds(
+    lambda end, digest: f"{end}.{digest:016x}", numbers, st.integers(0, 2**64 - 1)
+)
+anchors = (st.just("") | st.integers(1, 2**63 - 1).map(str) | relay_anchors).map(Anchor)
+all_places = st.dictionaries(
+    st.integers(0, 10**9).map(PartitionId),
+    st.builds(Place, numbers.map(Offset), anchors),
+    max_size=20,
 )
 topics = st.from_regex(r"[A-Za-z0-9._-]{1,200}", fullmatch=True).map(TopicName)
 ids = st.from_regex(r"[0-9a-f]{16}", fullmatch=True).map(TopicId)
 
 
-@given(topics, ids, offsets)
+@given(topics, ids, all_places)
 def test_a_position_survives_being_text(
-    topic: TopicName, topic_id: TopicId, places: dict[PartitionId, Offset]
+    topic: TopicName, topic_id: TopicId, places: dict[PartitionId, Place]
 ) -> None:
     position = octopi.Position(topic, topic_id, places)
     assert octopi.Position.parse(str(position)) == position
+    assert position.offsets == {one: place.offset for one, place in places.items()}
+
+
+@given(topics, ids, all_places, st.data())
+def test_what_is_read_as_a_position_is_written_in_one_way_only(
+    topic: TopicName, topic_id: TopicId, places: dict[PartitionId, Place], data: st.DataObject
+) -> None:
+    text = str(octopi.Position(topic, topic_id, places))
+    at = data.draw(st.integers(0, len(text) - 1))
+    altered = text[:at] + data.draw(st.sampled_from("0123456789abcdef~=,.:v@ ")) + text[at + 1 :]
+    try:
+        position = octopi.Position.parse(altered)
+    except octopi.InvalidOptionError:
+        return
+    head, _, listed = altered.rpartition(":")
+    in_order = sorted(listed.split(","), key=lambda place: int(place.split("=")[0] or -1))
+    assert str(position) == f"{head}:{','.join(in_order)}"
+
+
+@given(st.text(max_size=40) | st.text("v1:orders@0a=~,.9", max_size=40))
+def test_junk_is_no_position_and_no_place(text: str) -> None:
+    for parse in (octopi.Position.parse, Place.parse):
+        try:
+            assert str(parse(text)) == text
+        except octopi.InvalidOptionError:
+            continue
+
+
+@given(st.integers(1, 2**63 - 1).map(Epoch))
+def test_an_anchor_of_a_log_is_an_epoch(epoch: Epoch) -> None:
+    assert epoch_of(anchor_of_epoch(epoch)) == epoch
+
+
+def test_where_nothing_is_known_there_is_no_anchor() -> None:
+    assert anchor_of_epoch(Epoch(0)) == NO_ANCHOR
+    assert epoch_of(NO_ANCHOR) == 0
+
+
+@pytest.mark.parametrize("text", ["0", "07", "7 ", "-7", "7.", "7.9f", "x", "9223372036854775808"])
+def test_what_is_no_anchor_is_refused(text: str) -> None:
+    with pytest.raises(octopi.InvalidOptionError, match="is no anchor"):
+        epoch_of(Anchor(text))
+
+
+def test_an_anchor_with_a_digest_names_no_epoch() -> None:
+    with pytest.raises(octopi.InvalidOptionError, match="names no epoch"):
+        epoch_of(Anchor("1200.9f3a61c2aa55bb66"))
 
 
 def test_the_text_of_a_position_is_this_one_for_ever() -> None:
     position = octopi.Position(
         TopicName("orders"),
         TopicId("0123456789abcdef"),
-        {PartitionId(3): Offset(99), PartitionId(0): Offset(1234)},
+        {PartitionId(3): Place(Offset(99), Anchor("6")), PartitionId(0): Offset(1234)},
     )
-    assert str(position) == "v1:orders@0123456789abcdef:0=1234,3=99"
+    assert str(position) == "v1:orders@0123456789abcdef:0=1234,3=99~6"
+    relayed = "v1:prices@77aa00c277aa00c2:0=1234~1200.9f3a61c2aa55bb66"
+    assert str(octopi.Position.parse(relayed)) == relayed
+    assert str(octopi.Position.parse("v1:t@0:3=99,0=1")) == "v1:t@0:0=1,3=99"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +112,16 @@ def test_the_text_of_a_position_is_this_one_for_ever() -> None:
         "v1:a/b@0123456789abcdef:0=1",
         "v1:orders@0123456789ABCDEF:0=1",
         "v1:orders@0123456789abcdef:0=1\n",
+        "v1:orders@0123456789abcdef:0=01",
+        "v1:orders@0123456789abcdef:00=1",
+        "v1:orders@0123456789abcdef:0=1~",
+        "v1:orders@0123456789abcdef:0=1~07",
+        "v1:orders@0123456789abcdef:0=1~0",
+        "v1:orders@0123456789abcdef:0=1~7~7",
+        "v1:orders@0123456789abcdef:0=1~9223372036854775808",
+        "v1:orders@0123456789abcdef:0=1~1200.9f3a61c2aa55bb6",
+        "v1:orders@0123456789abcdef:0=1~1200.9F3A61C2AA55BB66",
+        "v1:orders@0123456789abcdef:0=1~.9f3a61c2aa55bb66",
     ],
 )
 def test_what_is_no_position_is_refused(text: str) -> None:

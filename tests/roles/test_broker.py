@@ -10,7 +10,7 @@ from octopi.record import encode_opaque, request_id_v1
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.asking import batch, fetch, produce, refusal_of, values
+from tests.asking import batch, fetch, fetch_all, produce, refusal_of, values
 from tests.cluster import describe, running_cluster
 
 
@@ -52,7 +52,7 @@ async def test_a_repeated_batch_is_stored_once_and_gets_its_first_receipt_also_a
             assert once_more.epoch == again.epoch
             following = await produce(connection, topic, batch(6, b"z"))
             assert following.epoch > again.epoch
-            assert values((await fetch(connection, topic, 0)).records) == [b"x", b"y"] * 3 + [b"z"]
+            assert values(await fetch_all(connection, topic)) == [b"x", b"y"] * 3 + [b"z"]
 
 
 async def test_a_gap_a_fenced_producer_and_an_unknown_one_are_told_apart(tmp_path: Path) -> None:
@@ -295,8 +295,7 @@ async def test_a_clean_end_needs_no_recovery_and_an_unclean_one_loses_nothing(
         broker = await cluster.start_broker()
         topic = await describe(cluster, "orders")
         async with cluster.connection(broker.url) as connection:
-            fetched = await fetch(connection, topic, 0)
-            assert values(fetched.records) == [b"life 0", b"life 1", b"life 2"]
+            assert values(await fetch_all(connection, topic)) == [b"life 0", b"life 1", b"life 2"]
 
 
 async def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from octopi.environment import Link
-from octopi.errors import CorruptLogError
+from octopi.errors import CorruptLogError, HistoryForkedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT, KIB
 from octopi.operating_system import SystemClock
@@ -50,6 +50,12 @@ class Log:
         if self.fault is not None:
             raise self.fault
         return self.data[offset : min(offset + bytes_max, self.highwater)]
+
+    def anchor_before(self, offset: Offset) -> str:
+        return str(self.epoch) if offset else ""
+
+    def anchor_behind(self, offset: Offset) -> str:
+        return str(self.epoch)
 
     @property
     def waker_count(self) -> int:
@@ -134,7 +140,10 @@ async def test_readers_at_the_tail_get_the_same_bytes_read_and_encoded_once() ->
         assert all(one.taken == readers[0].taken for one in readers)
         assert all(one.taken[1] is readers[0].taken[1] for one in readers)
         assert bench.log.reads == [0, 1]
-        assert readers[0].messages == [m.Delivery(1, 0, b"a", 1), m.Delivery(1, 1, b"bc", 3)]
+        assert readers[0].messages == [
+            m.Delivery(1, 0, b"a", 1, "1"),
+            m.Delivery(1, 1, b"bc", 3, "1"),
+        ]
 
 
 async def test_each_reader_gets_its_own_number() -> None:
@@ -144,7 +153,7 @@ async def test_each_reader_gets_its_own_number() -> None:
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
         assert [one.messages for one in readers] == [
-            [m.Delivery(n, 0, b"a", 1)] for n in range(100)
+            [m.Delivery(n, 0, b"a", 1, "1")] for n in range(100)
         ]
 
 
@@ -313,6 +322,10 @@ class Peer:
     async def drained(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
 
+    def check_anchor(self, log: Log, offset: Offset, anchor: str) -> None:
+        if anchor and anchor != log.anchor_before(offset):
+            raise HistoryForkedError("other records", offset=0)
+
 
 @pytest.mark.parametrize("credit", [2, 1])
 async def test_nothing_is_delivered_after_the_end_of_a_subscription(credit: int) -> None:
@@ -327,8 +340,41 @@ async def test_nothing_is_delivered_after_the_end_of_a_subscription(credit: int)
         subscription.grant(2)
         subscription.stop()  # before anybody had a turn
         await wait_all_tasks_blocked()
-        assert peer.posted == [m.Delivery(1, 0, b"a", 1)]
+        assert peer.posted == [m.Delivery(1, 0, b"a", 1, "1")]
         assert peer.subscriptions == {}
+
+
+async def test_a_subscription_does_not_outlive_a_new_leader_that_lacks_what_it_sent() -> None:
+    """The broker followed another leader before the subscription had a turn."""
+    async with running() as bench, trio.open_nursery() as nursery:
+        peer, log = cast(Any, Peer(bench.fan_out)), cast(Any, bench.log)
+        log.delivered_bytes = 0
+        subscription = Subscription(peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        nursery.start_soon(subscription.run)
+        bench.log.commit(b"a")
+        await wait_all_tasks_blocked()
+        bench.log.epoch = 2
+        bench.log.commit(b"b")
+        await wait_all_tasks_blocked()
+        delivered, ended = peer.posted
+        assert delivered == m.Delivery(1, 0, b"a", 1, "1")
+        assert (ended.status, ended.offset) == (Status.HISTORY_FORKED, 0)
+
+
+async def test_a_subscription_goes_on_under_a_new_leader_that_has_what_it_sent() -> None:
+    async with running() as bench, trio.open_nursery() as nursery:
+        peer, log = cast(Any, Peer(bench.fan_out)), cast(Any, bench.log)
+        log.delivered_bytes = 0
+        log.anchor_before = log.anchor_behind = lambda offset: "1"
+        subscription = Subscription(peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        nursery.start_soon(subscription.run)
+        await wait_all_tasks_blocked()
+        for epoch in (2, 3):
+            bench.log.epoch = epoch
+            bench.log.commit(b"a")
+            await wait_all_tasks_blocked()
+        assert [one.records for one in peer.posted] == [b"a", b"a"]
+        subscription.stop()
 
 
 # --- over real connections -------------------------------------------------------------

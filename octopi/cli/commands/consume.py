@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -21,7 +21,7 @@ from octopi.cli.meter import Meter
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
-    from octopi.clients.starts import Place
+    from octopi.clients.starts import Start
 
 _STDOUT = 1
 
@@ -35,8 +35,8 @@ _STDOUT = 1
     default="earliest",
     show_default=True,
     metavar="START",
-    help="Where to start: earliest, latest, OFFSET, -N for the last N messages, or @TIME "
-    "(ISO 8601, or milliseconds since 1970).",
+    help="Where to start: earliest, latest, OFFSET, -N for the last N messages, @TIME "
+    "(ISO 8601, or milliseconds since 1970), or a position (v1:...).",
 )
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("-e", "--exit", "stop_at_end", is_flag=True, help="End at the end as it is now.")
@@ -55,6 +55,14 @@ _STDOUT = 1
     metavar="FILE",
     help="Resume from the position in FILE, if it is there, and keep it up to date.",
 )
+@click.option(
+    "--on-fork",
+    type=click.Choice(["raise", "resume"]),
+    default="raise",
+    show_default=True,
+    help="When messages that were read are gone from the log, and others may be in their place: "
+    "end with an error, or say so and go on with what is there now.",
+)
 @json_option
 @retry_option
 @client_options
@@ -69,6 +77,7 @@ def consume(
     partition: int | None,
     format_text: str | None,
     position_file: Path | None,
+    on_fork: Literal["raise", "resume"],
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -96,7 +105,7 @@ def consume(
     from octopi.cli.start import parse_start
     from octopi.operating_system import SystemDisk
 
-    start: Place = parse_start(start_text)
+    start = parse_start(start_text)
     meter = Meter()
     output = Output(
         _STDOUT,
@@ -104,9 +113,10 @@ def consume(
         meter,
         count_max=count,
         position_file=PositionFile(position_file, SystemDisk()) if position_file else None,
+        warn=lambda text: click.echo(f"warning: {text}", err=True),
     )
     run(
-        partial(_consume, settings, topic, start, partition, stop_at_end, output),
+        partial(_consume, settings, topic, start, partition, stop_at_end, on_fork, output),
         lambda: f"interrupted; {meter.summary()}",
     )
 
@@ -125,9 +135,10 @@ def _printer(format_text: str | None, as_json: bool) -> Printer:
 async def _consume(
     settings: ClientSettings,
     topic: str,
-    start: Place,
+    start: Start,
     partition: int | None,
     stop_at_end: bool,
+    on_fork: Literal["raise", "resume"],
     output: Output,
 ) -> None:
     from octopi.cli.asking import connected
@@ -140,6 +151,7 @@ async def _consume(
             start=saved or start,
             partitions=None if partition is None else [partition],
             stop_at_end=stop_at_end,
+            on_fork=on_fork,
             reconnect_timeout_s=settings.retry_s,
         ) as consumer,
     ):

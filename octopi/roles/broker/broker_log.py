@@ -18,10 +18,17 @@ import trio
 
 from octopi import record, steps
 from octopi.environment import Environment
-from octopi.errors import RefusedError, Status, StorageError
+from octopi.errors import (
+    HistoryForkedError,
+    NotReadyError,
+    RefusedError,
+    Status,
+    StorageError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import FETCH_BYTES_DEFAULT, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
+from octopi.position import Anchor, anchor_of_epoch, epoch_of
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
@@ -371,14 +378,53 @@ class BrokerLog:
         return self._files.start
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Committed records from *offset* on; empty at the highwater mark.
+        """Committed records of one epoch from *offset* on; empty at the highwater mark.
 
         Raises:
           OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.
           CorruptLogError: if the records there are damaged.
           NeedsTimeError: if that takes long to find out: `prove` it first.
         """
-        return self._files.read(offset, bytes_max, self._published)
+        until = self._published
+        if offset < until:
+            until = min(until, self.state.epochs.end_of_epoch_at(offset, until))
+        return self._files.read(offset, bytes_max, until)
+
+    def anchor_before(self, offset: Offset) -> Anchor:
+        """What stands before *offset*; empty if that isn't known."""
+        return anchor_of_epoch(self.state.epochs.epoch_before(offset))
+
+    def anchor_behind(self, offset: Offset) -> Anchor:
+        """The anchor of the places behind the record at *offset*, as far as `read` goes."""
+        return anchor_of_epoch(self.state.epochs.epoch_at(offset))
+
+    def check_anchor(self, offset: Offset, anchor: Anchor, *, is_leader: bool) -> None:
+        """See that what stands before *offset* is what a reader had there.
+
+        This log has to be served: then it is the leader's, or agrees with it.
+
+        Raises:
+          InvalidOptionError: if *anchor* is none of a log.
+          HistoryForkedError: if it is something else.
+          NotReadyError: if it was written in an epoch that this broker has yet to hear of.
+        """
+        epoch = epoch_of(anchor)
+        if not epoch:
+            return
+        name = f"{self.topic.topic}/{self.partition}"
+        if epoch > self.epoch:
+            raise NotReadyError(
+                f"{name}: what was read before offset {offset} is of epoch {epoch}, and this "
+                f"broker knows of none after {self.epoch} yet"
+            )
+        state = self.state
+        common = state.epochs.fork(offset, epoch, state.end, is_leader=is_leader)
+        if common is not None:
+            raise HistoryForkedError(
+                f"{name}: what was read before offset {offset}, of epoch {epoch}, is not in the "
+                f"log any more; it agrees up to offset {common}",
+                offset=common,
+            )
 
     async def prove(self, offset: Offset) -> None:
         """See whether a record starts at *offset*, or the log ends there; others have their turn

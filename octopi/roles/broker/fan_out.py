@@ -42,6 +42,8 @@ class Encoded:
     data: bytes
     end: Offset
     """Of its records."""
+    anchor: str
+    """Of every place behind the first of them."""
 
 
 class ReadLog(Protocol):
@@ -59,6 +61,9 @@ class ReadLog(Protocol):
         Raises:
           OctopiError: if there are none at *offset*, or they can't be read.
         """
+
+    def anchor_behind(self, offset: Offset) -> str:
+        """What stands before every place behind the first of the records at *offset*."""
 
     def add_waker(self, wake: Callable[[], None]) -> None:
         """Have *wake* called when the highwater mark has moved, or the log isn't served any
@@ -205,5 +210,6 @@ class _Tail:
 
     def _encoded(self, position: Offset, request: int) -> Encoded:
         records = self._log.read(position, FETCH_BYTES_DEFAULT)
-        data = encode(Delivery(request, position, records, self._until))
-        return Encoded(data, Offset(position + len(records)))
+        anchor = self._log.anchor_behind(position)
+        data = encode(Delivery(request, position, records, self._until, anchor))
+        return Encoded(data, Offset(position + len(records)), anchor)

@@ -17,9 +17,10 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, NotLeaderError, StorageError
-from octopi.identifiers import PartitionId
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import REPLICA_TICK_S, UNDONE_REASON_BYTES_MAX
 from octopi.logger import get_logger
+from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog, log_directory, stored_topic
@@ -202,6 +203,18 @@ class Logs(Peers):
     def replica(self, partition_id: int) -> PartitionReplica | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
+
+    def check_anchor(self, log: BrokerLog, offset: Offset, anchor: str) -> None:
+        """See that what stands before *offset* of *log*, which is served, is what a reader had
+        there.
+
+        Raises:
+          RefusedError: see `octopi.roles.broker.broker_log.BrokerLog.check_anchor`.
+          InvalidOptionError: if *anchor* is none of a log.
+        """
+        replica = self._replicas.get(log.partition)
+        leads = replica is not None and replica.leads
+        log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)
 
     def standings(self) -> list[m.Standing]:
         """How this broker stands with its partitions."""

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
 import trio
 
 from octopi.environment import Environment
@@ -186,7 +187,8 @@ class ClientSession:
         self._replica(message.partition).produce(log, message.records, answer)
 
     def _post_found(self, request: int, log: BrokerLog, offset: Offset) -> None:
-        self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater))
+        anchor = log.anchor_before(offset)
+        self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater, anchor))
 
     async def _find_later(self, request: int, log: BrokerLog, work: Slices[Offset]) -> None:
         """Look it up when it is this question's turn."""
@@ -209,6 +211,7 @@ class ClientSession:
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)
         if message.offset > log.highwater:
+            self._logs.check_anchor(log, Offset(message.offset), message.anchor)
             self._require_end(log, message.partition)
         try:
             if self._answer_fetch(log, message):
@@ -241,18 +244,26 @@ class ClientSession:
         self._tasks.start_soon(self._fetch_later, log, message)
 
     def _answer_fetch(self, log: BrokerLog, message: m.Fetch, *, last: bool = False) -> bool:
-        room = max(1, min(message.bytes_max, BATCH_BYTES_MAX))
-        records = log.read(Offset(message.offset), room)
+        offset, room = Offset(message.offset), max(1, min(message.bytes_max, BATCH_BYTES_MAX))
+        self._logs.check_anchor(log, offset, message.anchor)
+        records = log.read(offset, room)
         if not (records or last or message.wait_ms == 0):
             return False
+        anchor = log.anchor_behind(offset) if records else log.anchor_before(offset)
         self._connection.post(
-            m.Fetched(message.request, log.topic.topic_id, records, log.start, log.highwater)
+            m.Fetched(
+                message.request, log.topic.topic_id, records, log.start, log.highwater, anchor
+            )
         )
         log.delivered_bytes += len(records)
         return True
 
     async def _fetch_later(self, log: BrokerLog, message: m.Fetch) -> None:
         """Answer when there are records, or when the time is over."""
+        if not message.anchor:
+            # Another leader may come meanwhile, whose log isn't what was asked for.
+            anchor = log.anchor_before(Offset(message.offset))
+            message = attrs.evolve(message, anchor=anchor)
         arrived = trio.Event()
         log.add_waker(arrived.set)
         try:

@@ -36,21 +36,36 @@ class Subscription:
         self._connection = connection
         self._logs = logs
         self._log = log
+        self._epoch = log.epoch
+        """Of the leader whose log was compared with what the subscriber was sent."""
+        self._anchor: str = message.anchor
+        """What the subscriber has before `position`; empty: not known."""
         self._credit = message.credit
         self._idle = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
 
     def open(self) -> None:
-        """Say that it is open, if its offset is right.
+        """Say that it is open, if its offset is right and what stands before that is what the
+        subscriber has.
 
         Raises:
           NeedsTimeError: if that is not known yet; `run` can find it out.
-          RefusedError, StorageError: see `octopi.roles.broker.broker_log.BrokerLog.read`.
+          RefusedError, StorageError: see `octopi.roles.broker.broker_log.BrokerLog.read` and
+              its `check_anchor`.
         """
         log = self._log
+        self._logs.check_anchor(log, self.position, self._anchor)
         log.read(self.position, 1)  # says what is wrong with the offset, if anything is
+        self._epoch, self._anchor = log.epoch, log.anchor_before(self.position)
         self._connection.post(
-            m.Subscribed(self.request, log.topic.topic_id, log.epoch, log.start, log.highwater)
+            m.Subscribed(
+                self.request,
+                log.topic.topic_id,
+                log.epoch,
+                log.start,
+                log.highwater,
+                self._anchor,
+            )
         )
 
     def grant(self, until: int) -> None:
@@ -108,16 +123,23 @@ class Subscription:
 
     def take(self, delivery: Encoded, now: float) -> bool:
         """See `octopi.roles.broker.fan_out.Reader`."""
-        if delivery.end > self._credit or not self._connection.pass_on(delivery.data, now):
+        if self._log.epoch != self._epoch or delivery.end > self._credit:
+            return False
+        if not self._connection.pass_on(delivery.data, now):
             return False
         self._log.delivered_bytes += delivery.end - self.position
         self.position = delivery.end
+        self._anchor = delivery.anchor
         return True
 
     async def _deliver(self) -> None:
         while True:
             if not self._log.epoch:
                 raise NotLeaderError("this broker doesn't serve the partition any more")
+            if self._log.epoch != self._epoch:
+                # Another leader since: its log may not have what the subscriber was sent.
+                self._logs.check_anchor(self._log, self.position, self._anchor)
+                self._epoch = self._log.epoch
             if self.position >= min(self._credit, self._log.highwater):
                 await self._wait()
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
@@ -128,8 +150,9 @@ class Subscription:
             except NeedsTimeError:
                 await self._log.prove(self.position)
                 continue
+            self._anchor = self._log.anchor_behind(self.position)
             self._connection.post(
-                m.Delivery(self.request, self.position, records, self._log.highwater)
+                m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)
             )
             self._log.delivered_bytes += len(records)
             self.position = Offset(self.position + len(records))

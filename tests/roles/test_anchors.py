@@ -1,0 +1,139 @@
+"""What a broker says of the place where a reader wants to go on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from octopi.errors import Status
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+from tests.asking import batch, produce, refusal_of, values
+from tests.cluster import describe, running_cluster
+
+
+@attrs.define
+class Bench:
+    """A log of two epochs, and a connection to its broker."""
+
+    broker: Connection
+    topic: m.TopicInfo
+    first: m.Produced
+    second: m.Produced
+    end: int
+
+    async def fetch(self, offset: int, anchor: str = "", bytes_max: int = 1000) -> m.Fetched:
+        partition = self.topic.partitions[0].partition
+        request = self.broker.next_request()
+        message = m.Fetch(request, self.topic.topic, partition, offset, bytes_max, 0, anchor)
+        return await self.broker.request(message, m.Fetched, 5)
+
+    async def subscribe(self, offset: int, anchor: str = "") -> list[object]:
+        """What comes, up to two deliveries."""
+        messages: list[object] = []
+        enough = trio.Event()
+
+        def take(message: object) -> None:
+            messages.append(message)
+            if isinstance(message, m.Failure) or len(messages) == 3:
+                enough.set()
+
+        request, partition = self.broker.next_request(), self.topic.partitions[0].partition
+        self.broker.ask(
+            m.Subscribe(request, self.topic.topic, partition, offset, 1 << 40, anchor), take
+        )
+        with trio.fail_after(5):
+            await enough.wait()
+        self.broker.forget(request)
+        return messages
+
+
+@asynccontextmanager
+async def running(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker = await cluster.start_broker()
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(broker.url) as connection:
+            first = await produce(connection, topic, batch(0, b"one", b"two"))
+        await cluster.kill(broker)
+        broker = await cluster.start_broker()
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(broker.url) as connection:
+            records = batch(2, b"three")
+            second = await produce(connection, topic, records)
+            assert second.epoch > first.epoch
+            yield Bench(connection, topic, first, second, second.offset + len(records))
+
+
+async def test_deliveries_and_fetches_have_records_of_one_epoch_and_its_anchor(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        accepted, one, two = await bench.subscribe(0)
+        assert isinstance(accepted, m.Subscribed)
+        assert isinstance(one, m.Delivery)
+        assert isinstance(two, m.Delivery)
+        assert accepted.anchor == ""
+        assert (values(one.records), one.anchor) == ([b"one", b"two"], old)
+        assert (two.offset, two.anchor) == (bench.second.offset, new)
+        for offset, anchor, found in ((0, old, one), (bench.second.offset, new, two)):
+            fetched = await bench.fetch(offset)
+            assert (fetched.records, fetched.anchor) == (found.records, anchor)
+
+
+async def test_a_subscription_and_an_empty_answer_say_what_stands_before_the_offset(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        assert (await bench.fetch(bench.end)).anchor == new
+        request, partition = bench.broker.next_request(), bench.topic.partitions[0].partition
+        for offset, anchor in ((bench.second.offset, old), (bench.end, new)):
+            message = m.Subscribe(request + offset, bench.topic.topic, partition, offset, 0, anchor)
+            accepted = await bench.broker.request(message, m.Subscribed, 5)
+            assert accepted.anchor == anchor
+        found = await bench.broker.request(
+            m.FindOffset(request - 1, bench.topic.topic, partition, "latest", 0), m.FoundOffset, 5
+        )
+        assert (found.offset, found.anchor) == (bench.end, new)
+
+
+async def test_a_place_behind_other_records_is_answered_with_the_last_common_offset(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        for offset, anchor, common in (
+            (bench.end, old, bench.second.offset),
+            (bench.end + 1000, old, bench.second.offset),
+            (bench.end + 1000, new, bench.end),
+            (bench.second.offset, new, 0),
+        ):
+            error = await refusal_of(bench.fetch(offset, anchor))
+            assert (error.status, error.offset) == (Status.HISTORY_FORKED, common)
+            (failure,) = await bench.subscribe(offset, anchor)
+            assert isinstance(failure, m.Failure)
+            assert (failure.status, failure.offset) == (Status.HISTORY_FORKED, common)
+        # Nothing is said of a place that comes without an anchor, nor of the beginning.
+        assert (await refusal_of(bench.fetch(bench.end + 1000))).offset is None
+        assert (await bench.fetch(0, new)).records
+
+
+async def test_an_epoch_that_the_broker_has_not_heard_of_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        error = await refusal_of(bench.fetch(bench.end, str(bench.second.epoch + 1)))
+        assert (error.status, error.retryable) == (Status.NOT_READY, True)
+
+
+async def test_what_is_no_anchor_of_a_log_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        for anchor in ("seven", "07", "1200.9f3a61c2aa55bb66"):
+            error = await refusal_of(bench.fetch(bench.end, anchor))
+            assert error.status is Status.INVALID_OPTION

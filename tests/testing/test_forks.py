@@ -1,0 +1,160 @@
+"""Records that were read and then lost: a consumer is told, and never goes on as if nothing had
+happened.
+
+One broker, whose power fails before it flushed ten messages that were read; then it gets ten
+others of the same sizes, so that every offset is a record's start again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import octopi
+from octopi.testing import Cluster, run
+
+HOST = "broker-1"
+COUNT = 10
+
+Test = Callable[[Cluster, octopi.Client], Awaitable[None]]
+
+
+def with_one_replica(test: Test) -> None:
+    """Run *test* where a failure of power takes all that was not flushed."""
+
+    async def main(cluster: Cluster) -> None:
+        async with cluster.client() as client:
+            await client.create_topic("orders", 1)
+            await send(client, "first")
+            await cluster.sleep(5)  # it is flushed
+            await test(cluster, client)
+
+    run(main, seed=1, brokers=1, oracle=False)
+
+
+async def send(client: octopi.Client, name: str) -> list[octopi.Receipt]:
+    """Send ten messages of one size, and return their receipts."""
+    values = [f"{name} {number}".encode().ljust(20) for number in range(COUNT)]
+    async with client.producer() as producer:
+        return [await producer.send("orders", value) for value in values]
+
+
+async def lose_the_tail(cluster: Cluster, client: octopi.Client) -> octopi.Receipt:
+    """Have the second ten messages forgotten, and ten others in their place; return the receipt
+    of the first of those."""
+    cluster._process(HOST, "cut the power of").host.lose_power()
+    assert cluster.restart(HOST)
+    return (await send(client, "third"))[0]
+
+
+async def read(consumer: octopi.Consumer, count: int = COUNT) -> list[str]:
+    """The texts of the next *count* messages."""
+    return [(await anext(consumer)).value.decode().split()[0] for _ in range(count)]
+
+
+def test_a_consumer_that_read_what_the_power_took_is_told_when_it_goes_on() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        async with client.consumer("orders", start="earliest") as consumer:
+            assert await read(consumer) == ["first"] * COUNT
+            lost = (await send(client, "second"))[-1]
+            assert await read(consumer) == ["second"] * COUNT
+            refound = await lose_the_tail(cluster, client)
+            assert refound.offset < lost.next_offset
+            await send(client, "fourth")
+            error = await fork_of(consumer)
+        assert (error.topic, error.partition) == ("orders", lost.partition)
+        assert (error.offset, error.read_until) == (refound.offset, lost.next_offset)
+
+    with_one_replica(test)
+
+
+def test_a_stored_position_behind_what_the_power_took_is_refused() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        lost = (await send(client, "second"))[-1]
+        async with client.consumer("orders", start="earliest") as consumer:
+            await read(consumer, 2 * COUNT)
+            token = str(consumer.position)
+        refound = await lose_the_tail(cluster, client)
+        await send(client, "fourth")
+        async with client.consumer("orders", start=token) as consumer:
+            error = await fork_of(consumer)
+        assert (error.offset, error.read_until) == (refound.offset, lost.next_offset)
+
+    with_one_replica(test)
+
+
+def test_a_position_behind_the_end_of_a_shorter_log_is_refused_as_well() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        lost = (await send(client, "second"))[-1]
+        async with client.consumer("orders", start="earliest") as consumer:
+            await read(consumer, 2 * COUNT)
+            token = str(consumer.position)
+            cluster._process(HOST, "cut the power of").host.lose_power()
+            assert cluster.restart(HOST)
+            error = await fork_of(consumer)
+            assert error.offset is not None
+            assert error.offset < lost.offset
+            assert error.read_until == lost.next_offset
+        async with client.consumer("orders", start=token) as again:
+            assert (await fork_of(again)).offset == error.offset
+
+    with_one_replica(test)
+
+
+def test_a_consumer_that_resumes_reads_what_stands_there_now_and_tells_the_range() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        async with client.consumer("orders", start="earliest", on_fork="resume") as consumer:
+            lost = (await send(client, "second"))[-1]
+            assert await read(consumer, 2 * COUNT) == ["first"] * COUNT + ["second"] * COUNT
+            refound = await lose_the_tail(cluster, client)
+            assert await read(consumer) == ["third"] * COUNT
+            (fork,) = consumer.forks
+            assert (fork.offset, fork.read_until) == (refound.offset, lost.next_offset)
+            assert consumer.gaps == []
+            await send(client, "fourth")
+            assert await read(consumer) == ["fourth"] * COUNT
+            token = str(consumer.position)
+        async with client.consumer("orders", start=token) as consumer:
+            await send(client, "fifth")
+            assert await read(consumer) == ["fifth"] * COUNT
+        assert len(consumer.forks) == 0
+
+    with_one_replica(test)
+
+
+def test_a_consumer_at_the_end_is_told_though_it_read_nothing() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        await send(client, "second")
+        async with client.consumer("orders", start="latest") as consumer:
+            await cluster.sleep(0.1)
+            token = str(consumer.position)
+            refound = await lose_the_tail(cluster, client)
+            await send(client, "fourth")
+            assert (await fork_of(consumer)).offset == refound.offset
+        async with client.consumer("orders", start=token) as consumer:
+            assert (await fork_of(consumer)).offset == refound.offset
+
+    with_one_replica(test)
+
+
+def test_a_fetch_with_an_anchor_is_refused() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        first = (await send(client, "second"))[0]
+        place = (first.next_offset, first.partition)
+        found = await client.fetch("orders", first.offset, partition=first.partition, bytes_max=1)
+        assert [one.offset for one in found.messages] == [first.offset]
+        assert found.anchor
+        refound = await lose_the_tail(cluster, client)
+        with pytest.raises(octopi.HistoryForkedError) as caught:
+            await client.fetch("orders", place[0], partition=place[1], anchor=found.anchor)
+        assert (caught.value.offset, caught.value.read_until) == (refound.offset, place[0])
+
+    with_one_replica(test)
+
+
+async def fork_of(consumer: octopi.Consumer) -> octopi.HistoryForkedError:
+    """The error that has to come, before any other message."""
+    with pytest.raises(octopi.HistoryForkedError, match="lost after they were read") as caught:
+        await anext(consumer)
+    return caught.value
