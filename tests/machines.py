@@ -1,4 +1,4 @@
-"""Machines that lose power: a node on one of them forgets what no fsync brought to the device.
+"""Machines whose power and disks fail: a node on one forgets what no fsync brought to the device.
 
 The node is a real process.  `tests/node_on_machine.py` notes what each fsync made durable and
 gives it a boot id of its own; losing power cuts the files back to that and changes the id.
@@ -40,6 +40,26 @@ class Machine:
     def node_command(self, *arguments: str) -> list[str]:
         """The command line that runs a node here."""
         return [sys.executable, str(_RUNNER), str(self.directory), *arguments]
+
+    def fill(self, *, full: bool = True) -> None:
+        """Have no room left on the disk, or have room again."""
+        self._mark("full", there=full)
+
+    def break_disk(self, *, broken: bool = True) -> None:
+        """Have every fsync fail, or none any more."""
+        self._mark("broken", there=broken)
+
+    def _mark(self, name: str, *, there: bool) -> None:
+        if there:
+            (self.directory / name).touch()
+        else:
+            (self.directory / name).unlink(missing_ok=True)
+
+    def unsynced(self, data_dir: Path) -> list[Path]:
+        """The segments in *data_dir* that have bytes which the device need not hold."""
+        durable = self._durable()
+        states = {path: path.stat() for path in data_dir.rglob("*.log")}
+        return [path for path, it in states.items() if durable.sizes.get(it.st_ino, 0) < it.st_size]
 
     def lose_power(self, data_dir: Path, chance: random.Random) -> list[str]:
         """Take from *data_dir*, whose node is dead, what need not be on the device, and boot.

@@ -4,10 +4,44 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PLAN = (ROOT / "docs/test-plan.md").read_text()
+SURVIVAL = "## What survives what\n"
+
+
+def defined_in(*folders: str) -> set[str]:
+    """The names of the tests in folders of ``tests``."""
+    paths = [path for folder in folders for path in (ROOT / "tests" / folder).glob("test_*.py")]
+    return {name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())}
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"`(test_\w+)`", text))
+
+
+def survival(text: str) -> dict[str, str]:
+    """The rows of the table of what survives what: the first cell, and the others."""
+    section = text.partition(SURVIVAL)[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \|(.*)\|$", section, re.MULTILINE)[1:]
+    return {what: rest for what, rest in rows if set(what) != {"-"}}
 
 
 def test_the_plan_names_each_integration_test_and_no_other() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/test-plan.md").read_text()))
-    paths = (ROOT / "tests/integration").glob("test_*.py")
-    there = {name for path in paths for name in re.findall(r"def (test_\w+)", path.read_text())}
-    assert named == there
+    before, _, rest = PLAN.partition(SURVIVAL)
+    plan = before + rest.partition("\n## ")[2]
+    assert named(plan) == defined_in("integration")
+
+
+def test_each_line_of_what_survives_what_names_the_tests_that_show_it() -> None:
+    promised, shown = survival((ROOT / "README.md").read_text()), survival(PLAN)
+    assert len(promised) >= 8
+    assert list(shown) == list(promised)
+    there = defined_in("survival", "integration", "failures", "chaos")
+    for what, tests in shown.items():
+        assert named(tests), f"no test shows: {what}"
+        assert named(tests) <= there, what
+
+
+def test_each_test_of_survival_shows_a_line() -> None:
+    assert defined_in("survival") <= {
+        name for tests in survival(PLAN).values() for name in named(tests)
+    }

@@ -18,6 +18,7 @@ from octopi.environment import Trace
 from tests.cluster import Cluster, Node, running_cluster
 from tests.fakes.disk import MemoryDisk
 from tests.integration.replicas import DataDirectory
+from tests.machines import Machine
 from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 LEADER_S = 20.0
@@ -97,8 +98,12 @@ class NamedBrokers(ABC):
 class ProcessCluster(NamedBrokers):
     """Real processes."""
 
-    def __init__(self, nodes: NodeProcesses, register: NodeProcess) -> None:
+    def __init__(
+        self, nodes: NodeProcesses, register: NodeProcess, *, on_machines: bool = False
+    ) -> None:
+        """*on_machines*: each broker is on a machine of its own."""
         self.register = register
+        self._on_machines = on_machines
         self.brokers: dict[str, NodeProcess] = {}
         self.names = []
         self._nodes = nodes
@@ -119,7 +124,14 @@ class ProcessCluster(NamedBrokers):
         for _ in range(count):
             name = f"broker-{len(self.names) + 1}"
             self.names.append(name)
-            self.brokers[name] = self._nodes.node(name, "broker", "--register", self.url)
+            machine = Machine(self._nodes.directory / f"{name}.machine")
+            self.brokers[name] = self._nodes.node(
+                name,
+                "broker",
+                "--register",
+                self.url,
+                machine=machine if self._on_machines else None,
+            )
             added.append(self.brokers[name])
         return added
 
@@ -131,11 +143,16 @@ class ProcessCluster(NamedBrokers):
 
 
 @asynccontextmanager
-async def process_cluster(directory: Path, brokers: int = 3) -> AsyncIterator[ProcessCluster]:
-    """A register and *brokers* brokers that have joined it, as processes."""
+async def process_cluster(
+    directory: Path, brokers: int = 3, *, on_machines: bool = False
+) -> AsyncIterator[ProcessCluster]:
+    """A register and *brokers* brokers that have joined it, as processes; *on_machines*: each on
+    one whose power and disk may fail (`tests.machines`)."""
     with node_processes(directory) as nodes:
-        register = await trio.to_thread.run_sync(nodes.register)
-        cluster = ProcessCluster(nodes, register)
+        machine = Machine(directory / "register.machine") if on_machines else None
+        register = nodes.node("register", "register", "--gather", "0", machine=machine)
+        await trio.to_thread.run_sync(register.start)
+        cluster = ProcessCluster(nodes, register, on_machines=on_machines)
         await start_together(cluster.add(brokers))
         yield cluster
 
