@@ -15,6 +15,7 @@ import attrs
 
 from sim.plan import Plan, Tier, Workload
 from sim.stories import STORIES, Story
+from sim.swarm import KILLS_EACH
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class _Director:
             segment_bytes=self._pick("segment", (None, None, 4096)),
             latency_s=latency_s,
             jitter_s=jitter_s,
+            kills_each=self._chance("kills_each").random() < KILLS_EACH,
             workload=self._workload(partitions),
         )
         story = self._teller()(self._chance("faults"))

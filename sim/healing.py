@@ -39,6 +39,8 @@ class Healer:
         self.cut_off = ""
         """A host that doesn't come back."""
         self._unproven: set[LogName] = set()
+        self._unserved: str | None = ""
+        """Which partitions are not served by all that are in sync; None: nobody asked yet."""
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
 
@@ -66,6 +68,32 @@ class Healer:
     def unproven(self) -> str:
         """Which logs have not taken a message since everything was healed."""
         return ", ".join(map(str, sorted(self._unproven)))
+
+    def prove_again(self) -> None:
+        """Send one more message to each log."""
+        self._unproven = set(self._notebook.logs)
+
+    def ask_who_serves(self) -> None:
+        """Find out who serves; `unserved` says what came of it."""
+        self._unserved = None
+
+    def unserved(self) -> str:
+        """Which partitions clients are not sent to all replicas of that are in sync."""
+        return "nobody knows" if self._unserved is None else self._unserved
+
+    def survivors(self, host: str) -> bool:
+        """Whether all goes on without *host*: each partition that it holds has enough others in
+        sync."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return all(
+            len({*record.in_sync} - {broker}) >= max(1, self._min_insync(record.partition))
+            for record in state.partitions.values()
+            if broker in record.replicas
+        )
+
+    def _min_insync(self, partition: int) -> int:
+        topics = self._cluster.register_view.state.topics_on({partition})
+        return max((one.options.min_insync for one in topics), default=1)
 
     def out_of_sync(self) -> str:
         """Which partitions have replicas that are not in sync."""
@@ -144,10 +172,21 @@ class Healer:
                         # Before, each log that waits for a lost replica would take its time.
                         if self._unproven:
                             await self._prove(client)
+                        if self._unserved != "":
+                            self._unserved = await self._find_unserved(client)
                 except OctopiError as error:
                     if not may_pass(error):
                         notebook.complain(_HOST, error)
                 await clock.sleep_until(clock.now() + _AGAIN_S)
+
+    async def _find_unserved(self, client: Client) -> str:
+        info = await client.describe_cluster()
+        away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
+        return ", ".join(
+            f"partition {one.partition}: {one.in_sync} in sync, and clients go to {one.readers}"
+            for one in info.partitions
+            if one.leader is None or len(one.readers) < len({*one.in_sync} - {away})
+        )
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
         """Have a live broker hold what *broker* held."""

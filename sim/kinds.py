@@ -20,16 +20,19 @@ JOURNAL: Final = "journal"
 """The register's disk takes no entry, while brokers tell a register without memory what was."""
 RENEWED: Final = "renewed"
 """A topic is deleted and made again under its name, while a broker is away."""
+FULL: Final = "full"
+"""A disk is full while its node starts, and has space again before the node ends."""
 POWER: Final = "power"
 """All copies lose what was not on their devices."""
 
 SWITCHES: Final[dict[str, bool]] = {
     DAMAGE: False,
-    STOPS: False,
-    GONE: False,
-    LINKS: False,
-    JOURNAL: False,
-    RENEWED: False,
+    STOPS: True,
+    GONE: True,
+    LINKS: True,
+    JOURNAL: True,
+    RENEWED: True,
+    FULL: False,
     POWER: False,
 }
 """Kind -> whether it is drawn."""

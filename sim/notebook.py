@@ -98,7 +98,10 @@ class Notebook:
         nothing can be known any more: a disk failed, or a failure of power left the first
         records of the batch and took the others."""
         cause = error.__cause__
-        is_torn = isinstance(cause, RefusedError) and cause.status == Status.SEQUENCE_GAP
+        torn = {Status.SEQUENCE_GAP}
+        if self.plan.loses_all:
+            torn.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
+        is_torn = isinstance(cause, RefusedError) and cause.status in torn
         if not is_torn and not self.disks_fail():
             self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
 

@@ -135,6 +135,9 @@ class Plan:
     loses_all: bool = False
     """Whether machines may lose their power although nobody else has what is in their memory:
     then that is lost, and all that is promised is that it is told."""
+    kills_each: bool = False
+    """Whether each broker is killed once more when everything has come back: the others have to
+    go on without it."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

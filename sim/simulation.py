@@ -220,6 +220,10 @@ class _Run:
         await self._until("clients wait", workload.unsent)
         await self._until("new messages are not taken", healer.unproven)
         await self._until("replicas are not in sync", healer.out_of_sync)
+        healer.ask_who_serves()
+        await self._until("partitions are not served", healer.unserved)
+        if self._plan.kills_each:
+            await self._kill_each()
         self._notebook.all_well.set()
         await self._until("producers are not heard", workload.unheard)
         await self._until("replicas differ", healer.differing)
@@ -228,6 +232,25 @@ class _Run:
         ends = {log: healer.end(log) for log in self._notebook.logs}
         await self._until("consumers are behind", lambda: workload.unread(ends))
         workload.note_rest()
+
+    async def _kill_each(self) -> None:
+        """Kill one broker after the other: the others go on without it.
+
+        Raises:
+          Violation: "liveness", if they don't.
+        """
+        healer, cluster = self._healer, self._cluster
+        for name in [node.name for node in cluster.brokers if node.name != healer.cut_off]:
+            if not healer.survivors(name):
+                continue  # its topics ask for more than there are without it
+            cluster.nodes[name].host.kill()
+            healer.prove_again()
+            await self._until(f"new messages are not taken without {name}", healer.unproven)
+            cluster.boot(name)
+            await self._until(f"{name} doesn't serve again", healer.not_serving)
+            await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
+            healer.ask_who_serves()
+            await self._until(f"partitions are not served after {name}", healer.unserved)
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
         """Wait until nothing is *missing*."""

@@ -25,6 +25,7 @@ from octopi.simulation.failures import (
     BreakDisk,
     Cut,
     Fault,
+    FillDisk,
     Kill,
     LosePower,
     Pause,
@@ -49,7 +50,7 @@ from sim.drawing import (
     soon,
     when_producing,
 )
-from sim.kinds import DAMAGE, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
+from sim.kinds import DAMAGE, FULL, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
 
 
 @attrs.frozen
@@ -669,6 +670,25 @@ def _made_again(chance: Random) -> Story:
     return Story(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
 
 
+def _starts_with_a_full_disk(chance: Random) -> Story:
+    """A node starts while its disk is full, or full for some of what it does."""
+    times = chance.choice((1, 1, 2, 5, 20))
+    full = DiskFault(
+        chance.choice(("append", "open", "replace_file", "")),
+        Fail(errno.ENOSPC),
+        calls_before=chance.choice((0, 0, 1, 2, 4, 8)),
+        times=times,
+    )
+    seconds = some_seconds(chance, 0.3, 4.0)
+    trouble = chance.choice((FillDisk(seconds), FillDisk(seconds), BreakDisk(full)))
+    who = chance.choice(("leader", "follower", "follower", "register"))
+    first = chance.choice((Kill, Kill, Stop))(chance.choice((0.1, 0.5, 1.5)))
+    faults = [Fault(when_producing(chance), first, who), Fault(AtTime(0.0, True), trouble)]
+    if chance.random() < 0.4:
+        faults.append(Fault(late(chance), a_death(chance), "leader"))
+    return Story(tuple(faults), {"faults_s": 8.0, "kills_each": chance.random() < 0.5})
+
+
 def _all_lose_power(chance: Random) -> Story:
     """All machines lose their power, at once or one after the other within a moment."""
     gap_s = chance.choice((0.0, 0.0, 0.01, 0.1, 0.5))
@@ -685,6 +705,8 @@ def _all_lose_power(chance: Random) -> Story:
     options["flush_before_ack"] = chance.random() < 0.3
     options["flush_interval_s"] = chance.choice((0.05, 0.3, 1.0))
     options["replicas"] = chance.choice((3, 3, 2, 1))
+    if options["replicas"] == 1:
+        options["min_insync"] = 1
     return Story(tuple(faults), options, {"value_bytes_max": chance.choice((0, 40, 400))})
 
 
@@ -742,6 +764,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk,),
     RENEWED: (_made_again, _made_again),
+    FULL: (_starts_with_a_full_disk,),
     POWER: (_all_lose_power, _all_lose_power),
 }
 """More, by the kind of `sim.kinds` that has to be drawn."""

@@ -58,6 +58,8 @@ from sim.plan import Chore, Order, Plan, Tier, Workload
 T = TypeVar("T")
 
 FAULTS_COUNT_MAX: Final = 8
+KILLS_EACH: Final = 0.125
+"""In which share of plans each broker is killed once more in the end: it takes its time."""
 
 _RARE_OCCURRENCE: Final = 4
 _OFTEN_OCCURRENCE: Final = 60
@@ -135,6 +137,7 @@ class _Swarm:
             latency_s=latency_s,
             jitter_s=jitter_s,
             order=self._pick("order", orders),
+            kills_each=self._chance("kills_each").random() < KILLS_EACH,
             loses_all=is_drawn(POWER) and self._chance("loses_all").random() < 0.15,
             checkpoint_bytes=self._pick("checkpoint", (2000, 2000, 1_000_000)),
             cut_off=f"broker-{self._chance('who').randint(1, brokers)}" if cuts_off else "",

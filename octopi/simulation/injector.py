@@ -12,6 +12,7 @@ hear of what was done at it.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +25,7 @@ from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.damage import Damage
 from octopi.simulation.disk import DiskSnapshot
-from octopi.simulation.disk_faults import Fail
+from octopi.simulation.disk_faults import Delay, Fail, How
 from octopi.simulation.failures import (
     STEPS,
     Action,
@@ -70,6 +71,9 @@ class Injector:
     def __init__(self, cluster: SimulatedCluster, atlas: Atlas, faults: Iterable[Fault]) -> None:
         self.broken_disks: set[str] = set()
         """Hosts whose disk failed: their processes may end by that, or play no role."""
+        self._restarted: set[str] = set()
+        """Those of them whose processes can't go on when the disk is sound again.  A disk that was
+        only full may have space again, and who has it goes on."""
         self.unfit: set[str] = set()
         """Hosts whose disk holds what no register may take them back with: an operator has
         to give them an empty one."""
@@ -364,6 +368,8 @@ class Injector:
             case BreakDisk(disk_fault):
                 self.broken_disks.add(name)
                 how = disk_fault.how
+                if not (isinstance(how, Delay) or _is_full(how)):
+                    self._restarted.add(name)
                 if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
                     self._atlas.sync_failed(name)
                 host.disk.inject(disk_fault)
@@ -373,6 +379,7 @@ class Injector:
                 self._world.after(seconds, partial(_empty, node))
             case ProtectDisk(seconds):
                 self.broken_disks.add(name)
+                self._restarted.add(name)
                 host.disk.read_only = True
                 self._world.after(seconds, partial(_unprotect, node))
             case DriftClock(rate, seconds):
@@ -512,7 +519,7 @@ class Injector:
         if cut_off:
             self._cluster.network.isolate(cut_off)
         self._cut_off = cut_off
-        for name in sorted(self.broken_disks | self.unfit):
+        for name in sorted(self._restarted | self.unfit):
             self._kill(self._cluster.nodes[name])
         if gone:
             self.unfit.discard(gone)
@@ -587,6 +594,10 @@ class _Waiting:
 
 def _is_behind(fault: Fault) -> bool:
     return not isinstance(fault.place, When) and fault.place.behind
+
+
+def _is_full(how: How) -> bool:
+    return isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
 
 
 def _empty(node: Node) -> None:

@@ -12,10 +12,13 @@ from octopi import steps
 from octopi.clients.producer_session import ProducerSession
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
+from octopi.membership.registrar import Registrar
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Wipe
 from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Rested
 from octopi.simulation.world import Event, Violation
+from octopi.wire.messages import PartitionInfo, PartitionRecord
+from sim import simulation
 from sim.plan import Plan, Workload
 from sim.simulation import Observer, simulate
 from sim.swarm import draw
@@ -200,3 +203,41 @@ def test_the_operators_chores_are_done_meanwhile() -> None:
 def test_what_the_swarm_draws_keeps_every_promise(seed: int) -> None:
     verdict = simulate(draw(seed), events_kept=100)
     assert verdict.violation is None, verdict.details
+
+
+def test_each_broker_is_killed_once_more_and_the_others_go_on() -> None:
+    verdict = simulate(Plan(5, workload=QUICK, kills_each=True), events_kept=None)
+    assert verdict.violation is None
+    killed = [event.host for event in verdict.events if event.what == "kill"]
+    assert [one for one in killed if one.startswith("broker")][:3] == [
+        "broker-1",
+        "broker-2",
+        "broker-3",
+    ]
+
+
+def test_a_broker_that_is_needed_is_not_killed_once_more() -> None:
+    verdict = simulate(
+        Plan(5, replicas=2, min_insync=2, workload=QUICK, kills_each=True), events_kept=None
+    )
+    assert verdict.violation is None
+    healed = next(event.number for event in verdict.events if event.what == "healed")
+    rest = [event for event in verdict.events if event.number > healed]
+    read = next(event.number for event in rest if (event.what, event.host) == ("boot", "reader"))
+    assert not [one for one in rest if one.what == "kill" and one.number < read]
+
+
+def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    describe = Registrar.describe_partition
+
+    def without_one(self: Registrar, record: PartitionRecord) -> PartitionInfo:
+        info = describe(self, record)
+        return attrs.evolve(info, readers=info.readers[1:] or info.readers)
+
+    monkeypatch.setattr(Registrar, "describe_partition", without_one)
+    monkeypatch.setattr(simulation, "LIVENESS_S", 3.0)
+    verdict = simulate(Plan(5, partitions=1, workload=attrs.evolve(QUICK, topic_partitions=1)))
+    assert verdict.rule == "liveness"
+    assert "partitions are not served" in str(verdict.violation)
