@@ -126,10 +126,16 @@ class Replica:
         return Standing(self.partition, self.state.promised, self.state.intact)
 
     def joined(self) -> list[PartitionEffect]:
-        """The register knows this life, and whether the logs are intact.  From now on they
-        count as what they are."""
+        """The register knows this life."""
         self.registered = True
-        return [] if self.state.intact else self._store(intact=True)
+        return []
+
+    def _intact_by(self, record: PartitionRecord) -> bool:
+        """Whether the logs count as what they are when *record* is stored: they were intact, or
+        it shows that the register will not forget that they weren't.  Let in by a register that
+        doesn't know the partition again yet, this replica says so again the next time."""
+        leads = (record.leader, record.leader_incarnation) == (self.broker, self.incarnation)
+        return self.state.intact or leads or self.broker not in record.in_sync
 
     def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
         """The register begins a new epoch: leave the role, promise, report."""
@@ -174,15 +180,16 @@ class Replica:
         known = self.state.record
         if known is not None and (known.epoch, known.version) > (record.epoch, record.version):
             return []
+        intact = self._intact_by(record)
         if record.epoch < self.state.promised:
-            return self._store(record=record)
+            return self._store(record=record, intact=intact)
         if record.epoch == self.state.promised and self.role != Role.IDLE:
-            effects = self._store(record=record)
+            effects = self._store(record=record, intact=intact)
             return effects + self._learn(self.leader, record) if self.leader else effects
         effects = self._leave_role("another leader was appointed")
         if record.leader == self.broker and record.leader_incarnation == self.incarnation:
             return effects + self._lead(record, now)
-        effects += self._store(record=record, promised=record.epoch)
+        effects += self._store(record=record, promised=record.epoch, intact=intact)
         if record.leader != self.broker and self.broker in record.replicas:
             self.role = Role.FOLLOWER
             effects.append(FollowLeader(record.leader))
@@ -208,7 +215,11 @@ class Replica:
         # A sole replica flushes as its topics ask, whatever the flag says.
         flag = self.state.sync_flag and record.replicas != [self.broker]
         effects = self._store(
-            record=record, promised=record.epoch, log_epoch=record.epoch, sync_flag=flag
+            record=record,
+            promised=record.epoch,
+            log_epoch=record.epoch,
+            sync_flag=flag,
+            intact=self._intact_by(record),
         )
         leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
         leader.away, leader.stopping = self._away, self._stopping

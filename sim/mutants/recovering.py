@@ -64,4 +64,15 @@ MUTANTS: Final = (
         "when all that were in sync lost power, a replica that was not in sync may lead",
         "lost-too-much",
     ),
+    Mutant(
+        "lost-data-told-once",
+        "octopi.replication.replica",
+        """
+-        return self.state.intact or leads or self.broker not in record.in_sync
++        return True
+""",
+        "a broker that lost data says so to a register that is still learning, and not again to "
+        "the one that decides",
+        "incomplete-leader",
+    ),
 )

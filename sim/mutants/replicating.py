@@ -314,7 +314,7 @@ MUTANTS: Final = (
         _REPLICA,
         """
 -        if record.epoch < self.state.promised:
--            return self._store(record=record)
+-            return self._store(record=record, intact=intact)
 """,
         "a replica acts in an epoch older than the one that it promised",
         "two-leaders",

@@ -130,7 +130,16 @@ def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> No
     assert not machine.standing.intact
     again = Replica(0, 2, 2, machine.state, {TOPIC: log()})
     assert not again.standing.intact, "it was restarted before it had joined"
-    assert stored(again.joined()).intact
+    assert again.joined() == []
+    doubted = attrs.evolve(RECORD, version=1)
+    assert not stored(again.installed(doubted, 0.0)).intact, "it knows the partition no more"
+    assert not again.standing.intact
+    assert stored(again.installed(attrs.evolve(RECORD, version=2, in_sync=[1, 3]), 0.0)).intact
+    appointed = attrs.evolve(RECORD, leader=2, leader_incarnation=2, in_sync=[2], replicas=[2])
+    sole = Replica(0, 2, 2, machine.state, {TOPIC: log()})
+    assert sole.joined() == []
+    assert sole.installed(appointed, 0.0)
+    assert sole.standing.intact
     other, flushed = TopicId("payments"), LogState.empty(flush_before_ack=True)
     mixed = Replica(0, 2, 1, ReplicaState(), {TOPIC: log(), other: flushed}, lost_power=True)
     assert not mixed.standing.intact

@@ -12,9 +12,10 @@ import trio
 from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.membership.entries import PartitionDecided
 from octopi.membership.leadership_change import LogLoss
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.world import World
+from octopi.simulation.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.simulation.clusters import ask, play, small, until, when
@@ -151,6 +152,44 @@ def test_a_register_that_learned_its_cluster_gives_leaders_time_to_come_back() -
         await trio.sleep(5.0)
         assert cluster.register_view.state.partitions[0].epoch == epoch
         await ask(cluster, expecting("topic", [b"sent"]), "reader")
+
+    play(scenario)
+
+
+def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
+    """The broker says so until the register has taken it out of the in-sync set."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", [b"sent"]), "first")
+        leader = cluster.leader(0)
+        unlucky, other = (node.name for node in cluster.brokers if node.name != leader)
+        kill(cluster, leader, other, "register")
+        cluster.nodes[unlucky].host.lose_power()
+        cluster.wipe("register")
+        cluster.boot("register")
+        cluster.boot(unlucky)
+        await until(lambda: bool(brokers(cluster)))
+        await trio.sleep(1.0)
+        kill(cluster, "register")
+        cluster.boot("register")
+        await trio.sleep(3.0)
+        sets: list[list[int]] = []
+
+        def see(event: Event) -> None:
+            if event.what == steps.J5_ADMITTED:
+                sets.extend(
+                    one.record.in_sync
+                    for one in event.facts["entries"]
+                    if isinstance(one, PartitionDecided)
+                )
+
+        cluster.world.observers.append(see)
+        cluster.boot(leader)
+        cluster.boot(other)
+        await ask(cluster, expecting("topic", [b"sent"]), "reader")
+        assert sets
+        assert all(cluster.broker_of(unlucky) not in one for one in sets)
 
     play(scenario)
 
