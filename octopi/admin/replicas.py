@@ -165,6 +165,16 @@ def _why_leaderless(place: PartitionInfo) -> str:
     return ""
 
 
+def notes(places: Iterable[PartitionInfo]) -> list[str]:
+    """What is worth knowing of *places* though it is no problem now."""
+    return [
+        f"partition {one.partition}: in epoch {one.recovered_epoch} a leader was chosen although "
+        "acknowledged messages might be lost; the register's log of that time says what was"
+        for one in places
+        if one.recovered_epoch
+    ]
+
+
 def faults(logs: Iterable[BrokerLog]) -> list[str]:
     """What brokers say is wrong with logs of theirs."""
     return [

@@ -9,6 +9,7 @@ from octopi.admin.replicas import (
     Look,
     broker_state,
     faults,
+    notes,
     partition_state,
     problems,
     replicas,
@@ -129,3 +130,10 @@ def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_h
         assert "`octopi-node partitions recover 5`" in said(**fields)
     assert "recover" not in said()
     assert "recover" not in said(leader=1, waits_for=[3])
+
+
+def test_a_leader_that_was_chosen_though_messages_may_be_lost_is_noted_for_good() -> None:
+    recovered = attrs.evolve(place(1, [1, 2, 3]), recovered_epoch=4)
+    (note,) = notes([place(1, [1]), recovered])
+    assert "partition 5: in epoch 4" in note
+    assert problems(look(recovered)) == []

@@ -100,6 +100,8 @@ def test_a_broker_that_never_comes_back_after_a_power_failure_is_given_up_by_a_c
     assert ordered.exit_code == 0, ordered.stderr
     assert "leads now" in ordered.stdout
     assert read(cluster.register.url) == VALUES
+    assert "note: partition 0: in epoch" in program("status").stdout
+    assert "note: partition 0: in epoch" in program("partitions", "list").stdout
 
     again = program("partitions", "recover", "0", "--accept-loss")
     assert again.exit_code != 0

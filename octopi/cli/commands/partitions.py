@@ -49,7 +49,7 @@ def list_partitions(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.replicas import PARTITION_HEADINGS, partition_rows
+    from octopi.admin.replicas import PARTITION_HEADINGS, notes, partition_rows
     from octopi.cli.asking import ask
 
     cluster = ask(settings, lambda client: client.describe_cluster())
@@ -61,6 +61,8 @@ def list_partitions(
         in_use = len(cluster.partitions)
         click.echo()
         click.echo(f"{in_use} of {counted(cluster.partition_count, 'partition')} in use")
+        for note in notes(cluster.partitions):
+            click.echo(f"note: {note}")
 
 
 @partitions.command()

@@ -40,7 +40,7 @@ def status(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.replicas import look, problems, replicas
+    from octopi.admin.replicas import look, notes, problems, replicas
     from octopi.cli.asking import ask
 
     seen = ask(settings, look)
@@ -61,6 +61,8 @@ def status(
         click.echo("not healthy:" if wrong else "healthy")
         for problem in wrong:
             click.echo(f"  {problem}")
+        for note in notes(seen.cluster.partitions):
+            click.echo(f"note: {note}")
     return ExitCode.FAILED if wrong else ExitCode.OK
 
 
