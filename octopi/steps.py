@@ -39,7 +39,7 @@ losses                            what is known to be lost by a decision, for ea
 epochs                            which epoch began where, in order (epoch, offset)
 status, reason, why               of a refusal: `octopi.errors.Status` and words
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
-log_epoch
+log_epoch, ends
 ================================= =====================================================
 """
 
@@ -416,7 +416,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((D1_FLUSHING, D1_FLUSHED), _OF_FILES),
         (
             (D2_PROMISING, D2_PROMISED),
-            ("partition", "promised", "sync_flag", "intact", "log_epoch", "record"),
+            ("partition", "promised", "sync_flag", "intact", "log_epoch", "ends", "record"),
         ),
         ((D3_NOTING, D3_NOTED), (*_OF_FILES, "highwater", "recovery_point", "epochs")),
         ((D4_RETIRED,), (*_OF_FILES, "log_start")),

@@ -27,7 +27,7 @@ from octopi.cli.producing import LineOptions, LineProducer
 from octopi.cli.rendering import counted, print_table, size
 from octopi.cli.replica_files import compare_files, compare_replicas
 from octopi.cli.sample_stream import Stream, make_stream
-from octopi.roles.broker.broker_log import log_directory
+from octopi.roles.broker.log_files import log_directory
 
 _T = TypeVar("_T")
 

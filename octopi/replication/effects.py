@@ -121,6 +121,24 @@ class Truncate:
     """Cut the log at *end*, and rebuild the producers' sequences from what is left."""
 
     end: Offset
+    keeps: bool = False
+    """Whether what is cut was committed once, and its bytes are to be kept beside the log."""
+
+
+@attrs.frozen
+class RefuseCut:
+    """Tell people that the log was not cut at *keep*, as that lies below its highwater mark."""
+
+    keep: Offset
+
+
+@attrs.frozen
+class SetAside:
+    """Take what is damaged out of the log, keep it beside, then tell the machine: `set_aside`.
+
+    *refill*: a leader has what is missing before the log's first segment, too."""
+
+    refill: bool
 
 
 @attrs.frozen
@@ -141,6 +159,8 @@ Effect = (
     | AppendReplicated
     | AcknowledgeEnd
     | Truncate
+    | RefuseCut
+    | SetAside
     | Restart
 )
 
@@ -160,6 +180,8 @@ class ReplicaState:
     the sync flag, until the register has heard of it."""
     log_epoch: int = 0
     """The newest epoch in which it led, or agreed with the leader on every log."""
+    ends: bool = False
+    """Whether a file lists the replica's logs and what is durable of them."""
     record: PartitionRecord | None = None
     """The newest record it was told."""
 

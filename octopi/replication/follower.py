@@ -9,6 +9,7 @@ highwater mark: up to the mark it may hold records that were never committed.
 
 from __future__ import annotations
 
+from octopi.errors import ProtocolError
 from octopi.identifiers import Epoch, Offset
 from octopi.record import Scan
 from octopi.replication.effects import (
@@ -17,6 +18,7 @@ from octopi.replication.effects import (
     Effect,
     Flush,
     PublishHighwater,
+    RefuseCut,
     Restart,
     StoreEpochs,
     Truncate,
@@ -44,23 +46,54 @@ class LogFollower:
         self._acknowledged = Offset(-1)
         self._told = Offset(0)
 
-    def followed(self, keep: Offset, begin: Offset, past: Past | None = None) -> list[Effect]:
+    def followed(
+        self,
+        keep: Offset,
+        begin: Offset,
+        past: Past | None = None,
+        *,
+        loss_accepted: bool = False,
+    ) -> list[Effect]:
         """The leader answered: the logs agree below *keep*, records come from *begin* on, which
-        isn't before that.  If it is behind, *past* says what lies before."""
+        isn't before that.  If it is behind, *past* says what lies before.
+
+        What is known to be committed is never cut because a leader lacks it: such a log stays
+        as it is, and is not followed in this session.  *loss_accepted*: but if an operator
+        has let records go since this log agreed with a leader, they are cut, and kept beside.
+
+        Raises:
+          ProtocolError: if what the leader says of this log can't be.
+        """
         if self.agrees:
             return []  # the answer came twice
         log = self.log
-        if log.start == log.end:
+        is_empty = log.start == log.end
+        if is_empty:
             # Without a record there is nothing that could part from the leader's log, whatever
             # the epochs say.
             keep = log.end
-        assert log.highwater <= keep <= log.end, "logs part above what is committed"
+        if keep > log.end or (begin < keep and not is_empty):
+            raise ProtocolError(
+                f"the leader keeps up to {keep} of a log that ends at {log.end}, and goes on at "
+                f"{begin}"
+            )
+        gives_up = keep < log.highwater
+        if gives_up and not loss_accepted:
+            log.refusal = (
+                f"this replica knows that records up to offset {log.highwater} are committed, and "
+                f"the leader has only those before {keep}: nothing was cut; stop the leader's "
+                "broker so that a replica with these records leads, or accept that they are lost "
+                "with `octopi-node partitions recover --accept-loss`"
+            )
+            return [RefuseCut(keep)]
+        log.refusal = ""
         effects: list[Effect] = []
+        log.accept_loss(keep)
         # An epoch that was about to write when it ended is still noted at the end.
         changes = log.epochs.truncate(keep)
         if keep < log.end:
             log.truncate(keep)
-            effects.append(Truncate(keep))
+            effects.append(Truncate(keep, gives_up))
         if begin != keep:
             log.restart(begin, past or Past())
             effects.append(Restart(begin))

@@ -44,6 +44,8 @@ class LogState:
     held_end: Offset = _BEGINNING
     """Where this log is known to have ended, or to have been committed, when it was opened; 0: not
     known.  What lies between its end and this is lost here."""
+    refusal: str = ""
+    """Why this replica doesn't follow the leader with this log; empty if it does, or may."""
 
     @classmethod
     def empty(cls, *, flush_before_ack: bool = False, min_insync: int = 1) -> LogState:
@@ -60,10 +62,24 @@ class LogState:
         """The device has everything below *end*."""
         self.flushed_end = max(self.flushed_end, min(end, self.end))
 
+    def accept_loss(self, end: Offset) -> None:
+        """What was committed from *end* on is given up, by an operator's order."""
+        self.highwater = min(self.highwater, end)
+
+    def damage_set_aside(self, start: Offset, end: Offset) -> None:
+        """What wasn't sound was taken out of the log, which goes from *start* to *end* now."""
+        self.start, self.end = start, end
+        self.highwater = max(start, min(self.highwater, end))
+        self.flushed_end = min(self.flushed_end, end)
+        self.epochs.truncate(end)
+        self.sequences = self.sequences.before(end)
+        self.sound = True
+
     def truncate(self, end: Offset) -> None:
         """The log ends at *end* now."""
         assert self.highwater <= end <= self.end, "what is committed is never cut"
         self.end = end
+        self.held_end = min(self.held_end, end)
         self.flushed_end = min(self.flushed_end, end)
         self.epochs.truncate(end)
 

@@ -42,9 +42,11 @@ class PartitionFollower:
         attempt: int,
         *,
         durable: bool,
+        loss_accepted: bool = False,
     ) -> None:
         """Begin session *attempt* with the leader in *record*.  *durable*: acknowledge only
-        what is on the device."""
+        what is on the device.  *loss_accepted*: records were let go since the logs agreed with a
+        leader the last time."""
         self.leader = record.leader
         self.partition = record.partition
         self.epoch = Epoch(record.epoch)
@@ -55,11 +57,16 @@ class PartitionFollower:
         self._incarnation = incarnation
         self._attempt = attempt
         self._durable = durable
+        self._loss_accepted = loss_accepted
+
+    def wait_for(self, topic_id: TopicId, log: LogState) -> None:
+        """A log is to be followed, too, but can't be yet: `add_log` comes later."""
+        self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
+        self._unsettled.add(topic_id)
 
     def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
         """Follow a log, too."""
-        self.logs[topic_id] = LogFollower(self.epoch, log, durable=self._durable)
-        self._unsettled.add(topic_id)
+        self.wait_for(topic_id, log)
         return [self._follow(topic_id, epoch_starts(log.epochs), log.end)]
 
     def follow_without_logs(self) -> list[PartitionEffect]:
@@ -90,7 +97,12 @@ class PartitionFollower:
         log = self._log(message)
         if log is None:
             return []
-        effects = log.followed(Offset(message.keep), Offset(message.begin), Past.told(message))
+        effects = log.followed(
+            Offset(message.keep),
+            Offset(message.begin),
+            Past.told(message),
+            loss_accepted=self._loss_accepted,
+        )
         if log.agrees:
             self._unsettled.discard(TopicId(message.topic_id))
         return self._on_log(message.topic_id, effects)

@@ -36,6 +36,7 @@ from octopi.replication.effects import (
     OnLog,
     PartitionEffect,
     ReplicaState,
+    SetAside,
     StoreEpochs,
     StoreState,
     SyncLogs,
@@ -95,8 +96,10 @@ class Replica:
         self.logs = logs
         # Where all is flushed before it is acknowledged, or there is no log yet, nothing that
         # counts was lost: a log is on the device before anything is appended to it.
-        flushed = all(log.flush_before_ack for log in logs.values())
-        intact = state.intact and (state.sync_flag or flushed or not lost_power)
+        flushed = state.sync_flag or not lost_power
+        intact = state.intact and all(
+            log.sound and (flushed or log.flush_before_ack) for log in logs.values()
+        )
         self.state = attrs.evolve(state, intact=intact)
         self.role = Role.IDLE
         self.registered = False
@@ -184,8 +187,15 @@ class Replica:
         if record.epoch < self.state.promised:
             return self._store(record=record, intact=intact)
         if record.epoch == self.state.promised and self.role != Role.IDLE:
+            was_in_sync = known is not None and self.broker in known.in_sync
             effects = self._store(record=record, intact=intact)
-            return effects + self._learn(self.leader, record) if self.leader else effects
+            if self.leader is not None:
+                effects += self._learn(self.leader, record)
+            elif self.follower is not None and was_in_sync:
+                for topic_id, log in self.logs.items():
+                    if not log.sound:
+                        effects += self._follow_with(self.follower, topic_id, log)
+            return effects
         effects = self._leave_role("another leader was appointed")
         if record.leader == self.broker and record.leader_incarnation == self.incarnation:
             return effects + self._lead(record, now)
@@ -221,12 +231,20 @@ class Replica:
             sync_flag=flag,
             intact=self._intact_by(record),
         )
+        if record.recovered_epoch == record.epoch:
+            # What is damaged here is part of the loss that was accepted.
+            effects += [
+                OnLog(topic_id, SetAside(refill=False))
+                for topic_id, log in self.logs.items()
+                if not log.sound
+            ]
         leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
         leader.away, leader.stopping = self._away, self._stopping
         self.leader = leader
         if leader.alone:
             effects += self._set_sync_flag()
         for topic_id, log in self.logs.items():
+            log.refusal = ""
             effects += leader.add_log(topic_id, log)
         return effects
 
@@ -331,15 +349,40 @@ class Replica:
             return []
         self._attempt += 1
         self.follower = PartitionFollower(
-            record, self.broker, self.incarnation, self._attempt, durable=self.state.sync_flag
+            record,
+            self.broker,
+            self.incarnation,
+            self._attempt,
+            durable=self.state.sync_flag,
+            loss_accepted=self.state.log_epoch < record.recovered_epoch,
         )
         if not self.logs:
             return self.follower.follow_without_logs()
         return [
             effect
             for topic_id, log in self.logs.items()
-            for effect in self.follower.add_log(topic_id, log)
+            for effect in self._follow_with(self.follower, topic_id, log)
         ]
+
+    def _follow_with(
+        self, follower: PartitionFollower, topic_id: TopicId, log: LogState
+    ) -> list[PartitionEffect]:
+        """Follow with a log.  What is damaged of it is set aside before, which the register has to
+        know: while this replica counts as in sync, its files may be all there is."""
+        if log.sound:
+            return follower.add_log(topic_id, log)
+        follower.wait_for(topic_id, log)
+        record = self.state.record
+        if record is None or self.broker in record.in_sync:
+            return []
+        return [OnLog(topic_id, SetAside(refill=True))]
+
+    def set_aside(self, topic_id: TopicId) -> list[PartitionEffect]:
+        """What was damaged of a log is not in it any more."""
+        log = self.logs.get(topic_id)
+        if log is None or self.follower is None or topic_id not in self.follower.logs:
+            return []
+        return self.follower.add_log(topic_id, log)
 
     def followed(self, message: Followed) -> list[PartitionEffect]:
         """The leader said where a log parts from its own."""
@@ -368,7 +411,7 @@ class Replica:
         self.logs[topic_id] = log
         if self.leader is not None:
             return self.leader.add_log(topic_id, log)
-        return self.follower.add_log(topic_id, log) if self.follower is not None else []
+        return self._follow_with(self.follower, topic_id, log) if self.follower is not None else []
 
     def remove_log(self, topic_id: TopicId) -> None:
         """The topic was deleted."""

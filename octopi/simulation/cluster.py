@@ -23,7 +23,7 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
     RETENTION_CHECK_INTERVAL_S,
 )
-from octopi.roles.broker.broker_log import log_directory
+from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
 from octopi.simulation.host import Host, Life, Program

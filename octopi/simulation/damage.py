@@ -29,7 +29,7 @@ import attrs
 
 from octopi import steps
 from octopi.identifiers import PartitionId
-from octopi.roles.broker.broker_log import log_directory
+from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.disk import DiskSnapshot, SimulatedDisk
 from octopi.simulation.disk_image import FileImage
 from octopi.simulation.world import Event

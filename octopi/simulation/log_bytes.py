@@ -6,7 +6,7 @@ Only reads what `octopi.storage` lays out (`octopi.storage.file_names`); decides
 from __future__ import annotations
 
 from octopi.identifiers import PartitionId
-from octopi.roles.broker.broker_log import log_directory
+from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_image import Directory, FileImage
 from octopi.storage.file_names import segment_bases, segment_path

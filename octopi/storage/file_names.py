@@ -20,6 +20,9 @@ from typing import Final
 
 from octopi.identifiers import Offset
 
+DAMAGED_SUFFIX: Final = ".damaged"
+"""How the directory of a log ends that could not be used: ``<topic>!<n>.damaged``."""
+
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log", re.ASCII)
 _INDEX: Final = re.compile(r"([0-9]{20})\.index", re.ASCII)
 _CUT: Final = re.compile(r"([0-9]{20})(?:\.[0-9]+)?\.cut", re.ASCII)

@@ -16,7 +16,13 @@ import attrs
 
 from octopi import record
 from octopi.environment import Disk, File
-from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
+from octopi.errors import (
+    CorruptLogError,
+    IncompleteRecordError,
+    OffsetInsideRecordError,
+    RecordError,
+    StorageError,
+)
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX
 from octopi.storage.file_names import segment_path
@@ -54,6 +60,22 @@ class AstrayError(Exception):
         self.position = position
         """In the file (bytes)."""
         self.why = why
+
+
+def whole_records(data: bytes, until: Offset) -> bytes:
+    """The whole records of *data*, which was read up to *until*: that a record ends there is
+    what the caller believes, and no proof.
+
+    Raises:
+      OffsetInsideRecordError: if there is none.
+    """
+    try:
+        whole_bytes = record.whole_records_end(data)
+    except RecordError:
+        whole_bytes = 0
+    if not whole_bytes:
+        raise OffsetInsideRecordError(f"offset {until} is inside a record, not its end")
+    return data[:whole_bytes]
 
 
 class RecordFile:

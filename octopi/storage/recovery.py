@@ -1,11 +1,15 @@
 """Opening a log's files: what an unclean end left is checked, cut and reported.
 
-Everything below the *recovery point* had been made durable, index included, and is trusted
-as whole: bytes missing there are damage, which no program may mend by forgetting.  The log
-then ends where the damage begins, and says so.  Behind the recovery point nothing was
-promised.  Records there are checked one by one, and the first that isn't sound ends the
-log: the rest is a torn tail.  It is kept in ``.cut`` files (`octopi.storage.file_names`),
-as far as the disk allows, and cut.
+Everything below the *recovery point* had been made durable, index included, and is not read
+again.  Behind it records are checked one by one.  What was noted elsewhere (`Noted`) may say
+that the log had been durable, or at least had been there, further than that.  What is missing
+or not sound below any of these is damage, which no program may repair by forgetting: nothing
+is cut, the log ends where the damage begins, takes nothing, and says so until its owner calls
+`octopi.storage.segmented_log.SegmentedLog.set_aside`.
+
+Behind all of them nothing was promised.  The first record that isn't sound ends the log: the
+rest is a torn tail.  It is kept in ``.cut`` files (`octopi.storage.file_names`), as far as the
+disk allows, and cut.
 
 A process that ends while it writes leaves the beginning of a record, and nothing behind it.
 Any other tail has lost records that were written whole.  When the machine lost power that is
@@ -41,12 +45,31 @@ from octopi.storage.file_names import (
     index_bases,
     index_path,
     segment_bases,
+    segment_path,
 )
 from octopi.storage.record_file import Chunk
 from octopi.storage.segment import Segment
 from octopi.storage.slices import at_once
 
 _COPY_BYTES: Final = MIB
+_BEGINNING: Final = Offset(0)
+
+
+@attrs.frozen
+class Noted:
+    """What is known of a log from elsewhere."""
+
+    start: Offset | None = None
+    """Nothing from there on was removed; None: not known."""
+    durable_end: Offset = _BEGINNING
+    """What lies before it was flushed."""
+    end: Offset = _BEGINNING
+    """What lies before it was there when the process ended, and the machine didn't lose its power
+    since."""
+
+
+NOTHING: Final = Noted()
+"""Nothing is known of it."""
 
 
 @attrs.frozen
@@ -86,6 +109,7 @@ def recover(
     on_records: Callable[[Offset, Scan], None] | None,
     *,
     cut_altered: bool,
+    noted: Noted = NOTHING,
 ) -> Recovered:
     """Open the log in *directory*; one that doesn't exist is empty.
 
@@ -104,19 +128,21 @@ def recover(
     except OSError as error:
         raise StorageError(f"the log in {directory} can't be opened: {error}") from error
     _remove_orphans(disk, directory, names)
-    damage = _find_damage(segments, directory, recovery_point)
-    if damage is not None:
-        segments = [one for one in segments if one.base < damage.offset]
-        for one in segments[-1:]:
-            # Bytes beyond are not ours to give: the next segment claims them.
-            one.size_bytes = min(one.size_bytes, damage.offset - one.base)
-    tail = _Tail(disk, directory, names, on_records, cut_altered=cut_altered)
+    floor = max(recovery_point, noted.durable_end, noted.end)
+    damage = _find_damage(segments, directory, floor, noted.start)
+    tail = _Tail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
     try:
+        lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
+        if damage is not None and not lacks_beginning:
+            segments = [one for one in segments if one.base < damage.offset]
+            damage = _sound_end(segments, damage)
         failure = tail.check(segments, recovery_point)
     except BaseException:
         for one in segments:
             one.close()
         raise
+    if not lacks_beginning:
+        damage = tail.damage or damage
     start = end = Offset(damage.offset if damage is not None else 0)
     if segments:
         start, end = segments[0].base, segments[-1].end
@@ -124,13 +150,41 @@ def recover(
     return Recovered(segments, report, damage, failure)
 
 
+def _sound_end(segments: list[Segment], damage: CorruptLogError) -> CorruptLogError:
+    """Have the last one of *segments* end with a whole record at or before *damage*; return the
+    damage that is there then.
+
+    A file that is too short ends anywhere, and no log may end inside a record.
+
+    Raises:
+      StorageError: if the file can't be read.
+    """
+    if not segments:
+        return damage
+    last = segments[-1]
+    # Bytes beyond are not ours to give: the next segment claims them.
+    last.size_bytes = min(last.size_bytes, damage.offset - last.base)
+    fault = at_once(last.recover(0, lambda chunk: None))
+    if fault is None:
+        return damage
+    return CorruptLogError(last.path, last.size_bytes, last.end, str(fault))
+
+
 def _find_damage(
-    segments: list[Segment], directory: str, recovery_point: Offset
+    segments: list[Segment], directory: str, floor: Offset, start: Offset | None
 ) -> CorruptLogError | None:
-    """The first place below the recovery point where the segments don't join."""
+    """The first place below *floor* where the segments don't join, or what is missing before
+    them from *start* on."""
+    if segments and start is not None and start < min(segments[0].base, floor):
+        return CorruptLogError(
+            directory,
+            0,
+            start,
+            f"the log began there, and its first segment begins at {segments[0].base}",
+        )
     for segment, following in pairwise(segments):
         offset = min(segment.end, following.base)
-        if segment.end != following.base and offset < recovery_point:
+        if segment.end != following.base and offset < floor:
             return CorruptLogError(
                 segment.path,
                 offset - segment.base,
@@ -140,12 +194,13 @@ def _find_damage(
     path, base, end = directory, Offset(0), Offset(0)
     if segments:
         path, base, end = segments[-1].path, segments[-1].base, segments[-1].end
-    if end < recovery_point:
+    if end < floor:
+        end = max(end, start or end)
         return CorruptLogError(
             path,
             end - base,
             end,
-            f"the log ends there, but had been durable up to offset {recovery_point}",
+            f"the log ends there, but had been durable up to offset {floor}",
         )
     return None
 
@@ -159,10 +214,13 @@ class _Tail:
         directory: str,
         names: list[str],
         on_records: Callable[[Offset, Scan], None] | None,
+        floor: Offset,
         *,
         cut_altered: bool,
     ) -> None:
+        """What isn't sound below *floor* is damage, and not cut."""
         self._cut_altered = cut_altered
+        self._floor = floor
         self._disk = disk
         self._directory = directory
         self._names = list(names)
@@ -171,6 +229,7 @@ class _Tail:
         self.cut_bytes = 0
         self.why = ""
         self.saved_as: list[str] = []
+        self.damage: CorruptLogError | None = None
 
     def check(self, segments: list[Segment], recovery_point: Offset) -> LogReadOnlyError | None:
         """Check the records of *segments* behind *recovery_point*; take those that are cut off
@@ -194,6 +253,13 @@ class _Tail:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
             elif not joined:
                 self.why = f"{following[0].path} doesn't begin where {segment.path} ends"
+            if self.why and segment.end < self._floor:
+                self.damage = CorruptLogError(
+                    segment.path, segment.size_bytes, segment.end, self.why
+                )
+                self.why = ""
+                del segments[number + 1 :]
+                return None
             if self.why:
                 self.cut_bytes = file_bytes - segment.size_bytes
                 self.cut_bytes += sum(one.size_bytes for one in following)
@@ -277,6 +343,51 @@ class _Tail:
         path = cut_path(self._directory, offset, self._names)
         self._names.append(path.rpartition("/")[2])
         return path
+
+
+async def set_bytes_aside(disk: Disk, directory: str, offset: Offset) -> list[str]:
+    """Take all bytes of the log in *directory* from *offset* on, where a record ends, out of its
+    segments; return the ``.cut`` files that keep them.
+
+    They are durable before anything is cut.  What is left after a failure is to be set aside
+    the same way again.
+
+    Raises:
+      OSError: if that can't be done.
+    """
+    names = disk.list_directory(directory)
+    saved: list[str] = []
+
+    def free_path(at: Offset) -> str:
+        path = cut_path(directory, at, names)
+        names.append(path.rpartition("/")[2])
+        saved.append(path)
+        return path
+
+    for base in reversed(segment_bases(names)):
+        source_path = segment_path(directory, base)
+        if base >= offset:
+            disk.rename(source_path, free_path(base))
+            remove_quietly(disk, index_path(directory, base))
+            continue
+        source = disk.open(source_path)
+        try:
+            if source.size_bytes > offset - base:
+                target = disk.open(free_path(offset), create=True)
+                try:
+                    for position in range(offset - base, source.size_bytes, _COPY_BYTES):
+                        target.append(source.pread(_COPY_BYTES, position))
+                    await target.sync()
+                finally:
+                    target.close()
+                await disk.sync_directory(directory)
+                source.truncate(offset - base)
+                await source.sync()
+        finally:
+            source.close()
+        break
+    await disk.sync_directory(directory)
+    return saved[::-1]
 
 
 def _remove_orphans(disk: Disk, directory: str, names: list[str]) -> None:

@@ -15,24 +15,33 @@ ends, and no read looks beyond it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
-
-import attrs
 
 from octopi.environment import Disk
 from octopi.errors import (
+    CorruptLogError,
     LogReadOnlyError,
     OffsetInsideRecordError,
     OffsetOutOfRangeError,
     StorageError,
 )
 from octopi.identifiers import Offset
-from octopi.limits import SEGMENT_AGE_S_MAX, SEGMENT_BYTES_MAX
 from octopi.record import Scan
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.file_names import cut_names
 from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
-from octopi.storage.recovery import Recovered, Recovery, recover, remove_quietly
+from octopi.storage.log_options import LogOptions, LogStatistics
+from octopi.storage.record_file import whole_records
+from octopi.storage.recovery import (
+    NOTHING,
+    Noted,
+    Recovered,
+    Recovery,
+    recover,
+    remove_quietly,
+    set_bytes_aside,
+)
 from octopi.storage.retention import ClosedSegment, Retained, expired_count
 from octopi.storage.search import Search
 from octopi.storage.segment import Segment
@@ -41,37 +50,6 @@ from octopi.storage.slices import Slices, at_once, quickly
 
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
-
-
-@attrs.frozen
-class LogOptions:
-    """What an operator may choose for a log."""
-
-    segment_bytes_max: int = SEGMENT_BYTES_MAX
-    """A segment takes no batch beyond this size (but at least one)."""
-    segment_age_s_max: float = SEGMENT_AGE_S_MAX
-    """A segment takes no batch when its first record came so long ago."""
-    retention_ms: int | None = None
-    """Records may go when they are so old; None: never."""
-    retention_bytes: int | None = None
-    """Records may go when so many bytes stay without them; None: never."""
-
-
-@attrs.frozen
-class LogStatistics:
-    """A log's state, for metrics and people."""
-
-    start: Offset
-    """Offset of the oldest record that is kept."""
-    end: Offset
-    """Offset that the next record gets."""
-    flushed_end: Offset
-    """Records before it are durable."""
-    size_bytes: int
-    """Bytes of records."""
-    segment_count: int
-    fault: str
-    """Why nothing can be appended; empty while it can."""
 
 
 class SegmentedLog:
@@ -92,7 +70,7 @@ class SegmentedLog:
         directory: str,
         options: LogOptions,
         found: Recovered,
-        recovery_point: Offset,
+        flushed_end: Offset,
         now_ms: int,
     ) -> None:
         self._disk = disk
@@ -104,7 +82,7 @@ class SegmentedLog:
         self._failure = found.failure
         """What the disk failed to do, if it did."""
         self._opened_ms = now_ms
-        self._flushed_end = max(self.start, min(recovery_point, self.end))
+        self._flushed_end = max(self.start, min(flushed_end, self.end))
         self._flushing = BriefLock()
         self._changes = 0
         """Counts what a flush has to make durable: appends, truncations, names."""
@@ -127,27 +105,32 @@ class SegmentedLog:
         now_ms: int,
         on_records: Callable[[Offset, Scan], None] | None = None,
         cut_altered: bool = True,
+        noted: Noted = NOTHING,
     ) -> tuple[SegmentedLog, Recovery]:
         """Open the log in *directory*, which need not exist yet, and recover it.
 
-        *recovery_point* is what `flush` returned once: what lies below it is trusted.
+        *recovery_point* is what `flush` returned once: what lies below it is not read again.
+        *noted* is what else is known of the log: where that doesn't hold, it is damaged.
         *on_records* is told the records behind it, a chunk at a time: the chunk's offset and
         its scan, of which only the valid prefix counts.
 
-        A log whose files are damaged below the recovery point opens, too: see `fault`.
+        A log whose files are damaged opens, too: see `fault`.
 
         Raises:
           AlteredTailError: if *cut_altered* is not set, and records behind the recovery point
             that were written whole are not sound any more.  Nothing was changed.
           StorageError: if the disk doesn't let us know what is there.
         """
-        found = recover(disk, directory, recovery_point, on_records, cut_altered=cut_altered)
+        found = recover(
+            disk, directory, recovery_point, on_records, cut_altered=cut_altered, noted=noted
+        )
         if found.segments:
             # As its oldest record's producer saw it; if that can't be, its age begins now.
             active = found.segments[-1]
             oldest_ms = min(active.oldest_timestamp_ms(), now_ms)
             active.first_append_ms = oldest_ms if oldest_ms > 0 else now_ms
-        return cls(disk, directory, options, found, recovery_point, now_ms), found.report
+        flushed_end = max(recovery_point, noted.durable_end)
+        return cls(disk, directory, options, found, flushed_end, now_ms), found.report
 
     # --- where it stands -----------------------------------------------------------------
 
@@ -184,6 +167,11 @@ class SegmentedLog:
         not served.  `LogReadOnlyError`: the disk failed; what is there is served.
         """
         return self._damage or self._failure
+
+    @property
+    def damage(self) -> CorruptLogError | None:
+        """Where stored bytes are missing or not sound, if that was found when it was opened."""
+        return self._damage
 
     def statistics(self) -> LogStatistics:
         """All of this at once."""
@@ -312,6 +300,56 @@ class SegmentedLog:
         self._segments.empty_at = self._flushed_end = offset
         self._begin_segment(0)  # its name keeps the offset, though it is empty
 
+    async def set_aside(self, *, refill: bool) -> list[str]:
+        """Take what is damaged and all behind it out of the log, which goes on where its sound
+        part ends, and takes records again; return the files that keep the bytes.
+
+        *refill*: what is missing at the log's beginning is to come again, so the log is empty
+        then and goes on there.  Else it begins with what is left.
+
+        Raises:
+          DiskFullError: there was no space to keep it; the log is damaged as it was.
+          LogReadOnlyError: the disk failed, now or before.
+        """
+        self._check_open()
+        self._check_flushable()
+        assert self._damage is not None, "only what is damaged is set aside"
+        lacks_beginning = self._damage.offset < self.start
+        offset = Offset(self._damage.offset) if lacks_beginning and refill else self.end
+        saved = await self._set_aside(offset)
+        self._damage = None
+        return saved
+
+    async def truncate_aside(self, offset: Offset) -> list[str]:
+        """Like `truncate`, and keep what is dropped; return the files that do.
+
+        Raises:
+          DiskFullError: there was no space to keep it; the log is as it was.
+          OffsetOutOfRangeError, OffsetInsideRecordError, StorageError: see `truncate`.
+        """
+        self._check_writable()
+        self._check_range(offset, self.end)
+        if offset == self.end:
+            return []
+        self._check_boundary(offset)
+        return await self._set_aside(offset)
+
+    async def _set_aside(self, offset: Offset) -> list[str]:
+        try:
+            saved = await set_bytes_aside(self._disk, self._directory, offset)
+            self._segments.set_aside(offset)
+        except OSError as error:
+            if error.errno in FULL:
+                what = f"what {self._directory} holds from {offset} on was not set aside"
+                raise disk_full(what, error) from error
+            raise self._fail("setting bytes aside", error) from error
+        self._truncations += 1
+        self._changes += 1
+        self._names_unsynced = True
+        self._boundaries.clear()
+        self._flushed_end = min(self._flushed_end, offset)
+        return saved
+
     async def flush(self) -> Offset:
         """Make everything appended so far durable; return up to where the log is.
 
@@ -366,7 +404,8 @@ class SegmentedLog:
 
         Raises:
           OffsetOutOfRangeError: *offset* is before the log's start or beyond *until*.
-          OffsetInsideRecordError: no record starts at *offset*.
+          OffsetInsideRecordError: no record starts at *offset*, or *until* is inside the one
+            that does.
           CorruptLogError: the record at *offset* is damaged.
           NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
           StorageError: the disk can't be read.
@@ -380,6 +419,8 @@ class SegmentedLog:
         segment = self._segments.at(offset)
         limit = min(until, segment.end) - segment.base
         data = segment.read(offset - segment.base, bytes_max, limit)
+        if offset + len(data) == until < segment.end and until not in self._boundaries:
+            data = whole_records(data, until)
         self._remember(offset, Offset(offset + len(data)))
         return data
 
@@ -441,6 +482,22 @@ class SegmentedLog:
                 return
             end = segment.end
 
+    def retention_start(self, now_ms: int, *, below: Offset) -> Offset:
+        """Where the log would begin after `apply_retention`."""
+        self._check_open()
+        count = self._expired_count(now_ms, below)
+        return next(islice(self._segments, count, None)).base if count else self.start
+
+    def _expired_count(self, now_ms: int, below: Offset) -> int:
+        return expired_count(
+            self._closed_segments(),
+            log_bytes=self.size_bytes,
+            now_ms=now_ms,
+            below=min(below, self._flushed_end),
+            age_ms=self._options.retention_ms,
+            bytes_min=self._options.retention_bytes,
+        )
+
     def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
         """`learn_ages`, then remove the oldest segments that the options don't keep, all durable
         and before *below*.
@@ -451,14 +508,7 @@ class SegmentedLog:
           StorageError: if a file can't be removed; those before it are gone.
         """
         self._check_open()
-        count = expired_count(
-            self._closed_segments(),
-            log_bytes=self.size_bytes,
-            now_ms=now_ms,
-            below=min(below, self._flushed_end),
-            age_ms=self._options.retention_ms,
-            bytes_min=self._options.retention_bytes,
-        )
+        count = self._expired_count(now_ms, below)
         size_bytes = self.size_bytes
         for _ in range(count):
             try:
@@ -523,8 +573,9 @@ class SegmentedLog:
             raise self._failure.with_traceback(None)
 
     def _check_range(self, offset: Offset, until: Offset) -> None:
-        if self._damage is not None and offset >= self.end:
-            raise self._damage.with_traceback(None)
+        damage = self._damage
+        if damage is not None and (offset >= self.end or damage.offset <= offset < self.start):
+            raise damage.with_traceback(None)
         if not self.start <= offset <= until:
             raise OffsetOutOfRangeError(
                 f"offset {offset} is out of range: the log goes from {self.start} to {until}"

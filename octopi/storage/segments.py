@@ -125,6 +125,24 @@ class Segments:
         self._forget(segment)
         remove_quietly(self._disk, index_path(self._directory, segment.base))
 
+    def set_aside(self, offset: Offset) -> None:
+        """Forget the segments from *offset* on: their files have gone elsewhere, and that of the
+        one before ends there.
+
+        Raises:
+          OSError: if that one's index can't be cut.
+        """
+        while self._segments and self._segments[-1].base >= offset:
+            gone = self._segments.pop()
+            gone.close()
+            self._forget(gone)
+        if self._segments:
+            last = self._segments[-1]
+            last.close()  # which knows the file as it was
+            last.truncate(offset - last.base)
+            self._forget(last)
+        self.empty_at = offset
+
     def use(self, segment: Segment) -> None:
         """Note that a segment's files may be open now; the active one's stay so anyway."""
         if segment is not self._segments[-1]:

@@ -12,6 +12,7 @@ from sim.mutants import (
     recovering,
     replicating,
     serving,
+    storing,
 )
 from sim.mutants.mutant import Mutant
 
@@ -25,6 +26,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *leaving.MUTANTS,
         *recovering.MUTANTS,
         *serving.MUTANTS,
+        *storing.MUTANTS,
     )
 }
 """By their names, in the order in which they are listed."""

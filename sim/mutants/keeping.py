@@ -79,10 +79,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "rot-taken-for-a-torn-tail",
-        "octopi.roles.broker.logs",
+        "octopi.roles.broker.opening",
         """
--            log = self._make(directory, topic, partition_id, cut_altered=self._lost_power)
-+            log = self._make(directory, topic, partition_id)
+-            log = self._make(directory, topic, partition_id, ends, cut_altered=self._lost_power)
++            log = self._make(directory, topic, partition_id, ends)
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
@@ -105,7 +105,7 @@ MUTANTS: Final = (
         _BROKER_LOG,
         """
 -        self.state.sequences = sequences
-         if self._recovery_point > end:
+         if max(self._recovery_point, stored.get("highwater", 0)) > end:
 """,
         "a log that was cut takes producers' batches for stored that it has no more",
         "committed-twice",

@@ -231,8 +231,8 @@ MUTANTS: Final = (
         "truncate-to-highwater",
         _FOLLOWER,
         """
--        assert log.highwater <= keep <= log.end, "logs part above what is committed"
 +        keep = begin = log.highwater
+         gives_up = keep < log.highwater
 """,
         "a follower cuts its log at its own highwater mark (KIP-101)",
         "committed-cut",
@@ -343,8 +343,8 @@ MUTANTS: Final = (
         "lost-power-not-noticed",
         _REPLICA,
         """
--        intact = state.intact and (state.sync_flag or flushed or not lost_power)
-+        intact = state.intact
+-        flushed = state.sync_flag or not lost_power
++        flushed = True
 """,
         "a broker whose machine lost its power says that its logs are intact",
         "incomplete-leader",

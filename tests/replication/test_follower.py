@@ -2,6 +2,7 @@
 
 import pytest
 
+from octopi.errors import ProtocolError
 from octopi.identifiers import Epoch, Offset
 from octopi.record import BatchBuilder, scan
 from octopi.replication.effects import (
@@ -9,6 +10,7 @@ from octopi.replication.effects import (
     AppendReplicated,
     Flush,
     PublishHighwater,
+    RefuseCut,
     Restart,
     StoreEpochs,
     Truncate,
@@ -43,9 +45,45 @@ def test_the_log_is_cut_and_then_acknowledged_once() -> None:
     machine.check_invariants()
 
 
-def test_the_committed_part_is_never_cut() -> None:
-    with pytest.raises(AssertionError):
-        follower().followed(Offset(19), Offset(19))
+def test_a_log_is_not_cut_below_its_highwater_mark_and_says_what_to_do() -> None:
+    machine = follower()
+    assert machine.followed(Offset(19), Offset(19)) == [RefuseCut(Offset(19))]
+    assert (machine.agrees, machine.log.end, machine.log.highwater) == (False, 100, 20)
+    assert "up to offset 20 are committed" in machine.log.refusal
+    assert "only those before 19" in machine.log.refusal
+    assert "partitions recover --accept-loss" in machine.log.refusal
+    data = batch()
+    assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(100)) == []
+    machine.check_invariants()
+
+
+def test_what_was_flushed_and_not_committed_is_cut_as_elections_need_it() -> None:
+    machine = follower()
+    machine.log.flushed(Offset(100))
+    assert machine.followed(Offset(20), Offset(20))[0] == Truncate(Offset(20))
+
+
+def test_a_log_is_cut_below_its_highwater_mark_once_the_loss_was_accepted_and_keeps_the_bytes() -> (
+    None
+):
+    machine = follower()
+    machine.followed(Offset(19), Offset(19))
+    assert machine.followed(Offset(19), Offset(19), loss_accepted=True) == [
+        Truncate(Offset(19), keeps=True),
+        StoreEpochs(),
+        AcknowledgeEnd(Offset(19)),
+    ]
+    assert (machine.log.end, machine.log.highwater, machine.log.refusal) == (19, 19, "")
+    machine.check_invariants()
+
+
+@pytest.mark.parametrize(("keep", "begin"), [(101, 101), (50, 49)])
+def test_a_leader_that_speaks_of_another_log_is_refused(keep: int, begin: int) -> None:
+    machine = follower()
+    with pytest.raises(ProtocolError):
+        machine.followed(Offset(keep), Offset(begin))
+    machine.check_invariants()
+    assert machine.log.end == 100
 
 
 def test_a_log_that_ends_before_the_leaders_start_begins_anew_there() -> None:

@@ -5,8 +5,10 @@ import errno
 from pathlib import Path
 
 import pytest
+import trio
 
-from octopi.errors import Status
+from octopi.errors import RefusedError, Status
+from octopi.storage.ends_file import load_ends
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.asking import batch, fetch, produce, refusal_of, values
@@ -120,13 +122,55 @@ async def test_a_torn_tail_is_cut_and_the_producer_goes_on_behind_what_is_left(
         await cluster.kill(broker_node)
         disk.crash(keep_page_cache=True)
         path = "".join(path for path in disk.files() if path.endswith(".log"))
-        disk.plant(path, disk.content(path)[:-1])
+        disk.plant(path, disk.content(path) + batch(3, b"value")[:-1])
         broker_node = await cluster.start_broker(disk=disk)
         topic = await describe(cluster, "orders")
         async with cluster.connection(broker_node.url) as broker:
-            assert (await fetch(broker, topic, 0)).highwater == 2 * one
-            receipt = await produce(broker, topic, batch(2, b"value"))
-            assert (receipt.offset, receipt.duplicate) == (2 * one, False)
+            assert (await fetch(broker, topic, 0)).highwater == 3 * one
+            receipt = await produce(broker, topic, batch(3, b"value"))
+            assert (receipt.offset, receipt.duplicate) == (3 * one, False)
+
+
+async def test_what_a_killed_broker_had_acknowledged_is_no_torn_tail(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker_node = await cluster.start_broker(disk=disk)
+        topic = await describe(cluster, "orders")
+        one = len(batch(0, b"value"))
+        async with cluster.connection(broker_node.url) as broker:
+            for number in range(3):
+                await produce(broker, topic, batch(number, b"value"))
+            with trio.fail_after(20):
+                while noted(disk) < 3 * one:  # noqa: ASYNC110
+                    await trio.sleep(0.02)  # nothing announces it
+        await cluster.kill(broker_node)
+        disk.crash(keep_page_cache=True)
+        path = "".join(path for path in disk.files() if path.endswith(".log"))
+        before = disk.content(path)
+        disk.flip(path, 8 * (2 * one - 5))
+        broker_node = await cluster.start_broker(disk=disk)
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(broker_node.url) as broker:
+            assert (await fetch(broker, topic, 0)).highwater == one
+            with pytest.raises(RefusedError) as refused:
+                await produce(broker, topic, batch(1, b"another"))
+            assert refused.value.status == Status.LOG_CORRUPT
+            logs = await broker.request(
+                m.DescribeLogs(broker.next_request(), "", "", -1), m.LogList, 5
+            )
+            assert "is damaged at byte" in logs.logs[0].fault
+        assert len(disk.content(path)) == len(before), "nothing is cut"
+        assert "a log is damaged" in caplog.text
+
+
+def noted(disk: MemoryDisk) -> int:
+    """What is noted as durable of the only log."""
+    (path,) = (path for path in disk.files() if path.endswith(".ends"))
+    stored = load_ends(disk, path)
+    assert stored is not None
+    return min((one.recovery_point for one in stored.logs.values()), default=0)
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["while it runs", "before it starts"])

@@ -13,7 +13,8 @@ from octopi.record import scan, whole_records_end
 from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_faults import DiskFault, Tear
 from octopi.simulation.disk_image import Fate
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.log_options import LogOptions
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, Kind, verify_log
 from tests.storage.building import DIRECTORY, NOW_MS, append, batch, open_log, read_all, recover_log
 

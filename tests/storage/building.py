@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from octopi.environment import Disk
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder, encode_opaque, scan, whole_records_end
+from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Recovery
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, verify_log
 from tests.fakes.disk import MemoryDisk
 

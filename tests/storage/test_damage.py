@@ -13,9 +13,10 @@ from octopi.errors import CorruptLogError, OffsetInsideRecordError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import whole_records_end
+from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.retention import Retained
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, Kind, Progress, verify_log
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (

@@ -11,8 +11,9 @@ from octopi.errors import DiskFullError, LogReadOnlyError, StorageError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import scan
+from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,

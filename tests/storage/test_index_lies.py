@@ -11,8 +11,9 @@ from octopi.errors import OffsetInsideRecordError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import HEADER_BYTES
+from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, Entry
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     NOW_MS,

@@ -16,8 +16,8 @@ from octopi.errors import OffsetInsideRecordError, OffsetOutOfRangeError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import record_timestamp_ms
+from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Recovery
-from octopi.storage.segmented_log import LogOptions
 from octopi.storage.verification import Kind
 from tests.storage.building import (
     NOW_MS,

@@ -10,7 +10,8 @@ import pytest
 from octopi.identifiers import Offset
 from octopi.operating_system import SystemDisk
 from octopi.record import scan
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.log_options import LogOptions
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, Kind, verify_log
 from tests.storage.building import NOW_MS, batch, read_all
 

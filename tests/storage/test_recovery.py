@@ -10,8 +10,9 @@ from octopi.errors import AlteredTailError, CorruptLogError, LogReadOnlyError, S
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB
 from octopi.record import Scan
+from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, Entry
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from octopi.identifiers import Offset
+from octopi.storage.log_options import LogOptions
 from octopi.storage.retention import ClosedSegment, expired_count
-from octopi.storage.segmented_log import LogOptions
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     NOW_MS,

@@ -18,7 +18,8 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB, SEGMENT_AGE_S_MAX
 from octopi.record import scan
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.log_options import LogOptions
+from octopi.storage.segmented_log import SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,

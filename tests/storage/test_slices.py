@@ -18,10 +18,11 @@ from octopi.errors import (
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, KIB, MIB, SLICE_BYTES
 from octopi.simulation.turns import Turns, counted
+from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.record_file import RecordFile
 from octopi.storage.segment import Segment
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import Slices, at_once, in_turns
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (

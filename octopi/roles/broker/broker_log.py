@@ -10,7 +10,6 @@ epoch history, the producers' sequences and where recovery begins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Protocol
 
 import attrs
@@ -26,19 +25,22 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicId
-from octopi.limits import FETCH_BYTES_DEFAULT, SEGMENT_BYTES_MAX
+from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
 from octopi.position import Anchor, anchor_of_epoch, epoch_of
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.log_files import log_options, shared_options
+from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
+from octopi.storage.ends_file import NotedLog
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import Slices, in_turns
-from octopi.wire.messages import LogInfo, TopicOptions, TopicRecord
+from octopi.wire.messages import LogInfo, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -64,10 +66,10 @@ class BrokerLog:
     # There may be many thousands of them, and a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_environment", "_files", "_flusher", "_is_closed", "_policy", "_proving", "_published",
-        "_recovery_point", "_storing", "_wakers", "appended_bytes", "appended_count",
-        "delivered_bytes", "directory", "epoch", "flush_listener", "partition", "state", "topic",
-        "topic_id",
+        "_cut_at", "_environment", "_files", "_flusher", "_is_closed", "_notes", "_policy",
+        "_proving", "_published", "_recovery_point", "_storing", "_wakers", "appended_bytes",
+        "appended_count", "delivered_bytes", "directory", "epoch", "flush_listener", "partition",
+        "refused_cuts", "state", "topic", "topic_id",
     )
     # fmt: on
 
@@ -81,14 +83,19 @@ class BrokerLog:
         flush_options: FlushOptions,
         *,
         cut_altered: bool = True,
+        ends: ReplicaEnds | None = None,
+        lost_power: bool = False,
     ) -> None:
         """Open the log in *directory*, recovering what an unclean end left.
+
+        *ends*: where it is noted how far the log goes; what it says now is held against the files.
+        *lost_power*: the machine may have stopped since, and not only the process.
 
         Raises:
           AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
           StorageError: if that can't be done.
         """
-        self.topic = attrs.evolve(topic, options=_shared(topic.options))
+        self.topic = attrs.evolve(topic, options=shared_options(topic.options))
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
         self.directory = directory
@@ -101,6 +108,11 @@ class BrokerLog:
         self.appended_bytes = 0
         self.delivered_bytes = 0
         """What consumers were sent of it since then."""
+        self.refused_cuts = 0
+        """How often a leader would have had records cut that are known to be committed."""
+        self._notes = ends
+        self._cut_at: Offset | None = None
+        """While the log is being cut: where it will end."""
         self._environment = environment
         self._flusher = flusher
         self._policy = FlushPolicy(flush_options)
@@ -114,7 +126,10 @@ class BrokerLog:
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
-        self._files = self._open_files(sequences, cut_altered=cut_altered)
+        noted = ends.noted(self.topic_id) if ends is not None else None
+        self._files = self._open_files(
+            sequences, noted, cut_altered=cut_altered, lost_power=lost_power
+        )
         begin = Offset(stored.get("start", 0))
         if begin > self._files.end and self._files.fault is None:
             # It died while it dropped its records to go on there.  What is left of them is of
@@ -122,22 +137,36 @@ class BrokerLog:
             self._files.restart(begin)
             sequences = ProducerSequences.load(stored.get("producers", []))
         start, end = self._files.start, self._files.end
+        highwater = Offset(stored.get("highwater", 0))
+        if noted is not None:
+            highwater = max(highwater, noted.highwater)
         self.state = LogState(
             end=end,
-            highwater=max(start, min(Offset(stored.get("highwater", 0)), end)),
+            highwater=max(start, min(highwater, end)),
             flushed_end=self._files.flushed_end,
             start=start,
             epochs=EpochHistory.load(stored.get("epochs", [])),
             sequences=sequences,
             flush_before_ack=topic.options.flush_before_ack,
             min_insync=topic.options.min_insync,
+            sound=self._files.damage is None,
+            held_end=max(
+                self._recovery_point, highwater, noted.recovery_point if noted else highwater
+            ),
         )
         self._published = self.state.highwater
         if trace is not None:
             known = {"log_start": start, "highwater": self._published}
             trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
 
-    def _open_files(self, sequences: ProducerSequences, *, cut_altered: bool) -> SegmentedLog:
+    def _open_files(
+        self,
+        sequences: ProducerSequences,
+        noted: NotedLog | None,
+        *,
+        cut_altered: bool,
+        lost_power: bool,
+    ) -> SegmentedLog:
         def rebuild(base: Offset, scan: record.Scan) -> None:
             for run in scan.runs:
                 sequences.record(run, Offset(base + run.start))
@@ -145,12 +174,21 @@ class BrokerLog:
         files, recovery = SegmentedLog.open(
             self._environment.disk,
             self.directory,
-            _log_options(self.topic.options),
+            log_options(self.topic.options),
             recovery_point=self._recovery_point,
             now_ms=self._environment.clock.wall_ms(),
             on_records=rebuild,
             cut_altered=cut_altered,
+            noted=expected(noted, lost_power=lost_power),
         )
+        if files.damage is not None:
+            _log.error(
+                "a log is damaged",
+                topic=self.topic.topic,
+                partition=self.partition,
+                log_end=recovery.end,
+                why=str(files.damage),
+            )
         if recovery.cut_bytes:
             _log.warning(
                 "a torn tail was cut",
@@ -180,16 +218,22 @@ class BrokerLog:
             self._flusher.want(self._flush, due_at)
         return base
 
-    async def truncate(self, end: Offset) -> None:
-        """Drop all records from *end* on; the machine's state has ended there already.
+    async def truncate(self, end: Offset, *, keeps: bool = False) -> None:
+        """Drop all records from *end* on; the machine's state has ended there already.  *keeps*:
+        but keep their bytes beside the log.
 
         Raises:
           StorageError: if the disk fails.
         """
         async with self._storing:  # a checkpoint of what is cut now must not come behind
-            await self._truncate(end)
+            self._cut_at = end
+            try:
+                await self._truncate(end, keeps=keeps)
+            finally:
+                self._cut_at = None
+        self._published = min(self._published, end)
 
-    async def _truncate(self, end: Offset) -> None:
+    async def _truncate(self, end: Offset, *, keeps: bool) -> None:
         # The file knows best: that it could not be stored does not mean that it was not.
         stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
@@ -209,10 +253,44 @@ class BrokerLog:
             position = Offset(position + len(data))
             await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
-        if self._recovery_point > end:
+        if max(self._recovery_point, stored.get("highwater", 0)) > end:
             # A recovery point behind the end would make the next opening miss records.
             await self._note(end)
-        self._files.truncate(end)
+        if self._notes is not None:
+            await self._notes.set_back(self.topic_id, self._files.start, end)
+        if keeps:
+            saved = await self._files.truncate_aside(end)
+            _log.warning("what was cut is kept", topic=self.topic.topic, files=saved)
+        else:
+            self._files.truncate(end)
+
+    async def set_aside(self, *, refill: bool) -> None:
+        """Take what is damaged and all behind it out of the log, which takes records again then;
+        harmless if nothing is.  *refill*: what is missing before the first segment comes again.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        async with self._storing:
+            if self._files.damage is None:
+                return
+            saved = await self._files.set_aside(refill=refill)
+            start, end = self._files.start, self._files.end
+            self.state.damage_set_aside(start, end)
+            _log.warning(
+                "what is damaged was set aside",
+                topic=self.topic.topic,
+                partition=self.partition,
+                log_start=start,
+                log_end=end,
+                files=saved,
+            )
+            # Until the second one is stored, the log counts as damaged when it is opened.
+            await self._note(end)
+            if self._notes is not None:
+                await self._notes.set_back(self.topic_id, start, end)
+        self._published = self.state.highwater
+        self.wake()
 
     async def restart(self, start: Offset) -> None:
         """Drop all records; the log goes on at *start*.
@@ -221,8 +299,14 @@ class BrokerLog:
           StorageError: if the disk fails.
         """
         async with self._storing:
-            await self._note(Offset(0))
-            self._files.restart(start)
+            self._cut_at = Offset(0)
+            try:
+                await self._note(Offset(0))
+                if self._notes is not None:
+                    await self._notes.set_back(self.topic_id, start, Offset(0))
+                self._files.restart(start)
+            finally:
+                self._cut_at = None
         self._published = start
 
     def publish(self, highwater: Offset) -> None:
@@ -275,15 +359,29 @@ class BrokerLog:
             trace(steps.D1_FLUSHING, **self._ends())
         while self._files.flushed_end < min(end, self._files.end):
             await self._files.flush()
+        self.note_ends()
         if trace is not None:
             trace(steps.D1_FLUSHED, **self._ends())
+
+    def note_ends(self) -> None:
+        """Note how far the log is durable and committed; neither waits nor fails."""
+        if self._notes is None or self._is_closed or self._files.damage is not None:
+            return  # of a damaged log more is noted than it has
+        flushed_end, highwater = self._files.flushed_end, self._published
+        if self._cut_at is not None:
+            flushed_end, highwater = min(flushed_end, self._cut_at), min(highwater, self._cut_at)
+        self._notes.note(
+            self.topic_id,
+            start=self._files.start,
+            recovery_point=flushed_end,
+            highwater=highwater,
+        )
 
     async def store_checkpoint(self) -> None:
         """Flush, then note all that recovery needs up to there.
 
         Raises:
-          StorageError: if the disk fails, or the log is damaged: a recovery point before the
-              damage would have the rest cut as a torn tail next time.
+          StorageError: if the disk fails.
         """
         async with self._storing:
             await self._note_all()
@@ -297,6 +395,10 @@ class BrokerLog:
                 await self._note_all()
 
     async def _note_all(self) -> None:
+        if self._files.damage is not None:
+            # One before the damage would have the rest cut as a torn tail next time.
+            await self._note(self._recovery_point)
+            return
         if self._files.fault is not None:
             raise self._files.fault
         await self._note(self._files.end)
@@ -337,6 +439,7 @@ class BrokerLog:
         try:
             await self.flush()
             await self._store_if_settled()
+            self.note_ends()
         except StorageError as error:
             _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
         finally:
@@ -502,10 +605,16 @@ class BrokerLog:
         await in_turns(self._files.learn_ages(self._environment.clock.wall_ms()))
         if self._is_closed:
             return
+        now_ms = self._environment.clock.wall_ms()
         try:
-            removed = self._files.apply_retention(
-                self._environment.clock.wall_ms(), below=self.highwater
-            )
+            start = self._files.retention_start(now_ms, below=self.highwater)
+            if self._notes is not None and start > self._files.start:
+                # First: a segment that is missing from there on is damage.
+                self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
+                await self._notes.sync()
+                if self._is_closed:
+                    return
+            removed = self._files.apply_retention(now_ms, below=start)
         except StorageError as error:
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
             return
@@ -515,9 +624,13 @@ class BrokerLog:
                 trace(steps.D4_RETIRED, **self._ends(), log_start=self.start)
             _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
 
+    @property
+    def fault_text(self) -> str:
+        """What is wrong with the log, for people; empty if nothing is."""
+        return self.state.refusal or str(self._files.fault or "")
+
     def describe(self) -> LogInfo:
         """The log's state, for people and metrics."""
-        fault = self._files.fault
         return LogInfo(
             topic=self.topic.topic,
             topic_id=self.topic.topic_id,
@@ -527,39 +640,5 @@ class BrokerLog:
             highwater=self.highwater,
             log_end=self._files.end,
             size_bytes=self._files.size_bytes,
-            fault=str(fault)[:900] if fault is not None else "",
+            fault=self.fault_text[:900],
         )
-
-
-def stored_topic(environment: Environment, directory: str) -> TopicRecord | None:
-    """The topic whose log lies in *directory*; None if it was never finished.
-
-    Raises:
-      StorageError: if the checkpoint there is damaged.
-    """
-    stored = checkpoint.load(environment.disk, f"{directory}/checkpoint")
-    if stored is None:
-        return None
-    fields = dict(stored["topic"])
-    fields["options"] = TopicOptions(**fields["options"])
-    return TopicRecord(**fields)
-
-
-def log_directory(data_directory: str, partition: int, topic: str) -> str:
-    """Where a log's files lie; topic names are safe as names of folders by their grammar."""
-    return f"{data_directory}/logs/{partition}/{topic}"
-
-
-@lru_cache(maxsize=100)
-def _shared(options: TopicOptions) -> TopicOptions:
-    """The same object for all topics that are kept alike, as most are."""
-    return options
-
-
-@lru_cache(maxsize=100)
-def _log_options(options: TopicOptions) -> LogOptions:
-    return LogOptions(
-        segment_bytes_max=options.segment_bytes or SEGMENT_BYTES_MAX,
-        retention_ms=options.retention_ms,
-        retention_bytes=options.retention_bytes,
-    )

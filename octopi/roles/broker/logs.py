@@ -7,6 +7,7 @@ disk what existed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,20 +17,23 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import AlteredTailError, NotLeaderError, StorageError
+from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
-from octopi.limits import REPLICA_TICK_S, UNDONE_REASON_BYTES_MAX
+from octopi.limits import NOTES_SYNC_S, REPLICA_TICK_S, UNDONE_REASON_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker import facts
-from octopi.roles.broker.broker_log import BrokerLog, log_directory, stored_topic
+from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
-from octopi.roles.broker.partition_replica import PartitionReplica, Peers, forget_intact
+from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.opening import DELETED_SUFFIX, Opening, names_in, remove_directory
+from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.roles.broker.preparation import Preparation
+from octopi.roles.broker.replica_ends import ends_path
 from octopi.roles.broker.walks import Walks
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
@@ -45,9 +49,6 @@ if TYPE_CHECKING:
     from octopi.roles.broker.subscription import Subscription
 
 _log = get_logger(__name__)
-
-_DELETED_SUFFIX = ".deleted"
-"""No topic name ends like this within a partition's folder: ``!`` precedes it."""
 
 
 class Logs(Peers):
@@ -68,18 +69,21 @@ class Logs(Peers):
     ) -> None:
         self._environment = environment
         self._data_directory = data_directory
-        self._flusher = flusher
         self._tasks = tasks
-        self._flush_options = flush_options
         self._agent = agent
         self._token = token
         self._lost_power = lost_power
-        self._logs: dict[tuple[str, int], BrokerLog] = {}
+        self._opening = Opening(
+            environment, data_directory, flusher, flush_options, lost_power=lost_power
+        )
+        self._logs, self._ends = self._opening.logs, self._opening.ends
         self._doomed: list[BrokerLog] = []
         """Nobody uses them any more, and their files have to go."""
         self._replicas: dict[int, PartitionReplica] = {}
         self._retiring: dict[int, PartitionReplica] = {}
         """Replicas that live elsewhere now, and whose files are not all deleted."""
+        self._noted_at = 0.0
+        """When marks were noted last that moved without a flush."""
         self._following: dict[int, FollowerStream] = {}
         self._addresses: dict[int, str] = {}
         self._away: frozenset[int] = frozenset()
@@ -106,10 +110,13 @@ class Logs(Peers):
     async def open_all(self) -> None:
         """Open, and recover, every log in the data directory.
 
-        A log that can't be opened is left out and said so: the others serve.
+        A log that is not what was noted of it makes its replica count as not intact, which is on
+        the device before anything is changed.  One that can't be read is left out, and the same
+        holds: the others serve.
 
         Raises:
-          StorageError: if the partition table can't be read, or what logs there are.
+          StorageError: if the partition table can't be read, or what logs there are, or the disk
+              doesn't take what was found.
         """
         disk = self._environment.disk
         await make_durable_directory(disk, f"{self._data_directory}/replicas")
@@ -119,49 +126,9 @@ class Logs(Peers):
             for fields in stored["partitions"]:
                 decided = PartitionRecord(**fields)
                 self.partitions[decided.partition] = decided
-        root = f"{self._data_directory}/logs"
-        for number in self._names(root):
-            for name in self._names(f"{root}/{number}"):
-                directory = f"{root}/{number}/{name}"
-                try:
-                    if name.endswith(_DELETED_SUFFIX):
-                        self._remove_directory(directory)
-                    else:
-                        await self._open(directory, PartitionId(int(number)))
-                except StorageError as error:
-                    _log.error("log left out", directory=directory, why=str(error))
-
-    async def _open(self, directory: str, partition_id: PartitionId) -> None:
-        topic = stored_topic(self._environment, directory)
-        if topic is None:
-            self._remove_directory(directory)  # its creation was never finished
-            return
-        try:
-            log = self._make(directory, topic, partition_id, cut_altered=self._lost_power)
-        except AlteredTailError as error:
-            # The register must hear of it, also if this process dies once it is cut.
-            _log.error("a log lost records", directory=directory, why=error.why)
-            await forget_intact(self._environment, self._replica_path(partition_id))
-            log = self._make(directory, topic, partition_id)
-        self._logs[topic.topic, partition_id] = log
-
-    def _make(
-        self,
-        directory: str,
-        topic: TopicRecord,
-        partition_id: PartitionId,
-        *,
-        cut_altered: bool = True,
-    ) -> BrokerLog:
-        return BrokerLog(
-            self._environment,
-            directory,
-            topic,
-            partition_id,
-            self._flusher,
-            self._flush_options,
-            cut_altered=cut_altered,
-        )
+        for number in self._opening.partitions():
+            found = self.partitions.get(number)
+            await self._opening.open(number, known_epoch=found.epoch if found else 0)
 
     def _replica_path(self, partition_id: int) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
@@ -175,12 +142,14 @@ class Logs(Peers):
         self._identity = (broker, incarnation)
         for decided in self.partitions.values():
             if broker in decided.replicas:
-                self._begin_replica(decided.partition)
+                await self._begin_replica(decided.partition)
         for replica in self._replicas.values():
             await replica.settled()  # what was found missing is on the device before joining
 
-    def _begin_replica(self, partition_id: int) -> PartitionReplica:
+    async def _begin_replica(self, partition_id: int) -> PartitionReplica:
         assert self._identity is not None, "a broker without a name holds nothing"
+        if partition_id not in self._ends:
+            await self._opening.begin_ends(PartitionId(partition_id), {})
         logs = {log.topic_id: log for log in self if log.partition == partition_id}
         replica = self._replicas[partition_id] = PartitionReplica(
             self._environment,
@@ -240,6 +209,10 @@ class Logs(Peers):
         clock = self._environment.clock
         while True:
             await clock.sleep_until(clock.now() + REPLICA_TICK_S)
+            if clock.now() - self._noted_at >= NOTES_SYNC_S:
+                self._noted_at = clock.now()
+                for replica in self._replicas.values():
+                    replica.note_ends()
             for replica in self._replicas.values():
                 # Again, as it may be lost; but not before what it relies on is on the device.
                 if (change := replica.machine.repeated) is not None and replica.is_settled:
@@ -364,7 +337,7 @@ class Logs(Peers):
         if replica is None:
             if broker not in decided.replicas:
                 return
-            replica = self._begin_replica(partition)
+            replica = await self._begin_replica(partition)
             replica.submit(replica.machine.joined)
         now = self._environment.clock.now()
         replica.submit(partial(replica.machine.installed, decided, now))
@@ -446,14 +419,7 @@ class Logs(Peers):
             made = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition_id}
             trace(steps.T3_MAKING, **made)
         await self._delete_doomed(lambda log: log.directory == directory)
-        await make_durable_directory(self._environment.disk, directory)
-        log = self._make(directory, topic, partition_id)
-        try:
-            await log.store_checkpoint()
-        except StorageError:
-            await log.discard()  # it is tried again with what lies there
-            raise
-        self._logs[topic.topic, partition_id] = log
+        log = await self._opening.make(directory, topic, partition_id)
         if trace is not None:
             trace(steps.T3_MADE, **made)
         self._replicas[partition_id].add_log(log)
@@ -500,18 +466,21 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             trace(steps.T7_REMOVING, **facts.of_log(log, 0))
         await log.discard()
+        ends = self._ends.get(log.partition)
+        if ends is not None:  # else the whole replica goes
+            await ends.remove(log.topic_id)
         parent, _, name = log.directory.rpartition("/")
         # The new name is what makes it gone; removing the files may take two lives.
-        doomed = f"{log.directory}!{log.topic_id}{_DELETED_SUFFIX}"
+        doomed = f"{log.directory}!{log.topic_id}{DELETED_SUFFIX}"
         try:
-            if name in self._names(parent):  # else it was renamed, and that not stored
+            if name in names_in(self._environment.disk, parent):  # else only not stored
                 self._environment.disk.rename(log.directory, doomed)
             await self._environment.disk.sync_directory(parent)
         except OSError as error:
             raise StorageError(f"{log.directory} can't be removed: {error}") from error
         if trace is not None:
             trace(steps.T7_REMOVED, **facts.of_log(log, 0))
-        self._remove_directory(doomed)
+        remove_directory(self._environment.disk, doomed)
 
     async def _retire(self, partition_id: int) -> None:
         """The partition lives elsewhere now: what was kept here is deleted.
@@ -526,30 +495,23 @@ class Logs(Peers):
         await replica.settled()
         for key in [key for key in self._logs if key[1] == partition_id]:
             self._doomed.append(self._logs.pop(key))
+        ends = self._ends.pop(partition_id, None)
+        if ends is not None:
+            ends.close()
+        self._remove_file(ends_path(replica.path))
         await self._delete_doomed(lambda log: log.partition == partition_id)
-        try:
-            self._environment.disk.remove(replica.path)
-        except OSError as error:
-            raise StorageError(f"{replica.path} can't be removed: {error}") from error
+        self._remove_file(replica.path)
         del self._retiring[partition_id]
         if trace is not None:
             trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
 
-    def _remove_directory(self, directory: str) -> None:
-        disk = self._environment.disk
+    def _remove_file(self, path: str) -> None:
         try:
-            for name in self._names(directory):
-                disk.remove(f"{directory}/{name}")
-            disk.remove_directory(directory)
+            with contextlib.suppress(FileNotFoundError):
+                self._environment.disk.remove(path)
         except OSError as error:
-            raise StorageError(f"{directory} can't be removed: {error}") from error
-
-    def _names(self, directory: str) -> list[str]:
-        try:
-            return self._environment.disk.list_directory(directory)
-        except OSError as error:
-            raise StorageError(f"{directory} can't be read: {error}") from error
+            raise StorageError(f"{path} can't be removed: {error}") from error
 
     # --- looking up --------------------------------------------------------------------
 
@@ -605,6 +567,12 @@ class Logs(Peers):
         async with trio.open_nursery() as nursery:
             for log in self:
                 nursery.start_soon(close_one, log)
+        for ends in self._ends.values():
+            try:
+                await ends.sync()
+            except StorageError as error:
+                _log.error("what is durable was not noted", why=str(error))
+            ends.close()
 
 
 def _undone(error: StorageError, *, partition: int | None = None, topic_id: str = "") -> m.Undone:

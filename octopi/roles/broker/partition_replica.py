@@ -22,6 +22,7 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ChecksumError,
+    CorruptLogError,
     DiskFullError,
     NotLeaderError,
     OctopiError,
@@ -47,9 +48,11 @@ from octopi.replication.effects import (
     PartitionEffect,
     PublishHighwater,
     Refusal,
+    RefuseCut,
     ReplicaState,
     Reply,
     Restart,
+    SetAside,
     StoreEpochs,
     StoreState,
     SyncLogs,
@@ -61,6 +64,7 @@ from octopi.replication.replica import Replica, Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.repetitions import answer_repetition
+from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
 from octopi.transport.failures import cut
@@ -71,7 +75,6 @@ from octopi.wire.messages import (
     Follow,
     Followed,
     FollowRefused,
-    PartitionRecord,
     Replicate,
     Resign,
 )
@@ -79,7 +82,7 @@ from octopi.wire.messages import (
 _log = get_logger(__name__)
 
 _WAITING: Final = (SyncLogs, StoreState)
-_WAITING_ON_LOG: Final = (StoreEpochs, Truncate, Restart)
+_WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
 _NO_DEBT: Final = 4
 
 Event = Callable[[], list[PartitionEffect]]
@@ -125,7 +128,8 @@ class PartitionReplica:
         *,
         lost_power: bool,
     ) -> None:
-        """Read what was stored about the partition; `begin` must follow.
+        """Read what was stored about the partition, whose file of ends is there by now; `begin`
+        must follow.
 
         Raises:
           StorageError: if that can't be read.
@@ -153,7 +157,7 @@ class PartitionReplica:
             partition,
             broker,
             incarnation,
-            stored_state(environment, self.path),
+            attrs.evolve(stored_state(environment, self.path), ends=True),
             {topic_id: log.state for topic_id, log in logs.items()},
             lost_power=lost_power,
         )
@@ -237,6 +241,11 @@ class PartitionReplica:
         leader = self.machine.leader
         if self._resignation is not None and leader and self._resigned_in(leader.epoch):
             self._peers.to_register(self._resignation)
+
+    def note_ends(self) -> None:
+        """Note how far the logs are durable and committed."""
+        for log in self.logs.values():
+            log.note_ends()
 
     def flushed(self, topic_id: TopicId, end: Offset) -> None:
         """A log has become durable below *end*."""
@@ -353,9 +362,14 @@ class PartitionReplica:
                 match effect_on_log:
                     case StoreEpochs():
                         await known.store_checkpoint()
-                    case Truncate(end):
+                    case SetAside(refill):
+                        await known.set_aside(refill=refill)
+                        return self.machine.set_aside(topic_id)
+                    case Truncate(end, keeps):
                         _log.warning(
-                            "uncommitted records are cut",
+                            "records that were given up are cut"
+                            if keeps
+                            else "uncommitted records are cut",
                             topic=known.topic.topic,
                             partition=self.partition,
                             log_end=end,
@@ -363,7 +377,7 @@ class PartitionReplica:
                         if (trace := self._steps) is not None:
                             told = trace.of_cut(known, end)
                             trace(steps.E13_TRUNCATING, told)
-                        await known.truncate(end)
+                        await known.truncate(end, keeps=keeps)
                         if trace is not None:
                             trace(steps.E13_TRUNCATED, told)
                     case Restart(start):
@@ -411,6 +425,16 @@ class PartitionReplica:
                 follow_up = answer_repetition(self.machine, log, effect, self._tasks, self.submit)
             case Forward():
                 log.wake()
+            case RefuseCut(keep):
+                log.refused_cuts += 1
+                _log.error(
+                    "a leader lacks committed records",
+                    topic=log.topic.topic,
+                    partition=self.partition,
+                    highwater=log.highwater,
+                    leader_keeps=keep,
+                    why=log.fault_text,
+                )
             case PublishHighwater(offset):
                 if (trace := self._steps) is not None:
                     trace.publishing(log, offset)
@@ -433,8 +457,8 @@ class PartitionReplica:
         except OctopiError as error:
             if isinstance(error, DiskFullError):
                 self._resign(error)
-            elif isinstance(error, StorageError):
-                self._fail(error)
+            elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
+                self._fail(error)  # one damaged log leaves the others as they are
             refusal = refusal_of(error)
             leader_now = self.machine.leader
             if leader_now is not None and self._resigned_in(leader_now.epoch):
@@ -548,7 +572,7 @@ def _debt(effect: PartitionEffect) -> object:
 def _rank(effect: PartitionEffect) -> int:
     """The order of debts.  What is none is asked for again, by a timer or in a new session."""
     match effect:
-        case OnLog(_, StoreEpochs() | Truncate() | Restart()):
+        case OnLog(_, StoreEpochs() | Truncate() | SetAside() | Restart()):
             return 0
         case SyncLogs():
             return 1
@@ -558,27 +582,3 @@ def _rank(effect: PartitionEffect) -> int:
             return 3
         case _:
             return _NO_DEBT
-
-
-def stored_state(environment: Environment, path: str) -> ReplicaState:
-    """What a replica remembers through any failure; a fresh state if it was never here.
-
-    Raises:
-      StorageError: if it can't be read.
-    """
-    stored = checkpoint.load(environment.disk, path)
-    if stored is None:
-        return ReplicaState()
-    record = stored.pop("record")
-    return ReplicaState(**stored, record=None if record is None else PartitionRecord(**record))
-
-
-async def forget_intact(environment: Environment, path: str) -> None:
-    """Remember through any failure that the logs of the replica at *path* lost what was written,
-    until the register has heard it.
-
-    Raises:
-      StorageError: if that can't be done.
-    """
-    state = attrs.evolve(stored_state(environment, path), intact=False)
-    await checkpoint.store(environment.disk, path, attrs.asdict(state))

@@ -28,7 +28,8 @@ from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry
 from octopi.storage import checkpoint
-from octopi.storage.segmented_log import LogOptions, SegmentedLog
+from octopi.storage.log_options import LogOptions
+from octopi.storage.segmented_log import SegmentedLog
 
 _log = get_logger(__name__)
 

@@ -1,0 +1,277 @@
+"""Opening what a broker's data directory holds, and holding it against what was noted.
+
+Being intact is a property of each log: one that is missing, shorter or not sound makes its
+replica count as not intact.  That is on the device before anything is changed, and before the
+broker joins, so the register hears of it whatever happens to this process.  Nothing that may
+hold records is deleted: what can't be used as a log is renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from octopi.environment import Disk, Environment
+from octopi.errors import AlteredTailError, StorageError
+from octopi.identifiers import PartitionId
+from octopi.logger import get_logger
+from octopi.replication.effects import ReplicaState
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.log_files import log_directory, stored_topic
+from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
+from octopi.roles.broker.replica_state import forget_intact, stored_state
+from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.storage.directories import make_durable_directory
+from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
+from octopi.storage.file_names import DAMAGED_SUFFIX
+from octopi.storage.flush_policy import FlushOptions
+from octopi.wire.messages import TopicRecord
+
+_log = get_logger(__name__)
+
+DELETED_SUFFIX = ".deleted"
+"""No topic name ends like this within a partition's folder: ``!`` precedes it."""
+
+
+class Opening:
+    """Opens logs, makes new ones, and keeps what is noted of them."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        data_directory: str,
+        flusher: Flusher,
+        flush_options: FlushOptions,
+        *,
+        lost_power: bool,
+    ) -> None:
+        self.logs: dict[tuple[str, int], BrokerLog] = {}
+        """By topic and partition."""
+        self.ends: dict[int, ReplicaEnds] = {}
+        """What is noted of the logs, by partition."""
+        self._environment = environment
+        self._disk = environment.disk
+        self._data_directory = data_directory
+        self._flusher = flusher
+        self._flush_options = flush_options
+        self._lost_power = lost_power
+
+    def partitions(self) -> list[PartitionId]:
+        """Those of which anything lies here.
+
+        Raises:
+          StorageError: if that can't be read.
+        """
+        numbers = {int(name) for name in names_in(self._disk, f"{self._data_directory}/logs")}
+        for name in names_in(self._disk, f"{self._data_directory}/replicas"):
+            number = name.partition(".")[0]
+            if number.isdecimal():
+                numbers.add(int(number))
+        return [PartitionId(one) for one in sorted(numbers)]
+
+    async def open(self, partition_id: PartitionId, *, known_epoch: int) -> None:
+        """Open the logs of one replica, and compare them with what was noted of them.
+        *known_epoch*: of the newest decision about the partition.
+
+        Raises:
+          StorageError: if it can't be known what logs there are, or the disk doesn't take what was
+              found.
+        """
+        ends = await self._open_ends(partition_id, known_epoch)
+        root = f"{self._data_directory}/logs/{partition_id}"
+        for name in names_in(self._disk, root):
+            directory = f"{root}/{name}"
+            try:
+                if name.endswith(DELETED_SUFFIX):
+                    remove_directory(self._disk, directory)
+                elif "!" not in name:  # else it was set aside
+                    await self._open(directory, partition_id, ends)
+            except StorageError as error:
+                _log.error("log left out", directory=directory, why=str(error))
+                await self._forget_intact(partition_id)
+        opened = {log.topic_id for log in self.logs.values() if log.partition == partition_id}
+        for topic_id in ends.topic_ids:
+            noted = ends.noted(topic_id)
+            if topic_id in opened or noted is None:
+                continue
+            await self._forget_intact(partition_id)
+            if not noted.topic:
+                await ends.remove(topic_id)
+                continue
+            topic = topic_of(noted.topic)
+            directory = log_directory(self._data_directory, partition_id, topic.topic)
+            _log.error("a log is gone", directory=directory, had_been_durable=noted.recovery_point)
+            if (topic.topic, partition_id) not in self.logs:
+                await self.make(directory, topic, partition_id)
+
+    async def _open(self, directory: str, partition_id: PartitionId, ends: ReplicaEnds) -> None:
+        try:
+            topic = stored_topic(self._environment, directory)
+        except DamagedCheckpointError as error:
+            await self._set_aside(directory, partition_id, str(error))
+            return
+        if topic is None:
+            if names_in(self._disk, directory) in ([], ["checkpoint.new"]):
+                remove_directory(self._disk, directory)  # its creation was never finished
+            else:
+                await self._set_aside(directory, partition_id, "it has no checkpoint")
+            return
+        try:
+            log = self._make(directory, topic, partition_id, ends, cut_altered=self._lost_power)
+        except AlteredTailError as error:
+            # The register must hear of it, also if this process dies once it is cut.
+            _log.error("a log lost records", directory=directory, why=error.why)
+            await self._forget_intact(partition_id)
+            log = self._make(directory, topic, partition_id, ends)
+        if ends.noted(log.topic_id) is None:
+            # Its making was not finished, or a program made it that noted nothing.
+            await ends.add(topic)
+        log.note_ends()
+        self.logs[topic.topic, partition_id] = log
+
+    async def _set_aside(self, directory: str, partition_id: PartitionId, why: str) -> None:
+        """Rename a directory that can't be used as a log, and holds what may be of use."""
+        await self._forget_intact(partition_id)
+        parent, _, name = directory.rpartition("/")
+        names = names_in(self._disk, parent)
+        number = 1
+        while f"{name}!{number}{DAMAGED_SUFFIX}" in names:
+            number += 1
+        kept = f"{directory}!{number}{DAMAGED_SUFFIX}"
+        _log.error("a log can't be used and is set aside", directory=directory, kept=kept, why=why)
+        try:
+            self._disk.rename(directory, kept)
+            await self._disk.sync_directory(parent)
+        except OSError as error:
+            raise StorageError(f"{directory} can't be set aside: {error}") from error
+
+    async def _open_ends(self, partition_id: PartitionId, known_epoch: int) -> ReplicaEnds:
+        """The file of ends of a replica, which begins with what was noted before, and lasts.
+
+        Raises:
+          StorageError: if it can't be read or written.
+        """
+        disk, path = self._disk, self._replica_path(partition_id)
+        logs = f"{self._data_directory}/logs/{partition_id}"
+        state = await self._stored_state(partition_id, known_epoch)
+        stored = load_ends(disk, ends_path(path))
+        why = ""
+        if stored is None:
+            if state is not None and state.ends:
+                why = f"{ends_path(path)} is gone"
+            elif state is None and names_in(self._disk, logs):
+                why = f"{path} is gone"
+        elif state is None and stored.logs:
+            why = f"{path} is gone"
+        elif not (self._lost_power and stored.logs):  # else an entry that was not synced
+            why = stored.damage
+        if why:
+            _log.error("a replica may lack records", partition=partition_id, why=why)
+            await self._forget_intact(partition_id)
+        return await self.begin_ends(partition_id, stored.logs if stored is not None else {})
+
+    async def begin_ends(
+        self, partition_id: PartitionId, logs: Mapping[str, NotedLog]
+    ) -> ReplicaEnds:
+        """Begin a replica's file of ends, which says *logs*, durably.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        path = ends_path(self._replica_path(partition_id))
+        file = EndsFile(self._disk, path, logs)
+        await file.store()
+        ends = self.ends[partition_id] = ReplicaEnds(self._environment, file, self._flusher)
+        return ends
+
+    async def _stored_state(
+        self, partition_id: PartitionId, known_epoch: int
+    ) -> ReplicaState | None:
+        """What the replica remembers; None if it is new.  A file that is damaged is replaced: its
+        replica is not intact, and knows of promises what the partition table does."""
+        path = self._replica_path(partition_id)
+        try:
+            names = names_in(self._disk, f"{self._data_directory}/replicas")
+            known = stored_state(self._environment, path)
+        except DamagedCheckpointError as error:
+            _log.error("a replica may lack records", partition=partition_id, why=str(error))
+            known = ReplicaState(promised=known_epoch, intact=False)
+            await checkpoint.store(self._disk, path, attrs.asdict(known))
+        return known if str(partition_id) in names else None
+
+    async def _forget_intact(self, partition_id: PartitionId) -> None:
+        await forget_intact(self._environment, self._replica_path(partition_id))
+
+    async def make(
+        self, directory: str, topic: TopicRecord, partition_id: PartitionId
+    ) -> BrokerLog:
+        """Make a log, with its directory and what has to be in it.
+
+        Raises:
+          StorageError: if the disk fails; what lies there by then is of use the next time.
+        """
+        ends = self.ends[partition_id]
+        await make_durable_directory(self._disk, directory)
+        log = self._make(directory, topic, partition_id, ends)
+        try:
+            await log.store_checkpoint()
+            if ends.noted(log.topic_id) is None:
+                await ends.add(topic)
+        except StorageError:
+            await log.discard()  # it is tried again with what lies there
+            raise
+        self.logs[topic.topic, partition_id] = log
+        return log
+
+    def _make(
+        self,
+        directory: str,
+        topic: TopicRecord,
+        partition_id: PartitionId,
+        ends: ReplicaEnds,
+        *,
+        cut_altered: bool = True,
+    ) -> BrokerLog:
+        return BrokerLog(
+            self._environment,
+            directory,
+            topic,
+            partition_id,
+            self._flusher,
+            self._flush_options,
+            cut_altered=cut_altered,
+            ends=ends,
+            lost_power=self._lost_power,
+        )
+
+    def _replica_path(self, partition_id: int) -> str:
+        return f"{self._data_directory}/replicas/{partition_id}"
+
+
+def remove_directory(disk: Disk, directory: str) -> None:
+    """Remove a directory of files.
+
+    Raises:
+      StorageError: if that can't be done.
+    """
+    try:
+        for name in names_in(disk, directory):
+            disk.remove(f"{directory}/{name}")
+        disk.remove_directory(directory)
+    except OSError as error:
+        raise StorageError(f"{directory} can't be removed: {error}") from error
+
+
+def names_in(disk: Disk, directory: str) -> list[str]:
+    """The names in a directory, sorted; empty if there is none.
+
+    Raises:
+      StorageError: if it can't be read.
+    """
+    try:
+        return disk.list_directory(directory)
+    except OSError as error:
+        raise StorageError(f"{directory} can't be read: {error}") from error

@@ -1,0 +1,127 @@
+"""What is durable of the logs of one replica, noted as they go on.
+
+The file is `octopi.storage.ends_file`'s.  Notes go into the page cache at once, where they
+survive the end of the process; one fsync for all logs of the replica follows within
+`NOTES_SYNC_S`, so that they survive the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from octopi.environment import Environment
+from octopi.errors import StorageError
+from octopi.identifiers import Offset, TopicId
+from octopi.limits import NOTES_SYNC_S
+from octopi.logger import get_logger
+from octopi.roles.broker.flusher import Flusher
+from octopi.storage.ends_file import EndsFile, NotedLog
+from octopi.storage.recovery import NOTHING, Noted
+from octopi.wire.messages import TopicOptions, TopicRecord
+
+_log = get_logger(__name__)
+
+
+class ReplicaEnds:
+    """The file of ends of one replica, and the task that syncs it."""
+
+    __slots__ = ("_environment", "_failed", "_file", "_flusher")
+
+    def __init__(self, environment: Environment, file: EndsFile, flusher: Flusher) -> None:
+        self._environment = environment
+        self._file = file
+        self._flusher = flusher
+        self._failed = False
+
+    def noted(self, topic_id: TopicId) -> NotedLog | None:
+        """What is noted of a log; None if it isn't listed."""
+        return self._file.logs.get(topic_id)
+
+    @property
+    def topic_ids(self) -> list[TopicId]:
+        """The logs that are listed."""
+        return [TopicId(topic_id) for topic_id in self._file.logs]
+
+    def note(
+        self, topic_id: TopicId, *, start: Offset, recovery_point: Offset, highwater: Offset
+    ) -> None:
+        """Note how far a log has come; neither waits nor fails."""
+        if self._file.note(
+            topic_id, start=start, recovery_point=recovery_point, highwater=highwater
+        ):
+            self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
+
+    async def _sync(self) -> None:
+        try:
+            await self._file.sync()
+        except StorageError as error:
+            # What is noted is less than what is true: the next sync replaces the file.
+            if not self._failed:
+                _log.error("what is durable was not noted", file=self._file.path, why=str(error))
+            self._failed = True
+            self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
+        else:
+            self._failed = False
+
+    async def sync(self) -> None:
+        """Make durable what is noted.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        await self._file.sync()
+
+    async def add(self, topic: TopicRecord) -> None:
+        """List a log, durably.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        await self._file.add(topic.topic_id, attrs.asdict(topic))
+
+    async def remove(self, topic_id: TopicId) -> None:
+        """List a log no more, durably.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        await self._file.remove(topic_id)
+
+    async def set_back(self, topic_id: TopicId, start: Offset, end: Offset) -> None:
+        """Have nothing noted, durably, that a log which is about to go from *start* to *end* at the
+        most will not hold.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        log = self.noted(topic_id)
+        if log is not None and (max(log.recovery_point, log.highwater) > end or start != log.start):
+            await self._file.set_back(topic_id, start, end)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def expected(log: NotedLog | None, *, lost_power: bool) -> Noted:
+    """What the files of a log must hold if *log* is noted of it.  *lost_power*: the machine may
+    have stopped since, and not only the process."""
+    if log is None:
+        return NOTHING
+    # What was committed was in the page cache, which nothing takes but the end of the machine.
+    kept = Offset(0) if lost_power else log.highwater
+    return Noted(log.start, log.recovery_point, kept)
+
+
+def ends_path(replica_path: str) -> str:
+    """Where the file of ends lies that belongs to the state file of a replica."""
+    return f"{replica_path}.ends"
+
+
+def topic_of(described: Mapping[str, Any]) -> TopicRecord:
+    """The topic that a checkpoint or a file of ends describes."""
+    options = TopicOptions(**described["options"])
+    return TopicRecord(**{**described, "options": options})

@@ -1,0 +1,273 @@
+"""The file of what is durable of a replica's logs: what it says after any end."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+import trio.testing
+
+from octopi.errors import DiskFullError, StorageError
+from octopi.identifiers import Offset
+from octopi.storage.ends_file import EndsFile, NotedLog, StoredEnds, load_ends
+from tests.fakes.disk import MemoryDisk
+
+PATH = "/data/replicas/0.ends"
+ORDERS = {"topic": "orders", "topic_id": "0a"}
+
+
+def empty_disk() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.make_directory("/data/replicas")
+    disk.settle()
+    return disk
+
+
+async def begun(disk: MemoryDisk) -> EndsFile:
+    """A file that lists one log."""
+    file = EndsFile(disk, PATH, {})
+    await file.store()
+    await file.add("0a", ORDERS)
+    return file
+
+
+def note(file: EndsFile, end: int, *, topic_id: str = "0a", start: int = 0) -> bool:
+    return file.note(
+        topic_id, start=Offset(start), recovery_point=Offset(end), highwater=Offset(end)
+    )
+
+
+def loaded(disk: MemoryDisk) -> StoredEnds:
+    stored = load_ends(disk, PATH)
+    assert stored is not None
+    return stored
+
+
+def at(end: int, start: int = 0) -> NotedLog:
+    return NotedLog(ORDERS, Offset(start), Offset(end), Offset(end))
+
+
+def test_a_file_that_is_not_there_says_so() -> None:
+    assert load_ends(empty_disk(), PATH) is None
+
+
+async def test_what_is_noted_survives_the_process_at_once_and_power_once_it_is_synced() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    assert note(file, 100)
+    assert not file.is_synced
+    assert loaded(disk).logs == {"0a": at(100)}
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk).logs == {"0a": at(0)}
+    file = EndsFile(disk, PATH, loaded(disk).logs)
+    await file.store()
+    note(file, 200, start=50)
+    await file.sync()
+    assert file.is_synced
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk) == StoredEnds({"0a": at(200, 50)}, 0, "")
+
+
+async def test_what_is_no_news_is_not_written() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    size_bytes = len(disk.content(PATH))
+    assert not note(file, 100)
+    assert not note(file, 90), "less than is noted"
+    assert not note(file, 100, topic_id="other"), "a log that isn't listed"
+    assert len(disk.content(PATH)) == size_bytes
+    await file.sync()
+    calls = len(disk.calls)
+    await file.sync()
+    assert len(disk.calls) == calls
+
+
+async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    await file.set_back("0a", Offset(10), Offset(60))
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk).logs == {"0a": at(60, 10)}
+    await file.set_back("0a", Offset(10), Offset(60))
+    await file.set_back("unknown", Offset(0), Offset(0))
+    assert file.logs == {"0a": at(60, 10)}
+
+
+async def test_a_log_that_is_deleted_is_listed_no_more() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    await file.remove("0a")
+    await file.remove("0a")
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk).logs == {}
+
+
+async def test_an_entry_cut_at_every_byte_leaves_those_before_it() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    before = len(disk.content(PATH))
+    note(file, 200)
+    whole = disk.content(PATH)
+    for cut in range(before, len(whole)):
+        disk.plant(PATH, whole[:cut])
+        assert loaded(disk) == StoredEnds({"0a": at(100)}, cut - before, "")
+
+
+async def test_an_entry_that_is_damaged_is_told_from_a_torn_one_by_what_follows() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    first = len(disk.content(PATH))
+    note(file, 200)
+    second = len(disk.content(PATH))
+    note(file, 300)
+    whole = disk.content(PATH)
+    for position in range(first, second):
+        disk.plant(PATH, whole)
+        disk.flip(PATH, 8 * position)
+        stored = loaded(disk)
+        assert stored.logs == {"0a": at(300)}, "what is sound is true"
+        assert f"damaged at byte {first}" in stored.damage
+    disk.plant(PATH, whole)
+    disk.flip(PATH, 8 * second + 3)
+    assert loaded(disk).damage == ""
+
+
+async def test_two_damaged_places_are_told_by_the_first() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    places = []
+    for end in (100, 200, 300, 400):
+        places.append(len(disk.content(PATH)))
+        note(file, end)
+    for place in (places[0], places[2]):
+        disk.flip(PATH, 8 * (place + 20))
+    stored = loaded(disk)
+    assert stored.logs == {"0a": at(400)}
+    assert f"damaged at byte {places[0]}" in stored.damage
+
+
+async def test_a_log_whose_making_is_damaged_has_no_description() -> None:
+    disk = empty_disk()
+    await begun(disk)
+    disk.flip(PATH, 8 * 25)
+    stored = loaded(disk)
+    assert stored.logs == {"0a": NotedLog({})}
+    assert stored.damage
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "only 0 bytes"), (b"octopi\r\n", "only 8"), (b"something else", "doesn't begin")],
+)
+def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
+    disk = empty_disk()
+    disk.plant(PATH, content)
+    stored = loaded(disk)
+    assert stored.logs == {}
+    assert why in stored.damage
+
+
+def test_a_file_of_a_newer_program_is_left_alone() -> None:
+    disk = empty_disk()
+    disk.plant(PATH, b"octopi\r\n\x00\x00\x00\x02")
+    with pytest.raises(StorageError, match="format version 2"):
+        load_ends(disk, PATH)
+
+
+async def test_a_file_that_can_not_be_read_is_said_so() -> None:
+    disk = empty_disk()
+    await begun(disk)
+    disk.fail(errno.EIO, "read_file")
+    with pytest.raises(StorageError, match="can't be read"):
+        load_ends(disk, PATH)
+
+
+async def test_a_file_that_grew_long_is_replaced_by_its_newest_entries() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    end = 0
+    while len(disk.content(PATH)) <= 64 * 1024:
+        end += 1
+        note(file, end)
+    await file.sync()
+    assert len(disk.content(PATH)) < 200
+    assert loaded(disk).logs == {"0a": at(end)}
+    note(file, end + 1)
+    assert loaded(disk).logs == {"0a": at(end + 1)}
+
+
+async def test_what_is_noted_while_the_file_is_replaced_is_in_the_new_one(
+    nursery: trio.Nursery,
+) -> None:
+    replaced, may_go_on = trio.Event(), trio.Event()
+
+    class SlowDisk(MemoryDisk):
+        async def replace_file(self, path: str, data: bytes) -> None:
+            await super().replace_file(path, data)
+            replaced.set()
+            await may_go_on.wait()
+
+    disk = SlowDisk()
+    disk.make_directory("/data/replicas")
+    may_go_on.set()
+    file = await begun(disk)
+    await file.add("0b", {"topic": "other"})
+    replaced, may_go_on = trio.Event(), trio.Event()
+    nursery.start_soon(file.store)
+    await replaced.wait()
+    note(file, 100)
+    may_go_on.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert loaded(disk).logs["0a"] == at(100)
+    assert not file.is_synced
+
+
+@pytest.mark.parametrize("operation", ["append", "sync"])
+async def test_a_file_that_the_disk_did_not_take_is_replaced_as_a_whole(operation: str) -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    disk.fail(errno.EIO, operation, path_end=".ends")
+    note(file, 100)
+    note(file, 200)
+    await file.sync()
+    assert file.is_synced
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk) == StoredEnds({"0a": at(200)}, 0, "")
+
+
+async def test_what_fails_while_it_is_synced_makes_it_be_replaced(nursery: trio.Nursery) -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    with disk.syncs_held():
+        nursery.start_soon(file.sync)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.fail(errno.ENOSPC, "append", path_end=".ends")
+        note(file, 200)
+    await trio.testing.wait_all_tasks_blocked()
+    assert loaded(disk).logs == {"0a": at(200)}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(errno.ENOSPC, DiskFullError), (errno.EIO, StorageError)]
+)
+async def test_a_file_that_can_not_be_replaced_is_tried_again(
+    code: int, error: type[StorageError]
+) -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    disk.fail(code, "replace_file", path_end=".ends")
+    with pytest.raises(error):
+        await file.store()
+    note(file, 100)
+    await file.sync()
+    assert loaded(disk).logs == {"0a": at(100)}
+    file.close()
+    file.close()
+    assert disk.open_files == set()
