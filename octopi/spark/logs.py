@@ -33,6 +33,8 @@ class Bounds:
 
     start: Offset
     end: Offset
+    uncommitted_bytes: int = 0
+    """What lies behind `end` in the files, and is not known to be committed."""
 
 
 @attrs.frozen

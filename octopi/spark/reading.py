@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from octopi.errors import HistoryLostError, InvalidOptionError
+from octopi.errors import HistoryLostError, InvalidOptionError, StorageError
 from octopi.identifiers import Offset
 from octopi.logger import get_logger
 from octopi.spark import planning
@@ -90,6 +90,7 @@ class OctopiReader(DataSourceReader):
         options, logs = self._options, open_logs(self._options)
         wanted = [log for log in logs.find() if _may_have(log, self._filters)]
         bounds = {log: logs.bounds(log) for log in wanted}
+        _say_what_is_left_out(options, bounds)
         start = starting(options, logs, bounds)
         end = {
             log: _resolve("endingOffsets", options.ending, logs, log, here, LATEST)
@@ -114,6 +115,30 @@ class OctopiReader(DataSourceReader):
         if not isinstance(partition, RangePartition):
             return iter(())  # where there is nothing to read, Spark has a task all the same
         return read_range(self._options, partition.part, self._columns)
+
+
+def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[Log, Bounds]) -> None:
+    """Files may hold records that nobody knows to be committed.
+
+    Raises:
+      StorageError: if all of a log is such: no rows would look like no records.
+    """
+    for log, here in bounds.items():
+        if not here.uncommitted_bytes:
+            continue
+        if here.start == here.end:
+            raise StorageError(
+                f"of {log} in {options.path} nothing is known to be committed, and "
+                f"{here.uncommitted_bytes} bytes of records are there: a broker that runs notes "
+                "what is committed within a second; else read the cluster, or another replica"
+            )
+        _log.warning(
+            "records that are not known to be committed are left out",
+            log=str(log),
+            path=options.path,
+            from_offset=here.end,
+            size_bytes=here.uncommitted_bytes,
+        )
 
 
 class PushdownReader(OctopiReader):

@@ -1,14 +1,15 @@
 """The logs of a data directory, read from its segment files while a broker may go on.
 
-Only what doesn't change any more is read: records below the highwater mark that the log's
-checkpoint file holds, and closed segments, which are all but the last.  Nothing is written.
+Only what doesn't change any more is read: records below the highwater mark that is noted of
+the log beside its replica's state (`octopi.storage.ends_file`), at the latest a second after it
+moved, or that its checkpoint file holds.  Nothing is written.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from octopi.operating_system import SystemDisk
 from octopi.spark.frames import find_records
 from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
 from octopi.storage import checkpoint
+from octopi.storage.ends_file import ENDS_SUFFIX, load_ends
 from octopi.storage.file_names import index_path, segment_bases
 from octopi.storage.offset_index import FIRST, DamagedIndexError, Entry, OffsetIndex
 from octopi.storage.record_file import RecordFile
@@ -35,7 +37,7 @@ class LogFolder:
     log: Log
     directory: str
     highwater: Offset
-    """As its checkpoint says; 0 if there is none."""
+    """The newest one that is noted or in its checkpoint; 0 if there is none."""
 
 
 def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
@@ -62,8 +64,9 @@ def find_folders(disk: SystemDisk, path: str) -> list[LogFolder]:
         for partition in disk.list_directory(root)
         if partition.isdecimal()
         for name in disk.list_directory(f"{root}/{partition}")
-        if "!" not in name  # a topic that is being deleted
+        if "!" not in name  # a topic that is being deleted, or what was set aside
     ]
+    found += _missing(disk, path, {one.log for one in found})
     return sorted(found, key=lambda one: one.log)
 
 
@@ -72,7 +75,39 @@ def _folder(disk: SystemDisk, directory: str, partition: str) -> LogFolder:
     stored: dict[str, Any] = checkpoint.load(disk, f"{directory}/{_CHECKPOINT}") or {}
     topic = stored.get("topic", {"topic": name, "topic_id": "0"})
     log = Log(TopicName(topic["topic"]), PartitionId(int(partition)), TopicId(topic["topic_id"]))
-    return LogFolder(log, directory, Offset(stored.get("highwater", 0)))
+    highwater = stored.get("highwater", 0)
+    data_directory = directory.rsplit("/", 3)[0]
+    ends = load_ends(disk, f"{data_directory}/replicas/{partition}{ENDS_SUFFIX}")
+    noted = ends.logs.get(log.topic_id) if ends is not None else None
+    if noted is not None:
+        highwater = max(highwater, noted.highwater)
+    return LogFolder(log, directory, Offset(highwater))
+
+
+def _missing(disk: SystemDisk, path: str, found: Collection[Log]) -> Iterator[LogFolder]:
+    """Logs that are listed, and have no folder."""
+    for name in disk.list_directory(f"{path}/replicas"):
+        partition = name.removesuffix(ENDS_SUFFIX)
+        if partition == name or not partition.isdecimal():
+            continue
+        for attempt in (0, 1):  # the second look is for those that came or went just now
+            ends = load_ends(disk, f"{path}/replicas/{name}")
+            listed = ends.logs if ends is not None else {}
+            folders = disk.list_directory(f"{path}/logs/{partition}")
+            missing = [
+                LogFolder(log, f"{path}/logs/{partition}/{log.topic}", noted.highwater)
+                for topic_id, noted in listed.items()
+                if noted.topic
+                if (log := _log(noted.topic["topic"], partition, topic_id)) not in found
+                if log.topic not in folders
+            ]
+            if attempt or not missing:
+                yield from missing
+                break
+
+
+def _log(topic: str, partition: str, topic_id: str) -> Log:
+    return Log(TopicName(topic), PartitionId(int(partition)), TopicId(topic_id))
 
 
 class StoredLogs(Logs):
@@ -101,9 +136,15 @@ class StoredLogs(Logs):
         folder = self._folder(log)
         segments = self._segments(folder)
         if not segments:
+            if folder.highwater and not self._disk.list_directory(folder.directory):
+                raise StorageError(
+                    f"{folder.directory} is gone, and had been committed up to offset "
+                    f"{folder.highwater}: read another replica, or the cluster"
+                )
             return Bounds(folder.highwater, folder.highwater)
         start, last = segments[0].base, segments[-1]
-        return Bounds(start, max(last.base, min(folder.highwater, last.end)))
+        end = max(start, min(folder.highwater, last.end))
+        return Bounds(start, end, last.end - end)
 
     def boundary(self, log: Log, offset: Offset) -> Offset:
         bounds = self.bounds(log)

@@ -56,6 +56,9 @@ from octopi.limits import KIB
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.full_disk import FULL, disk_full
 
+ENDS_SUFFIX: Final = ".ends"
+"""How the name of the file ends; the rest is that of its replica's state file."""
+
 MAGIC: Final = b"octopi\r\n"
 VERSION: Final = 1
 _HEADER: Final = struct.Struct(">8sI")

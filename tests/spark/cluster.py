@@ -13,6 +13,9 @@ import trio
 
 import octopi
 from octopi import cli
+from octopi.identifiers import Offset
+from octopi.operating_system import SystemDisk
+from octopi.storage.ends_file import EndsFile, load_ends
 from tests.processes import NodeProcess
 
 _T = TypeVar("_T")
@@ -74,7 +77,22 @@ class Cluster:
             for old in sorted(directory.glob("*.log"))[:-segments]:
                 old.unlink()
                 old.with_suffix(".index").unlink(missing_ok=True)
+            self._note_start(directory)
         self.broker.restart()
+
+    def _note_start(self, directory: Path) -> None:
+        """Note where the log begins, without which what is missing of it would be damage."""
+        disk, partition = SystemDisk(), directory.parent.name
+        path = str(self.broker.data_dir / "replicas" / f"{partition}.ends")
+        stored = load_ends(disk, path)
+        assert stored is not None
+        file = EndsFile(disk, path, stored.logs)
+        start = Offset(int(min(directory.glob("*.log")).stem))
+        for topic_id, log in stored.logs.items():
+            if log.topic["topic"] == directory.name:
+                file.note(topic_id, start=start, recovery_point=start, highwater=start)
+        trio.run(file.store)
+        file.close()
 
     def messages(self, topic: str) -> list[octopi.Message]:
         """All messages of *topic*, those of each partition in their order."""

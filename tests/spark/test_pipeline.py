@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from octopi.cli.main import cli
 from octopi.errors import InvalidOptionError, StorageError
+from octopi.operating_system import SystemDisk
 from octopi.record import encode_opaque, record_end
 from octopi.spark.jobs.archive import ArchiveOptions, archive
 from octopi.spark.jobs.archive_files import ArchivedLog, archived_logs, compact
@@ -18,6 +23,7 @@ from octopi.spark.jobs.audit import Fault, audit
 from octopi.spark.jobs.rates import RatesOptions, chart_page, rates
 from octopi.spark.jobs.replay import ReplayOptions, replay
 from octopi.spark.jobs.simulate import CampaignOptions, simulate
+from octopi.spark.stored_logs import find_folders
 from tests.processes import node_processes
 from tests.spark.cluster import Cluster, by_partition, flights
 
@@ -252,6 +258,110 @@ def test_a_replica_that_lost_its_files_is_named(
         path.unlink()
     (found,) = faults(spark, directories)
     assert (found.kind, found.path, found.offset) == ("short", str(lost[0].parent), 0)
+
+
+def test_a_replica_whose_log_is_gone_altogether_is_named(
+    spark: SparkSession, directories: list[Path]
+) -> None:
+    (log,) = (directories[2] / "logs").glob("*/audited")
+    shutil.rmtree(log)
+    (found,) = faults(spark, directories)
+    assert (found.kind, found.path, found.offset) == ("short", str(log), 0)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+    """The data directories of three brokers that were killed seconds after they had all."""
+    with node_processes(tmp_path_factory.mktemp("killed")) as nodes:
+        register = nodes.register()
+        brokers = [nodes.broker(register, f"broker-{n}") for n in (1, 2, 3)]
+        cluster = Cluster(register, brokers[0])
+        name = cluster.topic(name="audited", segment_bytes=200_000)
+        cluster.fill(name, [b"%0100d" % n for n in range(4000)])
+        for broker in brokers:
+            wait_until_noted(broker.data_dir)
+        for broker in brokers:
+            broker.kill9()
+        yield [broker.data_dir for broker in brokers]
+
+
+def wait_until_noted(directory: Path) -> None:
+    """Wait until all of the log is known to be committed."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        (folder,) = find_folders(SystemDisk(), str(directory))
+        if folder.highwater == int(segments(directory)[-1].stem) + (
+            segments(directory)[-1].stat().st_size
+        ):
+            return
+        time.sleep(0.05)  # nothing announces it
+    raise AssertionError(f"the highwater mark is {folder.highwater}")
+
+
+def test_the_replicas_of_killed_brokers_are_judged(
+    spark: SparkSession, killed: list[Path], tmp_path: Path
+) -> None:
+    done = audit(spark, killed)
+    assert (done.replicas, done.faults, done.not_judged) == (3, [], [])
+    assert done.size_bytes == sum(path.stat().st_size for one in killed for path in segments(one))
+    altered = Path(shutil.copytree(killed[0], tmp_path / "altered"))
+    data = bytearray(segments(altered)[0].read_bytes())
+    data[500] ^= 1
+    segments(altered)[0].write_bytes(data)
+    assert {one.path for one in faults(spark, [altered, *killed[1:]])} == {
+        str(segments(altered)[0])
+    }
+
+
+def test_what_is_not_known_to_be_committed_is_said_not_to_be_judged(
+    spark: SparkSession, killed: list[Path], tmp_path: Path
+) -> None:
+    copies = [Path(shutil.copytree(one, tmp_path / one.name)) for one in killed]
+    ends = [segments(one)[-1] for one in copies]
+    end = int(ends[0].stem) + ends[0].stat().st_size
+    tail = segments(copies[0])[0].read_bytes()[: record_end(segments(copies[0])[0].read_bytes(), 0)]
+    with ends[1].open("ab") as file:
+        file.write(tail)
+    done = audit(spark, copies)
+    assert done.faults == []
+    (rest,) = done.not_judged
+    assert (rest.offset, rest.size_bytes) == (end, len(tail))
+    assert rest.directory == str(ends[1].parent)
+
+
+def test_an_audit_that_could_judge_nothing_says_so_and_fails(
+    spark: SparkSession, killed: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def job(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("octopi.cli.commands.pipeline.audit.spark_job", job)
+    copies = [Path(shutil.copytree(one, tmp_path / one.name)) for one in killed]
+    for one in copies:
+        for ends in (one / "replicas").glob("*.ends"):
+            ends.unlink()
+    done = audit(spark, copies)
+    assert done.size_bytes == 0
+    assert len(done.not_judged) == 3
+    result = CliRunner().invoke(cli, ["pipeline", "audit", *map(str, copies)])
+    assert result.exit_code == 1
+    assert "nothing was judged" in result.stderr
+
+
+def test_files_of_a_killed_broker_are_read_up_to_its_highwater_mark(
+    spark: SparkSession, killed: list[Path], tmp_path: Path
+) -> None:
+    def rows(directory: Path) -> int:
+        read = spark.read.format("octopi").option("path", str(directory))
+        return read.option("subscribe", "audited").load().count()
+
+    assert rows(killed[0]) == 4000
+    bare = Path(shutil.copytree(killed[0], tmp_path / "bare"))
+    for ends in (bare / "replicas").glob("*.ends"):
+        ends.unlink()
+    with pytest.raises(Exception, match="nothing is known to be committed"):
+        rows(bare)
 
 
 def test_a_swapped_segment_is_named(spark: SparkSession, directories: list[Path]) -> None:

@@ -18,7 +18,7 @@ from octopi.identifiers import Offset, TopicId
 from octopi.limits import NOTES_SYNC_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
-from octopi.storage.ends_file import EndsFile, NotedLog
+from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
 from octopi.wire.messages import TopicOptions, TopicRecord
 
@@ -118,7 +118,7 @@ def expected(log: NotedLog | None, *, lost_power: bool) -> Noted:
 
 def ends_path(replica_path: str) -> str:
     """Where the file of ends lies that belongs to the state file of a replica."""
-    return f"{replica_path}.ends"
+    return f"{replica_path}{ENDS_SUFFIX}"
 
 
 def topic_of(described: Mapping[str, Any]) -> TopicRecord:

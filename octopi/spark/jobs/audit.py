@@ -15,6 +15,8 @@ duplicate      one request is in a log twice
 =============  =========================================================================
 
 Files are only read.  Brokers may go on meanwhile: below the highwater mark nothing changes.
+What lies above it is not judged, and said so: it may be cut, and may differ from replica to
+replica.  The mark is what the replicas noted, at the latest a second after it moved.
 """
 
 from __future__ import annotations
@@ -75,7 +77,26 @@ class Audit:
     logs: int
     replicas: int
     size_bytes: int
+    """Of records that were judged, those of each replica."""
     faults: list[Fault]
+    not_judged: list[NotJudged] = attrs.field(factory=list)
+
+
+@attrs.frozen(order=True)
+class NotJudged:
+    """What one replica holds, and nobody knows to be committed."""
+
+    log: str
+    directory: str
+    offset: int
+    """From there on."""
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"not judged: {self.directory}: {self.size_bytes} bytes of {self.log} from offset "
+            f"{self.offset} on, which are not known to be committed"
+        )
 
 
 @attrs.frozen
@@ -145,10 +166,15 @@ def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
     """
     replicas, faults = _find(directories)
     tasks: list[_Task] = []
+    not_judged: list[NotJudged] = []
     for log, group in replicas.items():
         committed = max(one.highwater for one in group)
         for one in group:
             until = Offset(min(committed, one.end))
+            judged_to = max(until, one.start)
+            if one.end > judged_to:
+                rest = NotJudged(str(log), one.directory, judged_to, one.end - judged_to)
+                not_judged.append(rest)
             tasks += [_Task(log, one, base, until) for base, _ in one.files]
     longest = {log: max(group, key=lambda one: one.end).number for log, group in replicas.items()}
     seen: list[_Seen] = []
@@ -169,6 +195,7 @@ def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
         sum(map(len, replicas.values())),
         sum(one.size_bytes for one in seen),
         sorted(set(faults)),
+        sorted(not_judged),
     )
 
 

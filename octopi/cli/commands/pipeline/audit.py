@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import click
 
-from octopi.cli.failures import ExitCode
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import json_option
 from octopi.cli.rendering import counted, print_json, size
 from octopi.cli.spark_job import spark_job, spark_options
@@ -35,6 +35,10 @@ def audit(
     Checksums are right; replicas hold the same bytes up to the highwater mark; no request is
     there twice; each file begins where the one before ends.  Every fault names file and offset;
     one is enough for exit code 5.
+
+    Records that are not known to be committed are not judged, and listed: the mark is noted
+    within a second, also by brokers that run or were killed.  Where nothing could be judged,
+    the exit code is 1.
     """
     with spark_job("octopi audit", master, settings) as spark:
         from octopi.spark.jobs import audit as job
@@ -47,9 +51,23 @@ def audit(
     else:
         for fault in done.faults:
             click.echo(str(fault))
+        for rest in done.not_judged:
+            click.echo(str(rest))
         verdict = counted(len(done.faults), "fault") if done.faults else "no fault"
         click.echo(
             f"audited {counted(done.logs, 'log')}, {counted(done.replicas, 'replica')}, "
             f"{size(done.size_bytes)}: {verdict}"
         )
-    return ExitCode.DATA_FAULT if done.faults else ExitCode.OK
+    if done.faults:
+        return ExitCode.DATA_FAULT
+    if not done.size_bytes and (done.not_judged or not done.logs):
+        raise CommandError(
+            "nothing was judged: "
+            + (
+                "no record is known to be committed; let the brokers run for a second, or stop "
+                "them with SIGTERM, and audit again"
+                if done.not_judged
+                else "these directories hold no records"
+            )
+        )
+    return ExitCode.OK
