@@ -237,6 +237,10 @@ silent longest is forgotten first (and is told so if it comes back)."""
 RECENT_BATCHES_COUNT: Final = REQUESTS_IN_FLIGHT_MAX
 """Receipts remembered per producer and log: as many as it can have unanswered."""
 
+REQUEST_IDS_PER_LOG_MAX: Final = 4_096
+"""Request ids of version 1 records remembered per log, the newest ones: as many as 64 connections
+can have unanswered with one record each."""
+
 # --- register ------------------------------------------------------------------------
 
 REPLICA_COUNT_DEFAULT: Final = 3

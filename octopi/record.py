@@ -17,7 +17,8 @@ payload     n      see below
 **Version 1**: the payload is opaque, ``request_id`` is
 ``sha256("host:port:seqnum")``, and the checksum covers *the payload only*, so that the
 checksum a producer computed over its message reaches the disk.  A change of the request
-id therefore goes unnoticed.
+id therefore goes unnoticed.  32 zero bytes mean that the record has none: it is never
+taken for a repetition of another.
 
 **Version 2** (what our clients write): the checksum covers request id and payload.
 
@@ -91,6 +92,8 @@ LENGTH_BYTES: Final = 4
 HEADER_BYTES: Final = 41
 """length, version, checksum, request id."""
 REQUEST_ID_BYTES: Final = 32
+NO_REQUEST: Final = bytes(REQUEST_ID_BYTES)
+"""The request id of version 1 records whose producer doesn't have them recognised."""
 PRODUCER_ID_BYTES: Final = 16
 FIXED_PAYLOAD_BYTES: Final = 16
 """Version 2: timestamp and the two lengths."""
@@ -177,6 +180,13 @@ class Mark(NamedTuple):
     """How many records were scanned before it."""
 
 
+class Request(NamedTuple):
+    """A version 1 record, by what it is known and where it starts in the scanned buffer (bytes)."""
+
+    request_id: bytes
+    position: int
+
+
 @attrs.frozen
 class Scan:
     """What a scan of a buffer found, up to its end or the first fault."""
@@ -193,6 +203,8 @@ class Scan:
     """The largest time stamp in the prefix; -1 if no record has one."""
     fault: RecordError | None
     """Why the scan ended before the end of the buffer."""
+    requests: list[Request] = attrs.Factory(list)
+    """The version 1 records of the prefix, in order, without those that have `NO_REQUEST`."""
 
 
 def request_id_v1(host: str, port: int, sequence: int) -> bytes:
@@ -348,6 +360,7 @@ def scan(buffer: bytes | memoryview) -> Scan:
     unpack = _SCANNED.unpack_from
     runs: list[Run] = []
     marks: list[Mark] = []
+    requests: list[Request] = []
     fault: RecordError | None = None
     timestamp_max = -1
     position = count = next_mark = stop = 0
@@ -373,6 +386,9 @@ def scan(buffer: bytes | memoryview) -> Scan:
             else:
                 stop = check_record(view, position)  # version 1, or it says what is wrong
                 producer, sequence, timestamp = b"", -1, -1
+                request_id = bytes(view[position + _CHECKSUM_END : position + HEADER_BYTES])
+                if request_id != NO_REQUEST:
+                    requests.append(Request(request_id, position))
             if position >= next_mark:
                 marks.append(Mark(position, timestamp_max, count))
                 next_mark = position + INDEX_INTERVAL_BYTES
@@ -391,7 +407,7 @@ def scan(buffer: bytes | memoryview) -> Scan:
         fault = error
     if run_producer:
         runs.append(_run(run_producer, run_first, run_next, run_start, position))
-    return Scan(position, count, runs, marks, timestamp_max, fault)
+    return Scan(position, count, runs, marks, timestamp_max, fault, requests)
 
 
 def check_record(buffer: bytes | memoryview, position: int = 0) -> int:
@@ -467,19 +483,6 @@ def whole_records_end(buffer: bytes | memoryview, limit_bytes: int | None = None
             break
         position = stop
     return position
-
-
-def is_boundary(buffer: bytes | memoryview, position: int) -> bool:
-    """Whether *position*, at most the buffer's length, is where a record starts or the last
-    one ends.  Walks lengths only.
-
-    Raises:
-      MalformedRecordError, IncompleteRecordError: if the walk meets bytes that are no record.
-    """
-    at = 0
-    while at < position:
-        at = record_end(buffer, at)
-    return at == position
 
 
 def record_timestamp_ms(buffer: bytes | memoryview, position: int) -> int:

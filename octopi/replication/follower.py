@@ -123,8 +123,7 @@ class LogFollower:
     def replicated(self, scan: Scan) -> list[Effect]:
         """The log holds what was received (steps 4 and 8)."""
         log = self.log
-        for run in scan.runs:
-            log.sequences.record(run, Offset(log.end + run.start))
+        log.sequences.note(scan, log.end)
         log.end = Offset(log.end + scan.valid_bytes)
         return self._acknowledge() + self._advance()
 

@@ -28,7 +28,7 @@ from octopi.replication.effects import (
     StoreEpochs,
 )
 from octopi.replication.log_state import LogState
-from octopi.replication.producer_sequences import Duplicate, Refused
+from octopi.replication.producer_sequences import Duplicate, Refused, Repeated
 
 
 @attrs.frozen
@@ -79,8 +79,8 @@ class LogLeader:
         if self._in_sync_count < self.log.min_insync:
             reason = f"{self._in_sync_count} of at least {self.log.min_insync} replicas are in sync"
             return [Reply(answer, Refusal(Status.NOT_READY, reason))]
-        if not scan.runs:  # version 1: nothing to recognise them by
-            return self._append(records, scan, answer)
+        if not scan.runs:
+            return self._receive_version_1(records, scan, answer)
         run = scan.runs[0]
         if len(scan.runs) > 1 or run.count != scan.count:
             return [
@@ -103,6 +103,14 @@ class LogLeader:
             return [FindDuplicate(verdict.offset, verdict.skip, answer)]
         return self._append(records, scan, answer)
 
+    def _receive_version_1(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        verdict = self.log.sequences.check_requests(scan.requests)
+        if isinstance(verdict, Refused):
+            return [Reply(answer, Refusal(verdict.status, verdict.reason))]
+        if isinstance(verdict, Repeated):
+            return self._answer_again(verdict.first, verdict.last, answer)
+        return self._append(records, scan, answer)
+
     def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
         append = Append(records, scan, answer)
         # Records whose epoch a restart would not know could be taken for older ones.
@@ -113,8 +121,7 @@ class LogLeader:
         """The log holds the batch from *base* on (step 2)."""
         log = self.log
         assert base == log.end, "batches are appended one behind the other"
-        for run in scan.runs:
-            log.sequences.record(run, Offset(base + run.start))
+        log.sequences.note(scan, base)
         log.end = Offset(base + scan.valid_bytes)
         self._waiting.append(_Waiting(log.end, Receipt(base, self.epoch, False), answer))
         effects: list[Effect] = [Forward(log.end)] if self._replicated else []
@@ -125,8 +132,13 @@ class LogLeader:
     def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
         """The records of a repeated request begin at *offset*; they are acknowledged as the
         first time, and not before all of them are committed."""
+        return self._answer_again(offset, offset, answer)
+
+    def _answer_again(self, offset: Offset, last: Offset, answer: Answer) -> list[Effect]:
+        """Acknowledge a repetition of records that begin at *offset*, when the batch at *last* is
+        committed."""
         receipt = Receipt(offset, self.log.epochs.epoch_at(offset), True)
-        end = self._end_of_batch(offset)
+        end = self._end_of_batch(last)
         if end <= self.log.highwater:
             return [Reply(answer, receipt)]
         at = sum(waiting.end <= end for waiting in self._waiting)

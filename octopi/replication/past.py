@@ -16,7 +16,7 @@ import attrs
 from octopi.errors import ProtocolError
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.producer_sequences import ProducerSequences
-from octopi.wire.messages import EpochStart, Followed, KnownProducer
+from octopi.wire.messages import EpochStart, Followed, KnownProducer, KnownRequest
 
 _FAR: Final = 1 << 64
 
@@ -35,7 +35,8 @@ class Past:
         Raises:
           ProtocolError: if it is none.
         """
-        return cls(history_of(message.epochs), _sequences_of(message.producers))
+        sequences = _sequences_of(message.producers, message.requests)
+        return cls(history_of(message.epochs), sequences)
 
     def tell(self, message: Followed) -> Followed:
         """*message* with it."""
@@ -49,7 +50,10 @@ class Past:
             )
             for producer_id, epoch, next_sequence, batches in self.sequences.dump()
         ]
-        return attrs.evolve(message, epochs=epoch_starts(self.epochs), producers=producers)
+        requests = [KnownRequest(*one) for one in self.sequences.dump_requests()]
+        return attrs.evolve(
+            message, epochs=epoch_starts(self.epochs), producers=producers, requests=requests
+        )
 
 
 def epoch_starts(epochs: EpochHistory) -> list[EpochStart]:
@@ -69,7 +73,9 @@ def history_of(rows: Iterable[EpochStart]) -> EpochHistory:
     return EpochHistory.load(entries)
 
 
-def _sequences_of(producers: Iterable[KnownProducer]) -> ProducerSequences:
+def _sequences_of(
+    producers: Iterable[KnownProducer], requests: Iterable[KnownRequest]
+) -> ProducerSequences:
     entries = []
     for one in producers:
         if not one.offsets or len(one.first_sequences) != len(one.offsets):
@@ -79,4 +85,7 @@ def _sequences_of(producers: Iterable[KnownProducer]) -> ProducerSequences:
         if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(ends)):
             raise ProtocolError("the batches of a producer and their offsets grow")
         entries.append((one.producer_id, one.epoch, one.next_sequence, batches))
-    return ProducerSequences.load(entries)
+    known = [(one.request_id, one.offset) for one in requests]
+    if any(a[1] >= b[1] for a, b in pairwise(known)) or len(dict(known)) < len(known):
+        raise ProtocolError("the offsets of version 1 records grow, and each has its own id")
+    return ProducerSequences.load(entries, known)

@@ -1,5 +1,9 @@
 """Which records of which producer a log holds: exact detection of duplicates and gaps.
 
+Version 1 records have no sequence, only a request id that is theirs alone.  Those of the newest
+`REQUEST_IDS_PER_LOG_MAX` are remembered with their offsets: a repetition of one of them is
+recognised, and a gap never.
+
 A producer counts its records in a log from 0, so what comes next is known and anything
 else is a repetition or a gap.  The table is a function of the log: it is rebuilt by
 scanning it, from any checkpoint on, and every replica arrives at the same one.
@@ -11,14 +15,15 @@ that can still be unanswered.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
 from octopi.errors import Status
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
-from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT
-from octopi.record import Run
+from octopi.limits import PRODUCERS_PER_LOG_MAX, RECENT_BATCHES_COUNT, REQUEST_IDS_PER_LOG_MAX
+from octopi.record import Request, Run, Scan
 
 
 @attrs.frozen
@@ -33,6 +38,16 @@ class Duplicate:
     offset: Offset
     """Where the first of them is, after `skip` records from here on."""
     skip: int
+
+
+@attrs.frozen
+class Repeated:
+    """The log has these version 1 records already, one behind the other."""
+
+    first: Offset
+    """Where the first one starts."""
+    last: Offset
+    """Where the last one starts that is recognised."""
 
 
 @attrs.frozen
@@ -62,7 +77,7 @@ class ProducerSequences:
     all lie below its next sequence.
     """
 
-    __slots__ = ("_batches_max", "_producers", "_producers_max")
+    __slots__ = ("_batches_max", "_producers", "_producers_max", "_requests")
 
     def __init__(
         self,
@@ -73,6 +88,8 @@ class ProducerSequences:
         self._batches_max = batches_max
         self._producers: dict[ProducerId, _Producer] = {}
         """The one that wrote last at the end."""
+        self._requests: dict[bytes, Offset] = {}
+        """Of version 1 records, in order of the log."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -132,6 +149,35 @@ class ProducerSequences:
         if len(self._producers) > self._producers_max:
             del self._producers[next(iter(self._producers))]
 
+    def check_requests(self, requests: list[Request]) -> Fresh | Repeated | Refused:
+        """Judge version 1 records that ask to be appended together; changes nothing."""
+        if len({one.request_id for one in requests}) < len(requests):
+            return Refused(Status.MALFORMED_RECORD, "two records of a request have the same id")
+        known = [(self._requests.get(one.request_id), one.position) for one in requests]
+        begins = {None if offset is None else offset - position for offset, position in known}
+        if begins <= {None}:
+            return Fresh()
+        (begin, *others) = begins
+        if others or begin is None:
+            count = sum(offset is not None for offset, _ in known)
+            return Refused(
+                Status.SEQUENCE_GAP,
+                f"{count} of {len(known)} records of this request are stored, not as they are "
+                "here: repeat requests as they were sent, and send what is missing by itself",
+            )
+        return Repeated(Offset(begin), Offset(begin + requests[-1].position))
+
+    def note(self, scan: Scan, base: Offset) -> None:
+        """Note that what was scanned lies in the log from *base* on."""
+        for run in scan.runs:
+            self.record(run, Offset(base + run.start))
+        if scan.requests:
+            for request_id, position in scan.requests:
+                self._requests.pop(request_id, None)
+                self._requests[request_id] = Offset(base + position)
+            while len(self._requests) > REQUEST_IDS_PER_LOG_MAX:
+                del self._requests[next(iter(self._requests))]
+
     def next_sequence(self, producer: ProducerId) -> Sequence:
         """What *producer* has to send next; 0 if it isn't known."""
         known = self._producers.get(producer)
@@ -147,6 +193,7 @@ class ProducerSequences:
                 following = batches[count][0] if count < len(batches) else known.next_sequence
                 earlier = deque(batches[:count], maxlen=self._batches_max)
                 table._producers[producer_id] = _Producer(known.epoch, following, earlier)
+        table._requests = {one: at for one, at in self._requests.items() if at < offset}
         return table
 
     def dump(self) -> list[Any]:
@@ -161,10 +208,15 @@ class ProducerSequences:
             for producer_id, known in self._producers.items()
         ]
 
+    def dump_requests(self) -> list[Any]:
+        """The request ids of version 1 records with their offsets, oldest first."""
+        return [list(one) for one in self._requests.items()]
+
     @classmethod
-    def load(cls, entries: list[Any]) -> ProducerSequences:
-        """From what `dump` returned."""
+    def load(cls, entries: list[Any], requests: Iterable[Any] = ()) -> ProducerSequences:
+        """From what `dump` and `dump_requests` returned."""
         table = cls()
+        table._requests = {request_id: Offset(offset) for request_id, offset in requests}
         for producer_id, epoch, next_sequence, batches in entries:
             table._producers[ProducerId(producer_id)] = _Producer(
                 ProducerEpoch(epoch),
@@ -179,6 +231,9 @@ class ProducerSequences:
     def check_invariants(self) -> None:
         """Assert what the class promises."""
         assert len(self._producers) <= self._producers_max
+        assert len(self._requests) <= REQUEST_IDS_PER_LOG_MAX
+        offsets = list(self._requests.values())
+        assert offsets == sorted(offsets)
         for known in self._producers.values():
             batches = list(known.batches)
             assert batches == sorted(batches)

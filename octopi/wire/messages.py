@@ -30,6 +30,7 @@ from octopi.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     PRODUCERS_PER_LOG_MAX,
     RECENT_BATCHES_COUNT,
+    REQUEST_IDS_PER_LOG_MAX,
     TEXT_BYTES_MAX,
 )
 
@@ -934,6 +935,14 @@ class KnownProducer:
     """Where each of them begins."""
 
 
+@attrs.frozen
+class KnownRequest:
+    """A version 1 record that a log holds or held, to detect its repetition."""
+
+    request_id: Annotated[bytes, AtMost(32)]
+    offset: int
+
+
 @message("followed")
 @attrs.frozen
 class Followed:
@@ -952,6 +961,8 @@ class Followed:
     """Then: which epoch wrote what before `begin`; the follower won't see it any more."""
     producers: Annotated[list[KnownProducer], AtMost(PRODUCERS_PER_LOG_MAX)] = attrs.Factory(list)
     """And which producer."""
+    requests: Annotated[list[KnownRequest], AtMost(REQUEST_IDS_PER_LOG_MAX)] = attrs.Factory(list)
+    """And, of version 1 records, which request."""
 
 
 @message("follow_refused")

@@ -91,8 +91,7 @@ MUTANTS: Final = (
         "sequences-forgotten-by-restarts",
         _BROKER_LOG,
         """
--            for run in scan.runs:
--                sequences.record(run, Offset(base + run.start))
+-            sequences.note(scan, base)
 +            pass
 
          files, recovery = SegmentedLog.open(

@@ -282,8 +282,7 @@ MUTANTS: Final = (
         "sequences-not-learned-by-followers",
         _FOLLOWER,
         """
--        for run in scan.runs:
--            log.sequences.record(run, Offset(log.end + run.start))
+-        log.sequences.note(scan, log.end)
 """,
         "a follower that comes to lead doesn't know what producers sent before",
         "committed-twice",

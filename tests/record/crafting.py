@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from octopi.record import OPAQUE, STRUCTURED
+from octopi.record import OPAQUE, STRUCTURED, record_end
 
 NO_KEY = 0xFFFFFFFF
 
@@ -36,3 +36,16 @@ def craft_structured(
 def craft_header(name: bytes, value: bytes) -> bytes:
     """One entry of a header block."""
     return struct.pack(">H", len(name)) + name + struct.pack(">I", len(value)) + value
+
+
+def is_boundary(buffer: bytes | memoryview, position: int) -> bool:
+    """Whether *position*, at most the buffer's length, is where a record starts or the last
+    one ends.  Walks lengths only.
+
+    Raises:
+      MalformedRecordError, IncompleteRecordError: if the walk meets bytes that are no record.
+    """
+    at = 0
+    while at < position:
+        at = record_end(buffer, at)
+    return at == position

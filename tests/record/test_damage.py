@@ -21,11 +21,10 @@ from octopi.record import (
     check_record,
     decode,
     encode_opaque,
-    is_boundary,
     scan,
     whole_records_end,
 )
-from tests.record.crafting import NO_KEY, craft, craft_header, craft_structured
+from tests.record.crafting import NO_KEY, craft, craft_header, craft_structured, is_boundary
 from tests.record.golden import GOLDEN, GOLDEN_LOG, Golden
 
 each_golden = pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)

@@ -27,12 +27,12 @@ from octopi.record import (
     decode_headers,
     encode_headers,
     encode_opaque,
-    is_boundary,
     record_end,
     record_timestamp_ms,
     scan,
     whole_records_end,
 )
+from tests.record.crafting import is_boundary
 from tests.record.strategies import BuiltLog, anything, logs
 
 TOPIC, PARTITION = TopicName("orders"), PartitionId(3)

@@ -73,8 +73,7 @@ class DiskLog:
 
     def sequences(self) -> ProducerSequences:
         table = ProducerSequences()
-        for run in scan(self.data(0, len(self.rows))).runs:
-            table.record(run, Offset(run.start))
+        table.note(scan(self.data(0, len(self.rows))), Offset(0))
         return table
 
 

@@ -127,6 +127,25 @@ def test_one_request_carries_one_run_of_one_producer(data: bytes) -> None:
     assert effect.content.status == Status.MALFORMED_RECORD
 
 
+def test_a_repeated_version_1_request_waits_for_the_commit_of_all_its_records() -> None:
+    machine, answers = leader(flush_before_ack=True), Answers()
+    data = [encode_opaque(bytes([number]) * 32, b"x") for number in (1, 2)]
+    first, second, again = answers("first"), answers("second"), answers("again")
+    produce(machine, data[0], first)
+    end_of_first = machine.log.end
+    produce(machine, data[1], second)
+    both = b"".join(data)
+    assert machine.receive(both, scan(both), again) == []
+    machine.check_invariants()
+    (_, answered) = machine.flushed(end_of_first)
+    assert answered == Reply(first, Receipt(Offset(0), Epoch(4), False))
+    assert machine.flushed(machine.log.end) == [
+        PublishHighwater(machine.log.end),
+        Reply(second, Receipt(end_of_first, Epoch(4), False)),
+        Reply(again, Receipt(Offset(0), Epoch(4), True)),
+    ]
+
+
 def test_version_1_records_are_taken_as_they_come() -> None:
     data = encode_opaque(bytes(32), b"x")
     machine, answer = leader(), Answers()("old")

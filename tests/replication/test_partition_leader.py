@@ -7,13 +7,13 @@ import pytest
 
 from octopi.errors import ProtocolError, Status
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence, TopicId
-from octopi.record import BatchBuilder, Run, scan
+from octopi.record import BatchBuilder, Request, Run, encode_opaque, scan
 from octopi.replication.effects import Refusal, Reply, ToBroker
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.replication.past import Past
-from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
+from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences, Repeated
 from octopi.wire.messages import (
     Acknowledge,
     EpochStart,
@@ -21,6 +21,7 @@ from octopi.wire.messages import (
     Followed,
     FollowRefused,
     KnownProducer,
+    KnownRequest,
     PartitionRecord,
 )
 
@@ -82,6 +83,36 @@ def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
 def test_a_past_that_can_not_be_is_refused(impossible: KnownProducer) -> None:
     with pytest.raises(ProtocolError, match="producer"):
         Past.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [impossible]))
+
+
+def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
+    sequences = ProducerSequences()
+    for number, offset in ((1, 10), (2, 60)):
+        data = encode_opaque(bytes([number]) * 32, b"")
+        sequences.note(scan(data), Offset(offset))
+    machine = leader([1], start=Offset(60), highwater=Offset(60), sequences=sequences)
+    (answer,) = machine.follow(attrs.evolve(FOLLOW, log_end=20))
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, Followed)
+    assert answer.message.requests == [KnownRequest(b"\1" * 32, 10)]
+    past = Past.told(answer.message)
+    assert past.sequences.check_requests([Request(b"\1" * 32, 0)]) == Repeated(
+        Offset(10), Offset(10)
+    )
+    assert past.sequences.check_requests([Request(b"\2" * 32, 0)]) == Fresh()
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        [KnownRequest(b"a", 5), KnownRequest(b"b", 5)],
+        [KnownRequest(b"a", 5), KnownRequest(b"b", 4)],
+        [KnownRequest(b"a", 5), KnownRequest(b"a", 6)],
+    ],
+)
+def test_known_requests_that_can_not_be_are_refused(impossible: list[KnownRequest]) -> None:
+    with pytest.raises(ProtocolError, match="version 1"):
+        Past.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [], impossible))
 
 
 @pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 4}, {"broker": 9}, {"broker": 1}])

@@ -5,8 +5,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from octopi.errors import Status
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
-from octopi.record import BatchBuilder, Run, record_end, scan
-from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences, Refused
+from octopi.limits import REQUEST_IDS_PER_LOG_MAX
+from octopi.record import BatchBuilder, Run, encode_opaque, record_end, scan
+from octopi.replication.producer_sequences import (
+    Duplicate,
+    Fresh,
+    ProducerSequences,
+    Refused,
+    Repeated,
+)
 
 ALICE = ProducerId(b"a" * 16)
 BOB = ProducerId(b"b" * 16)
@@ -89,6 +96,38 @@ def test_the_producer_silent_longest_is_forgotten_first() -> None:
     assert len(table) == 2
     assert table.next_sequence(BOB) == 0
     assert table.next_sequence(ALICE) == 2
+
+
+def requests(*numbers: int) -> list[bytes]:
+    return [encode_opaque(number.to_bytes(32), b"x") for number in numbers]
+
+
+def check(table: ProducerSequences, *numbers: int) -> Fresh | Repeated | Refused:
+    return table.check_requests(scan(b"".join(requests(*numbers))).requests)
+
+
+def test_version_1_records_are_known_by_their_ids_below_a_cut_and_after_a_restart() -> None:
+    table = ProducerSequences()
+    size = len(requests(1)[0])
+    for number in (1, 2, 3):
+        table.note(scan(requests(number)[0]), Offset(size * number))
+    for one in (table, ProducerSequences.load(table.dump(), table.dump_requests())):
+        one.check_invariants()
+        assert check(one, 2) == Repeated(Offset(2 * size), Offset(2 * size))
+        assert check(one, 2, 3) == Repeated(Offset(2 * size), Offset(3 * size))
+        assert check(one, 4) == Fresh()
+        cut = one.before(Offset(2 * size))
+        assert check(cut, 2) == Fresh()
+        assert isinstance(check(cut, 1), Repeated)
+
+
+def test_the_oldest_version_1_records_are_forgotten_first() -> None:
+    table = ProducerSequences()
+    numbers = range(1, REQUEST_IDS_PER_LOG_MAX + 2)
+    table.note(scan(b"".join(requests(*numbers))), Offset(0))
+    table.check_invariants()
+    assert check(table, 1) == Fresh()
+    assert isinstance(check(table, 2), Repeated)
 
 
 class AgainstTheLog(RuleBasedStateMachine):

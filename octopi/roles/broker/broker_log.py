@@ -122,7 +122,7 @@ class BrokerLog:
         self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
-        sequences = ProducerSequences.load(stored.get("producers", []))
+        sequences = _sequences(stored)
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
@@ -135,7 +135,7 @@ class BrokerLog:
             # It died while it dropped its records to go on there.  What is left of them is of
             # no use, and what the checkpoint says isn't about them.
             self._files.restart(begin)
-            sequences = ProducerSequences.load(stored.get("producers", []))
+            sequences = _sequences(stored)
         start, end = self._files.start, self._files.end
         highwater = Offset(stored.get("highwater", 0))
         if noted is not None:
@@ -168,8 +168,7 @@ class BrokerLog:
         lost_power: bool,
     ) -> SegmentedLog:
         def rebuild(base: Offset, scan: record.Scan) -> None:
-            for run in scan.runs:
-                sequences.record(run, Offset(base + run.start))
+            sequences.note(scan, base)
 
         files, recovery = SegmentedLog.open(
             self._environment.disk,
@@ -240,7 +239,7 @@ class BrokerLog:
         position = self._files.start
         sequences = self.state.sequences.before(position)
         if self._recovery_point <= end:
-            sequences = ProducerSequences.load(stored.get("producers", []))
+            sequences = _sequences(stored)
             position = max(position, self._recovery_point)
         await in_turns(self._files.prove(end))  # or the cut itself may take long
         while position < end:
@@ -248,8 +247,7 @@ class BrokerLog:
             position = max(position, self._files.start)
             await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
-            for run in record.scan(data).runs:
-                sequences.record(run, Offset(position + run.start))
+            sequences.note(record.scan(data), position)
             position = Offset(position + len(data))
             await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
@@ -413,6 +411,7 @@ class BrokerLog:
             "recovery_point": recovery_point,
             "epochs": self.state.epochs.dump(),
             "producers": self.state.sequences.dump(),
+            "requests": self.state.sequences.dump_requests(),
         }
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:
@@ -642,3 +641,8 @@ class BrokerLog:
             size_bytes=self._files.size_bytes,
             fault=self.fault_text[:900],
         )
+
+
+def _sequences(stored: dict[str, Any]) -> ProducerSequences:
+    """What a checkpoint says about producers."""
+    return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))

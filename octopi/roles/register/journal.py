@@ -36,8 +36,6 @@ _log = get_logger(__name__)
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
 
-_NO_REQUEST: Final = bytes(record.REQUEST_ID_BYTES)
-
 
 class Journal:
     """An open journal.  `append` takes effect at once, `flush` makes it last."""
@@ -136,7 +134,9 @@ class Journal:
             trace(steps.R2_APPENDED, entries=entries)
 
     def _append_to(self, log: SegmentedLog, entries: list[Entry]) -> None:
-        data = b"".join(record.encode_opaque(_NO_REQUEST, _encode(entry)) for entry in entries)
+        data = b"".join(
+            record.encode_opaque(record.NO_REQUEST, _encode(entry)) for entry in entries
+        )
         log.append(data, record.scan(data), self._environment.clock.wall_ms())
 
     async def flush(self) -> None:
