@@ -67,6 +67,9 @@ async def _read(
     start = step["from"]
     if isinstance(start, dict) and "saved" in start:
         position = saved[start["saved"]]
+        if "ahead" in start:
+            ahead = start["ahead"]
+            position = re.sub(r"=(\d+)", lambda found: f"={int(found[1]) + ahead}", position)
         start = re.sub("@.*?:", f"@{start['of']}:", position) if "of" in start else position
     elif isinstance(start, dict):
         start = _UNIX_ZERO + timedelta(milliseconds=start["at"])

@@ -7,6 +7,7 @@ const [modules] = process.argv.slice(2);
 const { decode, encode } = await import(`${modules}/client/cbor.js`);
 const { CODES, statusTable } = await import(`${modules}/client/errors.js`);
 const { formatPosition, parsePosition } = await import(`${modules}/client/position.js`);
+const { Trail } = await import(`${modules}/client/trail.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
 
 const toHex = (bytes) => Buffer.from(bytes).toString("hex");
@@ -64,10 +65,18 @@ const DEEDS = {
     return toHex(encodeRecords(prepared, fromHex(producer), epoch, sequence));
   },
   parsePosition: (text) => {
-    const { topic, topicId, offsets } = parsePosition(text);
-    return { topic, topicId, offsets: [...offsets] };
+    const { topic, topicId, places } = parsePosition(text);
+    return { topic, topicId, places: [...places].map(([one, { offset, anchor }]) => [one, offset, anchor]) };
   },
-  formatPosition: ({ topic, topicId, offsets }) => formatPosition(topic, topicId, new Map(offsets)),
+  formatPosition: ({ topic, topicId, places }) =>
+    formatPosition(topic, topicId, new Map(places.map(([one, offset, anchor]) => [one, { offset, anchor }]))),
+  trail: ({ start, steps }) => {
+    const trail = new Trail(...start);
+    return steps.map(([step, ...rest]) => {
+      trail[step](...rest);
+      return [trail.offset, trail.anchor];
+    });
+  },
   statuses: () => statusTable(),
   codes: () => Object.fromEntries(CODES),
 };

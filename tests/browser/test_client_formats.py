@@ -9,6 +9,7 @@ import cbor2
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from octopi.clients.trail import Trail
 from octopi.errors import STATUS_MEANINGS, RecordError
 from octopi.identifiers import (
     Offset,
@@ -19,12 +20,15 @@ from octopi.identifiers import (
     TopicId,
     TopicName,
 )
-from octopi.position import Position
+from octopi.position import Anchor, Place, Position
 from octopi.record import BatchBuilder, decode
 from tests.browser.tools import JavaScriptError, NodePeer
 from tests.record.golden import GOLDEN
 from tests.record.strategies import BuiltLog, logs
 
+ANCHORS = st.sampled_from(
+    ["", "1", "7", str(2**63 - 1), "0.0123456789abcdef", "1200.9f3a61c2aa55bb66"]
+).map(Anchor)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text(max_size=6)
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -252,23 +256,63 @@ def test_records_are_written_alike(
 @given(
     st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True),
     st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
-    st.dictionaries(st.integers(0, 999), st.integers(0, 2**53 - 1), max_size=5),
+    st.dictionaries(
+        st.integers(0, 999).map(PartitionId),
+        st.builds(Place, st.integers(0, 2**53 - 1).map(Offset), ANCHORS),
+        max_size=5,
+    ),
 )
 def test_positions_are_the_same_text(
-    node: NodePeer, topic: str, topic_id: str, offsets: dict[int, int]
+    node: NodePeer, topic: str, topic_id: str, places: dict[PartitionId, Place]
 ) -> None:
-    places = {PartitionId(one): Offset(offset) for one, offset in offsets.items()}
     text = str(Position(TopicName(topic), TopicId(topic_id), places))
-    said = {"topic": topic, "topicId": topic_id, "offsets": [[*one] for one in offsets.items()]}
+    listed = [[one, place.offset, place.anchor] for one, place in sorted(places.items())]
+    said = {"topic": topic, "topicId": topic_id, "places": listed}
     assert node.ask("formatPosition", said) == text
-    parsed = node.ask("parsePosition", text)
-    assert (parsed["topic"], parsed["topicId"]) == (topic, topic_id)
-    assert dict(parsed["offsets"]) == offsets
+    assert node.ask("parsePosition", text) == said
+
+
+@given(st.integers(0, 100), ANCHORS, st.lists(st.integers(-30, 30), max_size=20), st.data())
+def test_a_trail_leads_to_the_same_places(
+    node: NodePeer, start: int, anchor: Anchor, moves: list[int], data: st.DataObject
+) -> None:
+    """Forwards by reading, backwards where a broker disagrees."""
+    trail = Trail(Place(Offset(start), anchor))
+    steps: list[list[object]] = []
+    expected: list[list[object]] = []
+    for move in moves:
+        if move > 0:
+            behind = data.draw(st.sampled_from(["", "1", "2", "3"]).map(Anchor))
+            steps.append(["read", trail.offset + move, behind])
+            trail.read(Offset(trail.offset + move), behind)
+        elif trail.offset:
+            steps.append(["fallBack", max(0, trail.offset - 1 + move)])
+            trail.fall_back(Offset(max(0, trail.offset - 1 + move)))
+        else:
+            steps.append(["know", "4"])
+            trail.know(Anchor("4"))
+        expected.append([trail.place.offset, trail.place.anchor])
+    assert node.ask("trail", {"start": [start, anchor], "steps": steps}) == expected
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "v1:", "v1:t@xyz:", "v2:t@0f:0=1", "v1:t@0f:0=1,", "v1:t@0f:0=1,0=2", "v1:t@0f:0=-1"],
+    [
+        "",
+        "v1:",
+        "v1:t@xyz:",
+        "v2:t@0f:0=1",
+        "v1:t@0f:0=1,",
+        "v1:t@0f:0=1,0=2",
+        "v1:t@0f:0=-1",
+        "v1:t@0f:0=01",
+        "v1:t@0f:0=1~",
+        "v1:t@0f:0=1~0",
+        "v1:t@0f:0=1~07",
+        "v1:t@0f:0=1~9223372036854775808",
+        "v1:t@0f:0=1~1200.9F3A61C2AA55BB66",
+        "v1:t@0f:0=1~1200.9f3a61c2aa55bb6",
+    ],
 )
 def test_what_is_no_position_is_refused(node: NodePeer, text: str) -> None:
     with pytest.raises(JavaScriptError, match="invalid_option"):

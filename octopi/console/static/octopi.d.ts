@@ -31,6 +31,9 @@ export interface SubscribeOptions {
   window?: number;
   /** What to do when retention removed what comes next; a "gap" event tells of it either way. */
   onGap?: "throw" | "skip";
+  /** What to do when records that were read are gone, and others may be in their place; a "fork"
+   *  event tells of it either way.  "resume": go on with what is there now. */
+  onFork?: "throw" | "resume";
 }
 
 export interface PublishOptions {
@@ -55,6 +58,15 @@ export interface Gap {
   partition: number;
   wanted: number;
   availableFrom: number;
+}
+
+export interface Fork {
+  topic: string;
+  partition: number;
+  /** What was read is gone from here */
+  offset: number;
+  /** up to here. */
+  readUntil: number;
 }
 
 export interface PartitionInfo {
@@ -134,6 +146,7 @@ export declare class OctopiError extends Error {
 export interface OctopiEvents {
   state: CustomEvent<{ state: State; error?: OctopiError; delay?: number }>;
   gap: CustomEvent<Gap>;
+  fork: CustomEvent<Fork>;
 }
 
 export declare class Octopi extends EventTarget {

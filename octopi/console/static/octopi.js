@@ -98,12 +98,14 @@ export class Octopi extends EventTarget {
   // --- reading and writing ----------------------------------------------------------------
 
   // The messages of a topic, each once and in the order of its partition, for `for await`.
-  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw" } = {}) {
+  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw", onFork = "throw" } = {}) {
     this.#checkOpen();
     if (!Number.isSafeInteger(window) || window < 1) throw new OctopiError("invalid_option", `window is ${window}; it must be a number of bytes`);
     if (onGap !== "throw" && onGap !== "skip") throw new OctopiError("invalid_option", `onGap is ${onGap}; it must be throw or skip`);
-    const subscription = new Subscription(this.#cluster, topic, { partition, from, signal, window, onGap }, {
+    if (onFork !== "throw" && onFork !== "resume") throw new OctopiError("invalid_option", `onFork is ${onFork}; it must be throw or resume`);
+    const subscription = new Subscription(this.#cluster, topic, { partition, from, signal, window, onGap, onFork }, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
+      onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
       onEnd: (ended) => this.#subscriptions.delete(ended),
     });

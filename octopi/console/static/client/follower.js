@@ -7,6 +7,8 @@
 
 import { OctopiError, refusal } from "./errors.js";
 import { readerAddresses } from "./cluster.js";
+import { isAnchor } from "./position.js";
+import { Trail } from "./trail.js";
 import { sleep, unlessAborted } from "./waiting.js";
 
 const SUBSCRIBE_TIMEOUT_MS = 10_000;
@@ -18,20 +20,25 @@ const NODE_FAULTS = new Set(["log_read_only", "log_corrupt", "internal"]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // from a broker; the register has the last word
 
 export class LogFollower {
-  constructor(cluster, { topic, topicId, partition, start, window, skipGaps }, { onRecords, onGap, onTrouble }) {
+  // *start*: { offset, anchor }.
+  constructor(cluster, { topic, topicId, partition, start, window, skipGaps, resumeForks }, { onRecords, onGap, onFork, onTrouble }) {
     this.cluster = cluster;
     this.topic = topic;
     this.topicId = topicId;
     this.partition = partition;
     this.window = window;
     this.skipGaps = skipGaps;
+    this.resumeForks = resumeForks;
     this.onRecords = onRecords;
     this.onGap = onGap;
+    this.onFork = onFork;
     this.onTrouble = onTrouble;
-    this.wanted = start; // the next record to come from a broker
-    this.highwater = start; // the newest one heard of
+    this.start = { ...start }; // with its anchor, once that is known
+    this.trail = new Trail(start.offset, start.anchor);
+    this.readUntil = null; // a broker disagreed with what was read up to there, and none has agreed since
+    this.highwater = start.offset; // the newest one heard of
     this.waitingBytes = 0; // came, and weren't taken yet
-    this.credit = start;
+    this.credit = start.offset;
     this.link = null; // connection and request number of the subscription
     this.backoff = cluster.newBackoff();
     this.wrong = null; // the topic's description that led nowhere
@@ -40,6 +47,11 @@ export class LogFollower {
     this.unable = new Set(); // readers whose disk or program fails
     this.heardAt = 0;
     this.behindSince = null; // when a log first ended before what is wanted
+  }
+
+  // The next record to come from a broker.
+  get wanted() {
+    return this.trail.offset;
   }
 
   // Returns never; throws the signal's reason, or why trying again can't help.
@@ -102,7 +114,8 @@ export class LogFollower {
           timer = setTimeout(() => reject(new OctopiError("connection_lost", `${this.address} didn't answer a subscription`)), SUBSCRIBE_TIMEOUT_MS);
           this.credit = this.#creditNow();
           const { topic, partition, wanted: offset, credit } = this;
-          connection.ask({ type: "subscribe", request, topic, partition, offset, credit }, (message) => {
+          const anchor = this.trail.anchor || undefined;
+          connection.ask({ type: "subscribe", request, topic, partition, offset, credit, anchor }, (message) => {
             this.heardAt = Date.now();
             silence = SILENCE_MS_FIRST;
             try {
@@ -135,14 +148,14 @@ export class LogFollower {
       case "delivery":
         this.backoff.reset();
         this.highwater = Math.max(this.highwater, message.highwater);
-        this.#delivered(message.offset, message.records);
+        this.#delivered(message.offset, message.records, this.#checkAnchor(message.anchor));
         return;
       case "subscribed":
         this.#checkTopic(message.topic_id);
-        this.highwater = Math.max(this.highwater, message.highwater);
         this.untried = [];
         this.behindSince = null;
         this.onTrouble(this, null);
+        this.#accepted(message.highwater, this.#checkAnchor(message.anchor));
         return;
       case "failure":
         throw Object.assign(refusal(message), { isFromBroker: true });
@@ -151,7 +164,29 @@ export class LogFollower {
     }
   }
 
-  #delivered(offset, records) {
+  // A broker agrees with what was read before `wanted`.
+  #accepted(highwater, anchor) {
+    const { topic, partition, start, trail, readUntil } = this;
+    trail.know(anchor);
+    if (readUntil === null) {
+      if (!start.anchor && start.offset === trail.offset) start.anchor = trail.anchor;
+      this.highwater = Math.max(this.highwater, highwater);
+      return;
+    }
+    this.readUntil = null;
+    this.highwater = highwater;
+    const fork = { topic, partition, offset: trail.offset, readUntil };
+    this.onFork(fork);
+    if (this.resumeForks) return;
+    throw new OctopiError(
+      "history_forked",
+      `${this.#name}: the records from offset ${fork.offset} to ${readUntil} were lost after they were read, and others may stand in their place; ` +
+        `start again at ${fork.offset} to read what is there now`,
+      { fork },
+    );
+  }
+
+  #delivered(offset, records, anchor) {
     const end = offset + records.length;
     if (!Number.isSafeInteger(end)) throw new OctopiError("protocol", `${this.#name}: offset ${offset} is beyond what a number holds`);
     if (end <= this.wanted) return; // again
@@ -159,9 +194,9 @@ export class LogFollower {
       throw new OctopiError("protocol", `${this.#name}: records from offset ${offset} came where ${this.wanted} is next`);
     }
     this.unable.clear();
-    this.wanted = end;
+    this.trail.read(end, anchor);
     this.waitingBytes += records.length;
-    this.onRecords(this, offset, records);
+    this.onRecords(this, offset, records, anchor);
   }
 
   #checkTopic(topicId) {
@@ -169,9 +204,24 @@ export class LogFollower {
     throw new OctopiError("topic_replaced", `${this.topic}: the topic was deleted and created again (id ${this.topicId}, now ${topicId}); start from earliest or latest`);
   }
 
+  #checkAnchor(anchor) {
+    if (anchor === undefined || anchor === "") return "";
+    if (typeof anchor === "string" && isAnchor(anchor)) return anchor;
+    throw new OctopiError("protocol", `${this.#name}: a broker sent an anchor that is none`);
+  }
+
   // Returns when subscribing can be tried again; throws if it can't.
   async #mend(error, signal) {
     if (!(error instanceof OctopiError)) throw error;
+    if (error.code === "history_forked" && error.isFromBroker) {
+      if (!Number.isSafeInteger(error.offset) || error.offset >= this.wanted) {
+        throw new OctopiError("protocol", `${this.#name}: a broker disagrees with what was read before ${this.wanted}, and claims to agree up to ${error.offset}`);
+      }
+      this.readUntil ??= this.wanted;
+      this.trail.fallBack(error.offset);
+      this.untried.unshift(this.address); // it answered, and will again
+      return;
+    }
     if (error.code === "offset_out_of_range") {
       await this.#checkHistory(signal);
     } else if (error.isFromBroker && NODE_FAULTS.has(error.code)) {
@@ -199,8 +249,10 @@ export class LogFollower {
           { gap },
         );
       }
-      this.wanted = bounds.log_start;
+      this.trail = new Trail(bounds.log_start, "");
     } else if (wanted > bounds.highwater) {
+      const leader = this.wrong.partitions.find((one) => one.partition === partition)?.leader_address;
+      if (this.trail.anchor && leader) this.untried = [leader]; // if what was read is gone, it knows
       // A new leader may not know yet how far all is committed; it does in a moment.
       this.behindSince ??= Date.now();
       if (Date.now() - this.behindSince < BEHIND_THE_END_MS_MAX) return;

@@ -17,6 +17,7 @@ export class Subscription {
   #ready = []; // { follower, records: iterator over messages, left: bytes } in their order
   #followers = [];
   #offsets = new Map(); // partition -> offset of the next message to hand out
+  #anchors = new Map(); // partition -> what stands before it, once a message was handed out
   #topicId = "";
   #failure = null;
   #turn = Promise.resolve(); // calls of `next` take turns
@@ -38,7 +39,12 @@ export class Subscription {
   // Where to go on: behind the last message that was handed out.  A string, to be stored and
   // given as `from`, here or to a client in another language.
   get position() {
-    return this.#topicId ? formatPosition(this.#topic, this.#topicId, this.#offsets) : "";
+    if (!this.#topicId) return "";
+    const places = this.#followers.map(({ partition, start }) => [
+      partition,
+      { offset: this.#offsets.get(partition), anchor: this.#anchors.get(partition) ?? start.anchor },
+    ]);
+    return formatPosition(this.#topic, this.#topicId, places);
   }
 
   // How far the position is behind the newest highwater marks heard of (bytes, all partitions).
@@ -127,7 +133,7 @@ export class Subscription {
   #takeMessage() {
     const chunk = this.#ready[0];
     if (chunk.damage) throw chunk.damage;
-    const { follower, records } = chunk;
+    const { follower, records, anchor } = chunk;
     try {
       const { done, value: message } = records.next();
       if (done) {
@@ -135,6 +141,7 @@ export class Subscription {
         return null;
       }
       this.#offsets.set(message.partition, message.nextOffset);
+      this.#anchors.set(message.partition, anchor);
       follower.took(message.nextOffset - message.offset);
       return message;
     } catch (error) {
@@ -147,20 +154,21 @@ export class Subscription {
 
   async #start() {
     const { signal } = this.#ending;
-    const { from, partition, window, onGap } = this.#options;
+    const { from, partition, window, onGap, onFork } = this.#options;
     const cluster = this.#cluster;
     const info = await cluster.retry(() => cluster.topic(this.#topic), signal);
     const starts = await this.#starts(info, from, chosen(info, partition), signal);
     this.#topicId = info.topic_id;
-    for (const [one, start] of starts) this.#offsets.set(one, start);
+    for (const [one, start] of starts) this.#offsets.set(one, start.offset);
     for (const [one, start] of starts) {
-      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip" };
+      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip", resumeForks: onFork === "resume" };
       const follower = new LogFollower(cluster, log, {
-        onRecords: (follower, offset, records) => {
-          this.#ready.push({ follower, records: readRecords(records, offset, this.#topic, one), damage: null });
+        onRecords: (follower, offset, records, anchor) => {
+          this.#ready.push({ follower, records: readRecords(records, offset, this.#topic, one), anchor, damage: null });
           this.#arrived.ring();
         },
         onGap: this.#hooks.onGap,
+        onFork: this.#hooks.onFork,
         onTrouble: this.#hooks.onTrouble,
       });
       this.#followers.push(follower);
@@ -171,7 +179,7 @@ export class Subscription {
     }
   }
 
-  // An offset for each partition.
+  // A place, offset and anchor, for each partition.
   async #starts(info, from, partitions, signal) {
     if (typeof from === "string" && from.startsWith("v1:")) {
       const position = parsePosition(from);
@@ -181,16 +189,16 @@ export class Subscription {
       if (position.topicId !== info.topic_id) {
         throw new OctopiError("topic_replaced", `${info.topic}: the topic was deleted and created again since the position was taken; start from earliest or latest`);
       }
-      const missing = partitions.filter((one) => !position.offsets.has(one));
+      const missing = partitions.filter((one) => !position.places.has(one));
       const found = await this.#find(info, missing, { at: "earliest", value: 0 }, signal);
-      return partitions.map((one) => [one, position.offsets.get(one) ?? found.get(one)]);
+      return partitions.map((one) => [one, position.places.get(one) ?? found.get(one)]);
     }
     const asked = question(from);
     if (asked === null) {
       if (partitions.length > 1) {
         throw new OctopiError("invalid_option", `an offset is a place in one partition, and ${info.topic} has ${partitions.length}: choose one, or use a position`);
       }
-      return [[partitions[0], from]];
+      return [[partitions[0], { offset: from, anchor: "" }]];
     }
     return [...(await this.#find(info, partitions, asked, signal))];
   }
@@ -198,7 +206,7 @@ export class Subscription {
   async #find(info, partitions, asked, signal) {
     const finding = partitions.map(async (one) => {
       const found = await this.#cluster.askLeader(info.topic, one, { type: "find_offset", ...asked }, "found_offset", signal);
-      return [one, found.offset];
+      return [one, { offset: found.offset, anchor: found.anchor ?? "" }];
     });
     return new Map(await Promise.all(finding));
   }

@@ -103,7 +103,7 @@ export class Tail {
         this.onChange();
       });
     }
-    const options = { from: this.#start(), partition: this.partition === "" ? "all" : Number(this.partition), window: WINDOW_BYTES, onGap: "skip" };
+    const options = { from: this.#start(), partition: this.partition === "" ? "all" : Number(this.partition), window: WINDOW_BYTES, onGap: "skip", onFork: "resume" };
     const subscription = (this.subscription = this.client.subscribe(this.topic, options));
     await subscription.ready;
     this.state = "live";
