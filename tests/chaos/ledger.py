@@ -58,7 +58,18 @@ class _Reading:
 
     next: int
     seen: Content = attrs.field(factory=list)
-    """Without what it was told to be gone."""
+    """Without what it was told to be gone and saw replaced."""
+    forks: list[int] = attrs.field(factory=list)
+    """Where it was told to go on, and has not yet: what came before may still be on its way."""
+
+    def go_on(self, offset: int) -> None:
+        """A message at *offset* came that is not next: if it was told so, forget what it saw
+        behind that."""
+        if offset in self.forks:
+            self.forks.remove(offset)
+            while self.seen and self.seen[-1].next_offset > offset:
+                self.seen.pop()
+            self.next = offset
 
 
 class Ledger:
@@ -123,6 +134,8 @@ class Ledger:
         """*consumer* was given a message."""
         reading = self._readings[consumer, log]
         if offset != reading.next:
+            reading.go_on(offset)
+        if offset != reading.next:
             what = "a gap" if offset > reading.next else "a repeat"
             self.faults.append(
                 f"{consumer} saw {what} in {log}: was at {reading.next}, got {offset}"
@@ -136,9 +149,7 @@ class Ledger:
         reading = self._readings[consumer, log]
         if log not in self._lossy:
             self.faults.append(f"{consumer} was told at {offset} that {log} lost what it may not")
-        while reading.seen and reading.seen[-1].next_offset > offset:
-            reading.seen.pop()
-        reading.next = offset
+        reading.forks.append(offset)
         self.counts["told of loss"] += 1
 
     def position(self, consumer: str, log: LogName) -> int:
@@ -222,7 +233,12 @@ def judge_replica(
 
 def _judge_reading(consumer: str, log: LogName, reading: _Reading, content: Content) -> list[str]:
     stored = set(content)
-    vanished = [one.value for one in reading.seen if one not in stored]
+    told = min(reading.forks, default=None)
+    vanished = [
+        one.value
+        for one in reading.seen
+        if one not in stored and (told is None or one.next_offset <= told)
+    ]
     faults = _told(f"{consumer} was given of {log} what is not there, and was not told", vanished)
     end = content[-1].next_offset if content else 0
     if reading.next < end:

@@ -87,7 +87,11 @@ async def run_chaos(
                 cluster = ChaosCluster(nodes, nursery, small_disks="full" in kinds)
                 nodes.closed.append(cluster.close)
                 await cluster.start(brokers)
-                await _Run(cluster, report, log).run()
+                run = _Run(cluster, report, log)
+                try:
+                    await run.run()
+                finally:
+                    run.tell_what_clients_met()
                 nursery.cancel_scope.cancel()
         except* _StuckError as stuck:
             report.faults += [str(one) for one in leaves(stuck)]
@@ -255,10 +259,14 @@ class _Run:
                 )
                 if directory.exists():
                     faults += _judge_files(log, broker, directory, content)
-        faults += [*self.workload.faults, *self.schedule.faults, *self.cluster.broken_off()]
         if not _ERRORS_EXCUSED & set(self.report.kinds):
             faults += self.cluster.errors()
         for fault in faults:
+            self._fault(fault)
+
+    def tell_what_clients_met(self) -> None:
+        """What is a fault however the run ends."""
+        for fault in [*self.workload.faults, *self.schedule.faults, *self.cluster.broken_off()]:
             self._fault(fault)
         self.report.counts = {**self.ledger.counts, **self.schedule.counts}
 

@@ -106,6 +106,18 @@ def test_a_fork_is_a_fault_unless_the_consumer_was_told() -> None:
     assert book.judge({LOG: [A, forked]}) == []
 
 
+def test_what_was_on_its_way_when_a_consumer_was_told_may_still_come() -> None:
+    book = read(ledger(A), A)
+    book.may_be_lost({LOG}, since=5.0)
+    book.told("c", LOG, 10)
+    book.delivered("c", LOG, *B)
+    assert book.judge({LOG: [A]}) == []
+    book.delivered("c", LOG, 10, 20, b"c")
+    assert book.judge({LOG: [A, Stored(10, 20, b"c")]}) == []
+    book.delivered("c", LOG, 10, 20, b"c")
+    assert "saw a repeat" in book.faults[0]
+
+
 def test_a_consumer_that_is_told_of_a_loss_where_none_may_be_is_a_fault() -> None:
     book = read(ledger(A, B), A, B)
     book.told("c", LOG, 10)

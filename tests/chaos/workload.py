@@ -257,6 +257,7 @@ class Workload:
 
     async def _consume_on(self, name: str, topic: str, life_s: float | None) -> None:
         start: str = "earliest"
+        forked = False
         for partition in self.partitions[topic]:
             self._ledger.begins(name, LogName(topic, partition), 0)
         chance = random.Random(f"{self._seed}/{name}")
@@ -268,10 +269,19 @@ class Workload:
                 try:
                     async with (
                         octopi.connect(self._register) as client,
-                        client.consumer(topic, start=start, reconnect_timeout_s=None) as consumer,
+                        client.consumer(
+                            topic,
+                            start=start,
+                            reconnect_timeout_s=None,
+                            # Those that live for ever are told of a loss on the way.
+                            on_fork="resume" if life_s is None or forked else "raise",
+                        ) as consumer,
                     ):
                         try:
                             await self._read(name, consumer)
+                        except octopi.HistoryForkedError:
+                            forked = True  # opened again, it is told once more, and goes on
+                            self._ledger.counts["forks raised"] += 1
                         finally:
                             start = str(consumer.position)
                             for partition, offset in consumer.position.offsets.items():
@@ -284,8 +294,14 @@ class Workload:
                     await trio.sleep(_REOPEN_S)
 
     async def _read(self, name: str, consumer: octopi.Consumer) -> None:
+        told = 0
         async for one in consumer:
             log = LogName(one.topic, one.partition)
+            for fork in consumer.forks[told:]:
+                told += 1
+                assert fork.partition is not None
+                assert fork.offset is not None
+                self._ledger.told(name, LogName(fork.topic, fork.partition), fork.offset)
             self._ledger.delivered(name, log, one.offset, one.next_offset, one.value)
 
     def behind(self, ends: dict[LogName, int]) -> str:
