@@ -1,0 +1,165 @@
+"""How long producers wait when brokers are restarted one after the other, stopped or killed.
+
+Starts a register and brokers as processes, with default settings.  One producer a partition
+sends a message every few milliseconds and waits for none of them.  Then each broker in turn is
+ended and started again, once all replicas are in sync: in one round with SIGTERM, in the next
+with SIGKILL, in turn, so that both meet the same machine.
+
+A pause is the longest time between two acknowledgements of one partition's messages, from the
+moment at which a broker is ended until all replicas are in sync again: so it has everything that
+a restart costs, also the broker's coming back and the evening out of leaders.  Measured beside
+it is the same in a quiet span just before, which says what this machine adds by itself.
+Messages that were refused for good are counted; there must be none.
+Prints JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import trio
+
+import octopi
+from benchmarks.failover import leaders_at_rest, longest_gap_s, summary
+from tests.processes import NodeProcess, node_processes
+
+TOPIC = "measured"
+QUIET_S = 3.0
+"""Watched before each restart."""
+GOAL_S = 0.3
+"""A planned stop costs no producer more than this on a quiet machine."""
+
+
+class Stream:
+    """Messages to one partition, and when each was acknowledged."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.acknowledged_at: list[float] = []
+        self.refusals: list[str] = []
+
+    async def produce(self, url: str, interval_s: float) -> None:
+        async with (
+            octopi.connect(url) as client,
+            client.producer(linger_s=0) as producer,
+            trio.open_nursery() as nursery,
+        ):
+            due = trio.current_time()
+            while True:
+                due = max(due + interval_s, trio.current_time() - 1)
+                pending = await producer.submit(TOPIC, b"x" * 100, partition=self.partition)
+                nursery.start_soon(self._wait, pending)
+                await trio.sleep_until(due)
+
+    async def _wait(self, pending: octopi.PendingReceipt) -> None:
+        try:
+            await pending
+        except octopi.OctopiError as error:
+            self.refusals.append(str(error))
+        else:
+            self.acknowledged_at.append(trio.current_time())
+
+
+def pauses_s(streams: list[Stream], begin: float, end: float) -> list[float]:
+    """The longest pause of each partition between *begin* and *end*."""
+    return [longest_gap_s(one.acknowledged_at, begin, end) for one in streams]
+
+
+async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
+    figures: defaultdict[str, list[float]] = defaultdict(list)
+    with node_processes(directory) as nodes:
+        register = nodes.register()
+        brokers = {
+            n: nodes.broker(register, f"broker-{n}") for n in range(1, arguments.brokers + 1)
+        }
+        async with octopi.connect(register.url) as client, trio.open_nursery() as nursery:
+            info = await client.create_topic(
+                TOPIC, arguments.partitions, min_insync=arguments.min_insync
+            )
+            streams = [Stream(one.partition) for one in info.partitions]
+            for stream in streams:
+                nursery.start_soon(stream.produce, register.url, arguments.interval_ms / 1000)
+            for number in range(2 * arguments.rounds):
+                kind = ("SIGTERM", "SIGKILL")[number % 2]
+                for broker, process in brokers.items():
+                    leaders = await leaders_at_rest(client)
+                    begin = trio.current_time()
+                    await trio.sleep(QUIET_S)
+                    ended_at = trio.current_time()
+                    figures["quiet"] += pauses_s(streams, begin, ended_at)
+                    await trio.to_thread.run_sync(restart, process, signal.Signals[kind])
+                    await leaders_at_rest(client)
+                    back_at = trio.current_time()
+                    pauses = pauses_s(streams, ended_at, back_at)
+                    figures[kind] += pauses
+                    led = [one for one in streams if leaders[one.partition] == broker]
+                    figures[f"{kind}, led"] += pauses_s(led, ended_at, back_at)
+                    print(f"{kind} of broker {broker}: {max(pauses):.3f} s", file=sys.stderr)
+            figures["refused"] = [float(sum(len(one.refusals) for one in streams))]
+            nursery.cancel_scope.cancel()
+    return figures
+
+
+def restart(process: NodeProcess, how: signal.Signals) -> None:
+    """End it in that way, wait until it is gone, and start it again."""
+    if how is signal.SIGKILL:
+        process.kill9()
+    else:
+        process.terminate()
+    process.restart()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="of each kind")
+    parser.add_argument("--brokers", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--min-insync", type=int, default=2)
+    parser.add_argument("--interval-ms", type=float, default=5.0, help="between messages")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        figures = trio.run(measure, arguments, Path(directory))
+    stopped, killed = figures["SIGTERM, led"], figures["SIGKILL, led"]
+    worst_s = max(figures["SIGTERM"])
+    print(
+        json.dumps(
+            {
+                "machine": {
+                    "cpus": os.cpu_count(),
+                    "system": platform.platform(),
+                    "python": platform.python_version(),
+                },
+                "octopi": octopi.__version__,
+                "rounds": arguments.rounds,
+                "brokers": arguments.brokers,
+                "partitions": arguments.partitions,
+                "min_insync": arguments.min_insync,
+                "quiet": summary(figures["quiet"]),
+                "stopped_leaders": summary(stopped),
+                "killed_leaders": summary(killed),
+                "all_partitions_stopped": summary(figures["SIGTERM"]),
+                "all_partitions_killed": summary(figures["SIGKILL"]),
+                "ratio_of_medians": round(
+                    statistics.median(stopped) / statistics.median(killed), 2
+                ),
+                "refused_for_good": int(figures["refused"][0]),
+                "goal_s": GOAL_S,
+                "within_goal": worst_s <= GOAL_S,
+            },
+            indent=2,
+        )
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
