@@ -121,6 +121,40 @@ def test_nobody_in_sync_gives_its_replica_up_while_one_that_stays_is_away() -> N
         assert (kept.leader, kept.replicas, kept.in_sync) == (1, [1, 2, 3], [1])
 
 
+def test_whoever_is_about_to_stop_leads_last_and_leaves_the_set_if_others_suffice() -> None:
+    everywhere = attrs.evolve(RECORD, in_sync=ALL)
+    machine = change(accept(1, log_end=999), accept(2), accept(3))
+    stops = Wish(leader=1, avoid=frozenset({1, 2}), leaving=frozenset({1}))
+    decided = machine.decide(everywhere, ALL, {}, wish=stops)
+    assert decided is not None
+    assert (decided.leader, decided.in_sync) == (3, [2, 3])
+    decided = machine.decide(everywhere, ALL, {}, wish=stops, min_insync=3)
+    assert decided is not None
+    assert (decided.leader, decided.in_sync) == (3, [1, 2, 3]), "two would be too few"
+    two = change(accept(1, log_end=999), accept(2)).decide(everywhere, ALL, {}, wish=stops)
+    assert two is not None
+    assert (two.leader, two.in_sync) == (2, [2]), "rather one that is to be drained"
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(avoid=frozenset({1})),
+        Wish(leader=2),
+        Wish(avoid=frozenset({1}), leaving=frozenset({1})),
+    ],
+)
+def test_the_old_leader_leads_on_with_all_that_are_in_sync_and_there(wish: Wish) -> None:
+    everywhere = attrs.evolve(RECORD, in_sync=ALL, leader_incarnation=11)
+    decided = change(accept(1)).decide(everywhere, [1, 2], {}, wish=wish)
+    assert decided is not None
+    assert (decided.leader, decided.in_sync) == (1, [1, 2])
+    restarted = attrs.evolve(everywhere, leader_incarnation=10)
+    decided = change(accept(1)).decide(restarted, [1, 2], {}, wish=wish)
+    assert decided is not None
+    assert decided.in_sync == [1], "another life of it commits nothing in their name"
+
+
 def test_who_is_away_anyway_is_replaced() -> None:
     behind = attrs.evolve(RECORD, in_sync=[1])
     decided = change(accept(1)).decide(behind, [1, 4], {}, wish=Wish(replicas=[1, 3, 4]))

@@ -20,6 +20,7 @@ from octopi.replication.replica import Replica, Role
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
+    AlterInSync,
     AnnounceEpoch,
     EpochStart,
     Follow,
@@ -189,6 +190,59 @@ def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
     for effects in (early.tick(0.1), late.told_away(frozenset({3}), 0.1)):
         (proposal,) = [one.message for one in effects if isinstance(one, ToRegister)]
         assert getattr(proposal, "in_sync", None) == [1, 2]
+
+
+def proposals(effects: list[PartitionEffect]) -> list[list[int]]:
+    return [
+        one.message.in_sync
+        for one in effects
+        if isinstance(one, ToRegister) and isinstance(one.message, AlterInSync)
+    ]
+
+
+def test_a_replica_that_is_about_to_stop_proposes_nothing() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2]), 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+    machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert machine.stopping() == []
+    assert proposals(machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))) == []
+    machine.stream_closed(2, 1, 1)
+    assert proposals(machine.tick(9.0)) == []
+    machine.announced(AnnounceEpoch(0, 4))
+    machine.installed(PartitionRecord(0, 5, 0, 1, 1, [1, 2, 3], [1, 2, 3]), 9.0)
+    assert proposals(machine.told_away(frozenset({2, 3}), 19.0)) == [], "nor in a later epoch"
+
+
+def test_what_was_proposed_is_not_repeated_by_who_is_about_to_stop() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    machine.told_away(frozenset({3}), 0.0)
+    assert machine.repeated is not None
+    assert machine.repeated.in_sync == [1, 2]
+    machine.stopping()
+    assert machine.repeated is None
+
+
+def test_a_follower_that_is_about_to_stop_leaves_while_it_follows_and_does_not_come_back() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+        machine.acknowledge(Acknowledge(0, 3, broker, 1, 1, TOPIC, 100))
+    assert proposals(machine.tick(0.1)) == []
+    assert proposals(machine.told_stopping(frozenset({3}), 0.2)) == [[1, 2]]
+    machine.installed(attrs.evolve(RECORD, version=1, in_sync=[1, 2]), 0.3)
+    assert proposals(machine.tick(0.4)) == []
+    assert proposals(machine.told_stopping(frozenset(), 0.5)) == [[1, 2, 3]], "it stays after all"
+
+
+def test_a_leader_that_begins_knows_who_is_about_to_stop() -> None:
+    machine = replica()
+    assert machine.told_stopping(frozenset({2}), 0.0) == []
+    machine.installed(RECORD, 0.0)
+    assert proposals(machine.tick(0.0)) == [[1, 3]]
 
 
 def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> None:

@@ -14,6 +14,8 @@ PARTITIONS = 6
 UNDISTURBED_S = 0.1
 PROCESS = (0.3, UNDISTURBED_S)
 """The longest wait where a process led that was killed, and where it followed."""
+STOPPED = (0.2, UNDISTURBED_S)
+"""The same for a process that was asked to stop."""
 MACHINE = (2.0, 1.2)
 """The same for a machine that says nothing any more: README promises two seconds and one, and
 the answer has its way to go."""
@@ -68,6 +70,16 @@ async def test_a_killed_process_is_replaced_in_moments(cluster: Cluster) -> None
     led, followed, elsewhere = await longest_waits(cluster, cluster.kill)
     assert led < PROCESS[0]
     assert followed < PROCESS[1]
+    assert elsewhere < UNDISTURBED_S
+
+
+@simulated(brokers=5)
+async def test_a_process_that_stops_in_good_order_is_replaced_before_it_is_gone(
+    cluster: Cluster,
+) -> None:
+    led, followed, elsewhere = await longest_waits(cluster, cluster.stop)
+    assert led < STOPPED[0]
+    assert followed < STOPPED[1]
     assert elsewhere < UNDISTURBED_S
 
 

@@ -62,6 +62,27 @@ async def lose_power_everywhere(cluster: ProcessCluster) -> None:
         await trio.to_thread.run_sync(node.wait_ready)
 
 
+async def test_brokers_are_restarted_one_after_the_other_and_no_message_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        async with traffic(
+            cluster.url, "orders", partitions=PARTITIONS, producers=3, consumers=2
+        ) as flow:
+            await flow.progress()
+            for name in cluster.names:
+                await healthy(cluster)
+                assert await trio.to_thread.run_sync(cluster.brokers[name].terminate) == 0
+                await flow.progress()
+                async with octopi.connect(cluster.url) as client:
+                    places = (await client.describe_topic("orders")).partitions
+                assert all(place.leader is not None for place in places)
+                await cluster.restart(name)
+            await healthy(cluster)
+            await flow.progress()
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
 async def test_two_of_three_disks_may_be_lost_one_after_the_other(tmp_path: Path) -> None:
     async with process_cluster(tmp_path) as cluster:
         async with traffic(
