@@ -194,6 +194,31 @@ def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("full_from", [steps.R5_GATHERED, steps.R2_APPENDED])
+def test_a_register_that_can_not_journal_what_brokers_told_calls_no_topic_unknown(
+    full_from: str,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        register = cluster.register.host
+        await ask(cluster, creating("topic"), "maker")
+        await ask(cluster, sending("topic", [b"sent"]), "first")
+        kill(cluster, "register")
+        cluster.wipe("register")
+
+        def fill() -> None:
+            register.disk.capacity_bytes = 0
+            cluster.world.after(5.0, free)
+
+        def free() -> None:
+            register.disk.capacity_bytes = None
+
+        when(cluster, lambda event: event.what == full_from, fill)
+        cluster.boot("register")
+        await ask(cluster, expecting("topic", [b"sent"]), "reader")
+
+    play(scenario)
+
+
 # --- all copies lost something ---------------------------------------------------------
 
 

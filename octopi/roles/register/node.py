@@ -113,6 +113,10 @@ class RegisterNode:
         self._gathered = trio.Event()
         self._joins_held = 0
         """Brokers that came before it may decide, and are not in yet."""
+        self._comes_again: dict[str, float] = {}
+        """Brokers that could not be let in as the journal did not take it, by the nonces of their
+        lives, and until when they are expected to come again: what they told counts for nothing
+        yet, and may be what somebody asks for."""
         self._all_came = trio.Event()
         """Every broker of the journal has joined."""
         self._installing: dict[str, trio.Event] = {}
@@ -196,7 +200,9 @@ class RegisterNode:
     @property
     def is_gathering(self) -> bool:
         """Whether it still listens to brokers before it decides anything."""
-        return not self._gathered.is_set() or self._joins_held > 0
+        now = self.environment.clock.now()
+        comes_again = any(until > now for until in self._comes_again.values())
+        return not self._gathered.is_set() or self._joins_held > 0 or comes_again
 
     @property
     def journal_bytes(self) -> int:
@@ -230,6 +236,7 @@ class RegisterNode:
                 self._joins_held -= 1
         if session.is_closed:  # at the very moment at which it might have gone on
             raise ConnectionLostError("the broker left before it was let in")
+        self._comes_again[join.nonce] = self.environment.clock.now() + GATHER_S
         if not state.cluster:
             self._form()
         former = self.members.get(join.broker) if join.broker is not None else None
@@ -242,6 +249,7 @@ class RegisterNode:
             self._fail(error)
             raise
         except RefusedError as error:
+            del self._comes_again[join.nonce]
             _log.warning("broker refused", address=join.address, why=str(error))
             raise
         if (trace := self.environment.trace) is not None:
@@ -249,6 +257,9 @@ class RegisterNode:
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
         self.record(admission.entries)
         self.registrar.admitted(admission)
+        now = self.environment.clock.now()
+        del self._comes_again[join.nonce]
+        self._comes_again = {one: at for one, at in self._comes_again.items() if at > now}
         former = self.members.get(admission.broker)
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
