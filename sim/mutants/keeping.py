@@ -89,12 +89,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "sequences-forgotten-by-restarts",
-        _BROKER_LOG,
+        "octopi.roles.broker.log_files",
         """
--            sequences.note(scan, base)
-+            pass
+-        for run in scan.runs:
+-            sequences.record(run, Offset(base + run.start))
++        pass
 
-         files, recovery = SegmentedLog.open(
+     files, recovery = SegmentedLog.open(
 """,
         "a restarted broker doesn't know what producers sent since its checkpoint",
         "committed-twice",

@@ -10,7 +10,7 @@ epoch history, the producers' sequences and where recovery begins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import trio
@@ -31,33 +31,16 @@ from octopi.position import Anchor, anchor_of_epoch, epoch_of
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
-from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.log_files import log_options, shared_options
+from octopi.roles.broker.flusher import Flusher, FlushListener
+from octopi.roles.broker.log_files import open_files, shared_options
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
-from octopi.storage.ends_file import NotedLog
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
-from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import Slices, in_turns
 from octopi.wire.messages import LogInfo, TopicRecord
 
 _log = get_logger(__name__)
-
-
-class FlushListener(Protocol):
-    """Who is told of a log's flushes."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the files are what the log's state says: no decision waits to be done to
-        them."""
-
-    def flushed(self, topic_id: TopicId, end: Offset) -> None:
-        """The log has become durable below *end*."""
-
-    def flush_failed(self, error: StorageError) -> None:
-        """The disk failed in a flush."""
 
 
 class BrokerLog:
@@ -122,20 +105,27 @@ class BrokerLog:
         self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
-        sequences = _sequences(stored)
+        sequences = ProducerSequences.load(stored.get("producers", []))
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
         noted = ends.noted(self.topic_id) if ends is not None else None
-        self._files = self._open_files(
-            sequences, noted, cut_altered=cut_altered, lost_power=lost_power
+        self._files = open_files(
+            environment,
+            directory,
+            self.topic,
+            partition,
+            self._recovery_point,
+            sequences,
+            expected(noted, lost_power=lost_power),
+            cut_altered=cut_altered,
         )
         begin = Offset(stored.get("start", 0))
         if begin > self._files.end and self._files.fault is None:
             # It died while it dropped its records to go on there.  What is left of them is of
             # no use, and what the checkpoint says isn't about them.
             self._files.restart(begin)
-            sequences = _sequences(stored)
+            sequences = ProducerSequences.load(stored.get("producers", []))
         start, end = self._files.start, self._files.end
         highwater = Offset(stored.get("highwater", 0))
         if noted is not None:
@@ -158,46 +148,6 @@ class BrokerLog:
         if trace is not None:
             known = {"log_start": start, "highwater": self._published}
             trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
-
-    def _open_files(
-        self,
-        sequences: ProducerSequences,
-        noted: NotedLog | None,
-        *,
-        cut_altered: bool,
-        lost_power: bool,
-    ) -> SegmentedLog:
-        def rebuild(base: Offset, scan: record.Scan) -> None:
-            sequences.note(scan, base)
-
-        files, recovery = SegmentedLog.open(
-            self._environment.disk,
-            self.directory,
-            log_options(self.topic.options),
-            recovery_point=self._recovery_point,
-            now_ms=self._environment.clock.wall_ms(),
-            on_records=rebuild,
-            cut_altered=cut_altered,
-            noted=expected(noted, lost_power=lost_power),
-        )
-        if files.damage is not None:
-            _log.error(
-                "a log is damaged",
-                topic=self.topic.topic,
-                partition=self.partition,
-                log_end=recovery.end,
-                why=str(files.damage),
-            )
-        if recovery.cut_bytes:
-            _log.warning(
-                "a torn tail was cut",
-                topic=self.topic.topic,
-                partition=self.partition,
-                cut_bytes=recovery.cut_bytes,
-                log_end=recovery.end,
-                why=recovery.why,
-            )
-        return files
 
     # --- writing ---------------------------------------------------------------------
 
@@ -239,7 +189,7 @@ class BrokerLog:
         position = self._files.start
         sequences = self.state.sequences.before(position)
         if self._recovery_point <= end:
-            sequences = _sequences(stored)
+            sequences = ProducerSequences.load(stored.get("producers", []))
             position = max(position, self._recovery_point)
         await in_turns(self._files.prove(end))  # or the cut itself may take long
         while position < end:
@@ -247,7 +197,8 @@ class BrokerLog:
             position = max(position, self._files.start)
             await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
-            sequences.note(record.scan(data), position)
+            for run in record.scan(data).runs:
+                sequences.record(run, Offset(position + run.start))
             position = Offset(position + len(data))
             await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
@@ -411,7 +362,6 @@ class BrokerLog:
             "recovery_point": recovery_point,
             "epochs": self.state.epochs.dump(),
             "producers": self.state.sequences.dump(),
-            "requests": self.state.sequences.dump_requests(),
         }
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:
@@ -641,8 +591,3 @@ class BrokerLog:
             size_bytes=self._files.size_bytes,
             fault=self.fault_text[:900],
         )
-
-
-def _sequences(stored: dict[str, Any]) -> ProducerSequences:
-    """What a checkpoint says about producers."""
-    return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))

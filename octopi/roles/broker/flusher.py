@@ -10,15 +10,32 @@ from __future__ import annotations
 import heapq
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from octopi.environment import Clock
+from octopi.errors import StorageError
+from octopi.identifiers import Offset, TopicId
 
 _FLUSHES_AT_A_TIME: Final = 8
 
 Flush = Callable[[], Awaitable[None]]
+
+
+class FlushListener(Protocol):
+    """Who is told of a log's flushes."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the files are what the log's state says: no decision waits to be done to
+        them."""
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        """The log has become durable below *end*."""
+
+    def flush_failed(self, error: StorageError) -> None:
+        """The disk failed in a flush."""
 
 
 class Flusher:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from octopi import record
 from octopi.environment import Environment
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import SEGMENT_BYTES_MAX
+from octopi.logger import get_logger
+from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.replica_ends import topic_of
 from octopi.storage import checkpoint
 from octopi.storage.log_options import LogOptions
+from octopi.storage.recovery import Noted
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.wire.messages import TopicOptions, TopicRecord
+
+_log = get_logger(__name__)
 
 
 def stored_topic(environment: Environment, directory: str) -> TopicRecord | None:
@@ -43,3 +51,55 @@ def log_options(options: TopicOptions) -> LogOptions:
         retention_ms=options.retention_ms,
         retention_bytes=options.retention_bytes,
     )
+
+
+def open_files(
+    environment: Environment,
+    directory: str,
+    topic: TopicRecord,
+    partition: PartitionId,
+    recovery_point: Offset,
+    sequences: ProducerSequences,
+    noted: Noted,
+    *,
+    cut_altered: bool,
+) -> SegmentedLog:
+    """Open a log's files, and have *sequences*, which are those up to the recovery point, know the
+    records behind it.
+
+    Raises:
+      AlteredTailError, StorageError: see `octopi.storage.segmented_log.SegmentedLog.open`.
+    """
+
+    def rebuild(base: Offset, scan: record.Scan) -> None:
+        for run in scan.runs:
+            sequences.record(run, Offset(base + run.start))
+
+    files, recovery = SegmentedLog.open(
+        environment.disk,
+        directory,
+        log_options(topic.options),
+        recovery_point=recovery_point,
+        now_ms=environment.clock.wall_ms(),
+        on_records=rebuild,
+        cut_altered=cut_altered,
+        noted=noted,
+    )
+    if files.damage is not None:
+        _log.error(
+            "a log is damaged",
+            topic=topic.topic,
+            partition=partition,
+            log_end=recovery.end,
+            why=str(files.damage),
+        )
+    if recovery.cut_bytes:
+        _log.warning(
+            "a torn tail was cut",
+            topic=topic.topic,
+            partition=partition,
+            cut_bytes=recovery.cut_bytes,
+            log_end=recovery.end,
+            why=recovery.why,
+        )
+    return files
