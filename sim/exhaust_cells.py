@@ -218,12 +218,17 @@ _KNOWN_TO_THE_REGISTER_ALONE: Final = frozenset(
 _MAY_BE_DECISIVE: Final = frozenset(
     {steps.E4_HEARD, steps.E5_LEFT, steps.E6_ACCEPTING, steps.E6_ACCEPTED}
 )
+_STOPPING: Final = frozenset(
+    {steps.E21_STOPPING, steps.E21_TOLD, steps.E24_LEAVING, steps.E24_LEFT}
+)
 
 
 def impossible(cell: Cell, action: str) -> str:
     """Why *action* can't happen at *cell*; empty: it can."""
     if cell in _NEVER:
         return _NEVER[cell]
+    if action == "stop" and STEPS.get(cell.place) in _STOPPING:
+        return "the broker is stopping"
     if action == "wipe" and cell.role == "leader" and STEPS.get(cell.place) in _MAY_BE_DECISIVE:
         return (
             "the leader is in sync, and may be the only one in sync to accept the next epoch, so "

@@ -61,8 +61,12 @@ SCENARIOS: Final[dict[str, Plan]] = {
     "register": _plan(Fault(AtTime(_BUSY_S), Kill(0.1), "register"), load={"pause_s": 0.1}),
     # A connection between a broker and the register breaks.
     "link": _plan(Fault(AtTime(_BUSY_S), Reset("broker"), "register"), load={"pause_s": 0.1}),
-    # The leader is asked to stop, and starts again.
-    "stop": _plan(Fault(AtTime(_BUSY_S), Stop(0.1), "leader"), load={"pause_s": 0.1}),
+    # The leader is asked to stop, and starts again; then a follower.
+    "stop": _plan(
+        Fault(AtTime(_BUSY_S), Stop(0.1), "leader"),
+        Fault(AtTime(0.5, behind=True), Stop(0.1), "follower"),
+        load={"pause_s": 0.15},
+    ),
     # A topic comes and goes, leaders and replicas move.
     "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
     # Nobody hears the leader, nor does it hear anybody.
