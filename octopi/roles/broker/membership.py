@@ -102,7 +102,7 @@ class Membership:
         """Set when there is a new connection."""
         self._failures = 0
         """How often in a row the register could not be joined."""
-        self._has_joined = False
+        self._has_joined = self._is_leaving = False
         self._scope = trio.CancelScope()
 
     @property
@@ -188,6 +188,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Say goodbye, and join no more."""
+        self._is_leaving = True
         connection, self._connection = self._connection, None
         if connection is not None and connection.end_reason is None:
             if (trace := self._environment.trace) is not None:
@@ -253,7 +254,8 @@ class Membership:
                         self._connection = None
                         nursery.cancel_scope.cancel()
             except* (ConnectionLostError, UnreachableError, ProtocolError) as group:
-                _log.warning("register lost", register=register, why=str(_first(group)))
+                if not self._is_leaving:
+                    _log.warning("register lost", register=register, why=str(_first(group)))
             except* DiskFullError as group:
                 _log.error("can't join before the disk has space", why=str(_first(group)))
             except* RefusedError as group:
