@@ -140,6 +140,9 @@ class _Broker(Collector):
         end = GaugeMetricFamily("octopi_log_end_bytes", "Offset behind the newest.", labels=_LOG)
         mark = GaugeMetricFamily("octopi_highwater_bytes", "Committed below this.", labels=_LOG)
         failed = GaugeMetricFamily("octopi_log_failed", "1 if the log has a fault.", labels=_LOG)
+        refused = CounterMetricFamily(
+            "octopi_refused_cuts", "Refusals to cut committed records.", labels=_LOG
+        )
         messages = CounterMetricFamily("octopi_appended_messages", "Records appended.", labels=_LOG)
         taken = CounterMetricFamily("octopi_appended_bytes", "Bytes appended.", labels=_LOG)
         given = CounterMetricFamily("octopi_delivered_bytes", "Bytes to consumers.", labels=_LOG)
@@ -148,11 +151,12 @@ class _Broker(Collector):
             start.add_metric(labels, log.start)
             end.add_metric(labels, log.end)
             mark.add_metric(labels, log.highwater)
-            failed.add_metric(labels, log.fault is not None)
+            failed.add_metric(labels, bool(log.fault_text))
+            refused.add_metric(labels, log.refused_cuts)
             messages.add_metric(labels, log.appended_count)
             taken.add_metric(labels, log.appended_bytes)
             given.add_metric(labels, log.delivered_bytes)
-        yield from (start, end, mark, failed, messages, taken, given)
+        yield from (start, end, mark, failed, refused, messages, taken, given)
 
     def _of_replicas(self, shown: Container[tuple[str, int]]) -> Iterator[Metric]:
         one = ["partition"]

@@ -18,7 +18,8 @@ from octopi.errors import DirectoryInUseError
 from octopi.identifiers import Offset
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
-from octopi.storage.file_names import segment_bases
+from octopi.storage.ends_file import ENDS_SUFFIX, NotedLog, load_ends
+from octopi.storage.file_names import DAMAGED_SUFFIX, segment_bases
 
 _LOCK: Final = "lock"
 _DEPTH: Final = 3
@@ -31,7 +32,10 @@ class StoredLog:
 
     directory: str
     recovery_point: Offset | None
-    """What is behind it may be torn; None: only an unfinished record at the end may be."""
+    """What is behind it may be torn; None: only an unfinished record at the end may be.  What a
+    broker noted counts as well as what the checkpoint says."""
+    start: Offset
+    """Nothing from there on was removed by retention."""
     segment_bytes: int
     """Of all its segments."""
 
@@ -42,7 +46,9 @@ class DataDirectory:
 
     logs: list[StoredLog]
     damaged_files: list[tuple[str, str]]
-    """Small files that can't be read: path, and what is wrong."""
+    """Small files that can't be read, and logs that are gone: path, and what is wrong."""
+    kept: list[str]
+    """Files and folders of bytes that were taken out of logs."""
 
 
 def look_into(disk: Disk, directory: str) -> DataDirectory:
@@ -55,8 +61,14 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
     names = set(disk.list_directory(directory))
     small_files: list[str] = []
     log_directories: list[str] = []
+    kept: list[str] = []
+    partitions: list[str] = []
+    data_directory = directory
     if segment_bases(names):
         log_directories.append(directory)
+        resolved = Path(directory).resolve()
+        data_directory = str(resolved.parents[min(2, len(resolved.parents) - 1)])
+        partitions.append(resolved.parent.name)
     elif "journal" in names:
         journal = f"{directory}/journal"
         small_files.append(f"{journal}/current")
@@ -65,8 +77,18 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
         ]
     elif names & {"identity", "logs"}:
         small_files += [f"{directory}/identity", f"{directory}/partitions"]
+        replicas = disk.list_directory(f"{directory}/replicas")
+        small_files += [f"{directory}/replicas/{name}" for name in replicas if name.isdecimal()]
+        partitions += [
+            name.removesuffix(ENDS_SUFFIX) for name in replicas if name.endswith(ENDS_SUFFIX)
+        ]
         for partition in disk.list_directory(f"{directory}/logs"):
             folder = f"{directory}/logs/{partition}"
+            kept += [
+                f"{folder}/{name}"
+                for name in disk.list_directory(folder)
+                if name.endswith(DAMAGED_SUFFIX)
+            ]
             # A topic that was deleted may leave a folder behind; no topic's name has a "!".
             log_directories += [
                 f"{folder}/{name}" for name in disk.list_directory(folder) if "!" not in name
@@ -83,18 +105,42 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             checkpoint.load(disk, path)
         except DamagedCheckpointError as error:
             damaged.append((path, str(error)))
+    noted: dict[str, NotedLog] = {}
+    for partition in partitions:
+        path = f"{data_directory}/replicas/{partition}{ENDS_SUFFIX}"
+        ends = load_ends(disk, path)
+        if ends is None:
+            continue
+        if ends.damage:
+            damaged.append((path, ends.damage))
+        noted.update(ends.logs)
+        for log in ends.logs.values():
+            folder = f"{data_directory}/logs/{partition}/{log.topic.get('topic')}"
+            if log.topic and directory == data_directory and folder not in log_directories:
+                what = f"the log is gone, and had been durable up to offset {log.recovery_point}"
+                damaged.append((folder, what))
     logs: list[StoredLog] = []
     for folder in log_directories:
-        recovery_point = None
+        recovery_point, start = None, Offset(0)
         try:
             stored = checkpoint.load(disk, f"{folder}/checkpoint")
         except DamagedCheckpointError as error:
             damaged.append((f"{folder}/checkpoint", str(error)))
         else:
             recovery_point = Offset(stored["recovery_point"]) if stored else None
+            topic = (stored or {}).get("topic", {"topic_id": ""})  # a journal has none
+            log_noted = noted.get(topic["topic_id"])
+            if log_noted is not None:
+                recovery_point = max(recovery_point or Offset(0), log_noted.recovery_point)
+                start = log_noted.start
         segment_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.log"))
-        logs.append(StoredLog(folder, recovery_point, segment_bytes))
-    return DataDirectory(logs, damaged)
+        logs.append(StoredLog(folder, recovery_point, start, segment_bytes))
+        kept += [str(path) for path in sorted(Path(folder).glob("*.cut"))]
+        bases = segment_bases(disk.list_directory(folder))
+        if noted and bases and start < min(bases[0], recovery_point or 0):
+            what = f"what the log held from offset {start} to {bases[0]} is gone"
+            damaged.append((folder, what))
+    return DataDirectory(logs, damaged, kept)
 
 
 @contextmanager

@@ -1,11 +1,14 @@
 """Checking data directories offline: what is found, and what scripts get to know."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import trio
 
 from octopi.operating_system import SystemDisk
+from octopi.storage.ends_file import load_ends
 from tests.asking import batch, produce
 from tests.cli.conftest import Program
 from tests.cluster import Cluster, describe, running_cluster
@@ -84,6 +87,80 @@ async def test_a_torn_tail_is_harmless_and_reported(program: Program, tmp_path: 
     result = program("verify", str(tmp_path / "broker-1"))
     assert result.exit_code == 0
     assert result.stdout.startswith(f"torn tail: {segment}: byte ")
+
+
+async def killed_with(directory: Path) -> tuple[Path, int]:
+    """A broker's directory after the process ended at once, with three messages that it noted as
+    flushed; and where the second of them is in the segment."""
+    async with running_cluster(directory, brokers=0) as cluster:
+        broker = await cluster.start_broker()
+        await write(cluster)
+        path = next((directory / "broker-1").glob("replicas/*.ends"))
+        end = segment_of(directory / "broker-1").stat().st_size
+        with trio.fail_after(20):
+            while flushed_end(path) < end:  # noqa: ASYNC110
+                await trio.sleep(0.02)  # nothing announces it
+        await cluster.kill(broker)
+    return directory / "broker-1", len(batch(0, b"first"))
+
+
+def flushed_end(path: Path) -> int:
+    stored = load_ends(SystemDisk(), str(path))
+    assert stored is not None
+    return min(one.recovery_point for one in stored.logs.values())
+
+
+async def test_a_bit_that_flipped_below_what_was_flushed_is_damage_and_no_torn_tail(
+    program: Program, tmp_path: Path
+) -> None:
+    broker, second = await killed_with(tmp_path)
+    segment = segment_of(broker)
+    data = bytearray(segment.read_bytes())
+    data[second + 40] ^= 1
+    segment.write_bytes(data)
+    for directory in (broker, segment.parent):
+        result = program("verify", str(directory))
+        assert result.exit_code == 5
+        assert result.stdout.startswith(f"damage: {segment}: byte {second}, offset {second}: ")
+
+
+async def test_a_log_that_is_gone_or_lost_its_first_segment_is_damage(
+    program: Program, tmp_path: Path
+) -> None:
+    broker, _ = await killed_with(tmp_path)
+    log = segment_of(broker).parent
+    segment_of(broker).rename(log / f"{500:020d}.log")
+    result = program("verify", str(broker))
+    assert result.exit_code == 5
+    assert "from offset 0 to 500 is gone" in result.stdout
+    shutil.rmtree(log)
+    result = program("verify", str(broker))
+    assert result.exit_code == 5
+    assert f"damage: {log}: byte 0, offset 0: the log is gone" in result.stdout
+
+
+async def test_a_file_of_ends_that_is_damaged_is_damage(program: Program, tmp_path: Path) -> None:
+    broker, _ = await killed_with(tmp_path)
+    (ends,) = broker.glob("replicas/*.ends")
+    data = bytearray(ends.read_bytes())
+    data[30] ^= 1
+    ends.write_bytes(data)
+    result = program("verify", str(broker))
+    assert result.exit_code == 5
+    assert f"damage: {ends}" in result.stdout
+
+
+async def test_bytes_that_were_set_aside_are_named_and_do_no_harm(
+    program: Program, tmp_path: Path
+) -> None:
+    await fill(tmp_path)
+    log = segment_of(tmp_path / "broker-1").parent
+    (log / f"{500:020d}.cut").write_bytes(b"kept")
+    (log.parent / "other!1.damaged").mkdir()
+    result = program("verify", str(tmp_path / "broker-1"))
+    assert result.exit_code == 0
+    for name in (log.parent / "other!1.damaged", log / f"{500:020d}.cut"):
+        assert f"set aside: {name}" in result.stdout
 
 
 async def test_a_damaged_small_file_is_damage(program: Program, tmp_path: Path) -> None:

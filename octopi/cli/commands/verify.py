@@ -32,9 +32,11 @@ def verify(directory: str, as_json: bool) -> int:
     For instance:
       octopi-node verify ./broker-1
 
-    Every finding names file, byte and offset.  `damage` ends with exit code 5.  A `torn
-    tail` is what an unclean end leaves: nothing in it was promised to be safe, and the next
-    start cuts it off.  An `index` is rebuilt by itself.
+    Every finding names file, byte and offset.  `damage` ends with exit code 5: what a broker
+    had noted as flushed is gone or not what was written.  A `torn tail` is what an unclean end
+    leaves: nothing in it was promised to be safe, and the next start cuts it off.  An `index`
+    is rebuilt by itself.  What is `set aside` was taken out of a log and is kept beside it:
+    `octopi-node salvage` says what is in it.
     """
     from octopi.cli.data_directory import held, look_into
     from octopi.identifiers import Offset
@@ -50,6 +52,9 @@ def verify(directory: str, as_json: bool) -> int:
         total_bytes = sum(log.segment_bytes for log in found.logs)
         done_bytes = 0
         with _progress(total_bytes) as show:
+            for path in found.kept:
+                what = "bytes that were taken out of a log are kept; see `octopi-node salvage`"
+                findings.append(Finding(Kind.SET_ASIDE, path, 0, Offset(0), what))
             for log in found.logs:
                 for seen in verify_log(disk, log.directory, log.recovery_point):
                     if isinstance(seen, Progress):
