@@ -26,6 +26,7 @@ _COMMANDS: Final = {
         "partitions",
         "status",
         "verify",
+        "salvage",
         "token",
         "tls",
         "pipeline",

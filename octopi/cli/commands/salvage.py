@@ -1,0 +1,94 @@
+"""`octopi-node salvage`: bytes that were taken out of logs, and their messages."""
+
+from __future__ import annotations
+
+import sys
+
+import attrs
+import click
+
+from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.invocation import common_options, json_option
+from octopi.cli.rendering import counted, print_json, size
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False), metavar="DIR")
+@click.option("--print", "prints", metavar="PATH", help="Print the values of this file's messages.")
+@click.option("--put-back", "path", metavar="PATH", help="Put this file back behind its log's end.")
+@click.option("--dry-run", is_flag=True, help="Say what --put-back would do, and do nothing.")
+@json_option
+@common_options
+def salvage(
+    directory: str, prints: str | None, path: str | None, dry_run: bool, as_json: bool
+) -> int:
+    """Say what was taken out of the logs in DIR and is kept; print it, or put it back.
+
+    DIR is the data directory of a broker, which has to be stopped.  A broker never deletes what
+    it takes out of a log: a torn tail, what lies behind damage, records whose loss was accepted.
+
+    \b
+    For instance:
+      octopi-node salvage ./broker-1
+      octopi-node salvage ./broker-1 --print PATH > lost && octopi-node produce orders -f lost
+      octopi-node salvage ./broker-1 --put-back PATH --dry-run
+
+    --print gives the value of each sound message on a line, also behind damaged ones; with
+    --json key, time stamp and headers too.  Look whether they are in the topic already before
+    they are produced again.
+
+    --put-back is for a partition with one replica, and only while its log ends exactly where
+    the file begins.  With several replicas the others decide what is committed: print the
+    messages, and produce those that are missing.
+    """
+    from octopi.cli import message_format
+    from octopi.cli.data_directory import held
+    from octopi.cli.salvaging import Kept, find_kept, messages_in, put_back
+    from octopi.operating_system import SystemDisk
+
+    disk = SystemDisk()
+
+    def named(wanted: str) -> Kept:
+        for one in found:
+            if one.path == wanted:
+                return one
+        raise CommandError(
+            f"{wanted} is none of the files that `octopi-node salvage {directory}` lists",
+            ExitCode.USAGE,
+        )
+
+    with held(disk, directory):
+        found = find_kept(disk, directory)
+        if prints is not None:
+            form = message_format.compile_format(r"%v\n")
+            if as_json:
+                form = message_format.as_json
+            output = sys.stdout.buffer
+            for message in messages_in(disk, named(prints)):
+                output.write(form(message))
+            output.flush()
+            return ExitCode.OK
+        if path is not None:
+            kept = named(path)
+            if not kept.fits:
+                raise CommandError(
+                    f"{path} can't be put back: its log doesn't end at offset {kept.offset}, not "
+                    "all of it is sound, or other brokers have the partition, too; use --print"
+                )
+            what = f"{counted(kept.messages, 'message')} from offset {kept.offset} on"
+            if not dry_run:
+                put_back(disk, kept)
+            click.echo(f"{'would put' if dry_run else 'put'} back {what}")
+            return ExitCode.OK
+    if as_json:
+        print_json([attrs.asdict(one) for one in found])
+        return ExitCode.OK
+    for one in found:
+        damage = f", {counted(one.damaged_places, 'damaged place')}" * bool(one.damaged_places)
+        click.echo(
+            f"{one.path}: {one.topic}/{one.partition} from offset {one.offset}, "
+            f"{size(one.size_bytes)}: {counted(one.messages, 'message')}{damage}"
+            f"{'; --put-back is possible' * one.fits}"
+        )
+    click.echo(f"{counted(len(found), 'file')} kept")
+    return ExitCode.OK
