@@ -91,8 +91,7 @@ MUTANTS: Final = (
         "sequences-forgotten-by-restarts",
         "octopi.roles.broker.log_files",
         """
--        for run in scan.runs:
--            sequences.record(run, Offset(base + run.start))
+-        sequences.note(scan, base)
 +        pass
 
      files, recovery = SegmentedLog.open(

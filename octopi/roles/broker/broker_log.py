@@ -30,9 +30,8 @@ from octopi.logger import get_logger
 from octopi.position import Anchor, anchor_of_epoch, epoch_of
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
-from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
-from octopi.roles.broker.log_files import open_files, shared_options
+from octopi.roles.broker.log_files import open_files, sequences_of, shared_options
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
@@ -105,7 +104,7 @@ class BrokerLog:
         self._is_closed = False
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
-        sequences = ProducerSequences.load(stored.get("producers", []))
+        sequences = sequences_of(stored)
         if (trace := environment.trace) is not None:
             opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
             trace(steps.D5_RECOVERING, **opened)
@@ -125,7 +124,7 @@ class BrokerLog:
             # It died while it dropped its records to go on there.  What is left of them is of
             # no use, and what the checkpoint says isn't about them.
             self._files.restart(begin)
-            sequences = ProducerSequences.load(stored.get("producers", []))
+            sequences = sequences_of(stored)
         start, end = self._files.start, self._files.end
         highwater = Offset(stored.get("highwater", 0))
         if noted is not None:
@@ -189,7 +188,7 @@ class BrokerLog:
         position = self._files.start
         sequences = self.state.sequences.before(position)
         if self._recovery_point <= end:
-            sequences = ProducerSequences.load(stored.get("producers", []))
+            sequences = sequences_of(stored)
             position = max(position, self._recovery_point)
         await in_turns(self._files.prove(end))  # or the cut itself may take long
         while position < end:
@@ -197,8 +196,7 @@ class BrokerLog:
             position = max(position, self._files.start)
             await in_turns(self._files.prove(position))
             data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
-            for run in record.scan(data).runs:
-                sequences.record(run, Offset(position + run.start))
+            sequences.note(record.scan(data), position)
             position = Offset(position + len(data))
             await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
@@ -362,6 +360,7 @@ class BrokerLog:
             "recovery_point": recovery_point,
             "epochs": self.state.epochs.dump(),
             "producers": self.state.sequences.dump(),
+            "requests": self.state.sequences.dump_requests(),
         }
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from octopi import record
 from octopi.environment import Environment
@@ -53,6 +54,11 @@ def log_options(options: TopicOptions) -> LogOptions:
     )
 
 
+def sequences_of(stored: dict[str, Any]) -> ProducerSequences:
+    """What a log's checkpoint says about producers."""
+    return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))
+
+
 def open_files(
     environment: Environment,
     directory: str,
@@ -72,8 +78,7 @@ def open_files(
     """
 
     def rebuild(base: Offset, scan: record.Scan) -> None:
-        for run in scan.runs:
-            sequences.record(run, Offset(base + run.start))
+        sequences.note(scan, base)
 
     files, recovery = SegmentedLog.open(
         environment.disk,
