@@ -212,6 +212,15 @@ class File(Protocol):
         """Let go of the file; safe to call twice."""
 
 
+@attrs.frozen
+class Room:
+    """How full a file system is."""
+
+    free_bytes: int
+    """What this process may still write."""
+    total_bytes: int
+
+
 class DirectoryLock(Protocol):
     """A held lock on a directory; ends with the process or by `release`."""
 
@@ -259,6 +268,10 @@ class Disk(Protocol):
 
     async def sync_directory(self, path: str) -> None:
         """Wait until names made, renamed and removed in it are on the device."""
+
+    def room(self, path: str) -> Room | None:
+        """How much room the file system has that *path* lies on; None: there is no bound, or
+        nobody knows."""
 
     def page_cache_id(self) -> str:
         """The same as long as the page cache lives: after it has changed, what was not synced

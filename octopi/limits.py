@@ -181,6 +181,18 @@ MOVE_TIMEOUT_S: Final = 3600.0
 REBALANCE_INTERVAL_S: Final = 5.0
 """Pause between two steps of rebalancing; longer than a broker's restart usually takes."""
 
+DISK_ROOM_BYTES_MIN: Final = 1024 * 1024
+"""A disk that does not take a file of so many bytes is full."""
+
+DISK_LOOK_INTERVAL_S: Final = 0.5
+"""How often a broker looks whether its full disk has space again."""
+
+DISK_LINE_INTERVAL_S: Final = 10.0
+"""A broker's log says at most so often that its disk is full or fails."""
+
+STATUS_INTERVAL_S: Final = 5.0
+"""How often a broker tells the register how much room its disk has, where nothing else is new."""
+
 ORDER_RETRY_S: Final = 0.5
 """What a broker could not carry out the register orders again after this, and then after twice
 as long each time, up to `ORDER_RETRY_S_MAX`."""
@@ -197,6 +209,18 @@ make a new one before the register takes it for gone."""
 
 LINK_TRIES: Final = 3
 """A broker that lost its register tries so often without waiting for a random time."""
+
+REMINDER_S: Final = 1.0
+"""A replica that has not accepted an announced epoch hears of it again after this, and then after
+twice as long each time, up to `REMINDER_S_MAX`."""
+
+REMINDER_S_MAX: Final = 8.0
+
+RELIEF_PAUSE_S: Final = 1.0
+"""A leader that takes no records is replaced at once; the next one of that partition, if it takes
+none either, after this, and then after twice as long each time, up to `RELIEF_PAUSE_S_MAX`."""
+
+RELIEF_PAUSE_S_MAX: Final = 30.0
 
 RECONNECT_GRACE_S: Final = 3.0
 """A restarted register gives brokers so long to come back before it replaces leaders."""

@@ -21,7 +21,7 @@ from itertools import islice
 import attrs
 import trio
 
-from octopi.environment import Listening, PromptStream
+from octopi.environment import Listening, PromptStream, Room
 from octopi.errors import DirectoryInUseError
 
 _REPLACEMENT_SUFFIX = ".new"
@@ -323,6 +323,13 @@ class SystemDisk:
 
     async def sync_directory(self, path: str) -> None:
         await trio.to_thread.run_sync(_sync_directory, path)
+
+    def room(self, path: str) -> Room | None:
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return None
+        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def page_cache_id(self) -> str:
         try:

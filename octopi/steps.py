@@ -29,6 +29,8 @@ in_sync, proposed                 broker ids in order; the set in force, and one
 follower, leader, broker          the other side
 record, records, topics, entries  what was decided, as objects
                                   (`octopi.wire.messages`, `octopi.membership.entries`)
+disk_trouble, troubles            why a broker's disk takes nothing (empty: it does), and what is
+                                  new about its replicas (`octopi.wire.messages`)
 wish                              what a change of leadership should bring about; None:
                                   the leader is gone
 keep, begin                       the logs agree below, and records come from
@@ -227,6 +229,7 @@ J11_CAUGHT_UP: Final = "J11 leader finds that a follower caught up"
 J12_IN_SYNC: Final = "J12 follower is in the in-sync set"
 J13_RETIRING: Final = "J13a broker gives a replica up"
 J13_RETIRED: Final = "J13b broker gave a replica up"
+J14_TROUBLED: Final = "J14 register hears which replicas of a broker take no records"
 
 JOINING: Final = (
     J1_IDENTIFYING,
@@ -248,6 +251,7 @@ JOINING: Final = (
     J12_IN_SYNC,
     J13_RETIRING,
     J13_RETIRED,
+    J14_TROUBLED,
 )
 """In this order, but that the register admits (5) before the broker hears of it (4b).
 Between 5 and 6 the broker is told decisions (E9, E10) and topics (T2, T3)."""
@@ -471,6 +475,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((J11_CAUGHT_UP,), ("partition", "epoch", "version", "follower")),
         ((J12_IN_SYNC,), ("partition", "epoch", *_OF_SET, "follower")),
         ((J13_RETIRING, J13_RETIRED), ("partition",)),
+        ((J14_TROUBLED,), ("broker", "disk_trouble", "troubles")),
         ((R1_READ, R2_APPENDING, R2_APPENDED, R4_SNAPSHOT), ("entries",)),
         ((R3_FLUSHING, R3_FLUSHED), ("log_end",)),
         ((R4_SWITCHED, R4_REPLACED), ()),

@@ -31,7 +31,9 @@ def optional_fields(cls: type) -> dict[str, object]:
     """Field -> default, of the fields that messages of *cls* may come without."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {
-        field.name: field.default
+        field.name: field.default.factory()
+        if isinstance(field.default, attrs.Factory)  # type: ignore[arg-type]
+        else field.default
         for field in attrs.fields(cls)
         if MayBeMissing() in getattr(hints[field.name], "__metadata__", ())
     }

@@ -15,7 +15,7 @@ for those that stay away, nor to look for such a one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -104,13 +104,15 @@ class LeadershipChange:
         topics: Collection[str] = (),
         min_insync: int = 1,
         wish: Wish = NO_WISH,
+        serves: Callable[[int], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
         """The record that follows *record*; None while no live in-sync member has accepted
         that the wish leaves.
 
         Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
         for, in vain.  *leaderships* counts the partitions that each broker leads, *topics* are
-        the ids of the partition's.
+        the ids of the partition's.  *serves* says whose replica takes records: one of those leads
+        if there is one, whatever is wished for.
         """
         assert self.epoch > record.epoch, "an epoch is decided once"
         replicas = _replicas_to_be(record, live, wish)
@@ -119,9 +121,11 @@ class LeadershipChange:
         if not accepted:
             return None
         staying = [one for one in accepted if one.broker not in wish.leaving]
-        preferred = [one for one in staying if one.broker == wish.leader]
-        willing = [one for one in staying if one.broker not in wish.avoid]
-        leader = choose_leader(preferred or willing or staying or accepted, leaderships, topics)
+        # Who is about to stop serves nobody for long.
+        able = [one for one in staying if serves(one.broker)] or staying or accepted
+        preferred = [one for one in able if one.broker == wish.leader]
+        willing = [one for one in able if one.broker not in wish.avoid]
+        leader = choose_leader(preferred or willing or able, leaderships, topics)
         least = min(min_insync, len(members))
         if _leads_on(leader, record) and wish.is_against(leader.broker):
             # Nobody took over in time.  The others may be slow, and are no worse for that.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from octopi.errors import NotReadyError
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import BrokerRegistered, Entry, EpochAnnounced, PartitionDecided
+from octopi.membership.health import Health
 from octopi.membership.in_sync_changes import alter, newest_set
 from octopi.membership.leadership_change import NO_WISH, LeadershipChange, LogLoss, Wish, is_sound
 from octopi.wire.messages import (
@@ -36,12 +37,16 @@ class Leaderships:
         state: ClusterState,
         live: Mapping[int, int],
         is_doubted: Callable[[int], bool] = lambda partition: False,
+        *,
+        health: Health | None = None,
     ) -> None:
         """*live* is the caller's: broker -> incarnation.  *is_doubted* says of which partitions the
-        record is not known to be the newest: nothing is decided about them."""
+        record is not known to be the newest: nothing is decided about them.  *health* says whose
+        replicas take records; None: all do."""
         self._state = state
         self._live = live
         self._is_doubted = is_doubted
+        self._health = health
         self.changes: dict[int, LeadershipChange] = {}
 
     def apply(self, entry: Entry) -> None:
@@ -72,6 +77,33 @@ class Leaderships:
             and record.partition not in self.changes
             and not self._is_doubted(record.partition)
         )
+
+    def stranded(self) -> list[int]:
+        """Partitions whose leader is there and takes no records while another in-sync replica
+        does, and for which no change is under way."""
+        health = self._health
+        if health is None:
+            return []
+        return sorted(
+            record.partition
+            for record in self._state.partitions.values()
+            if self._live.get(record.leader) == record.leader_incarnation
+            and health.trouble(record.leader, record.partition)
+            and self.has_successor(record.partition)
+            and record.partition not in self.changes
+            and not self._is_doubted(record.partition)
+        )
+
+    def has_successor(self, partition: int) -> bool:
+        """Whether another in-sync replica than the leader's takes records."""
+        record = self._state.partitions[partition]
+        return any(
+            one != record.leader and one in self._live and self._serves(one, partition)
+            for one in record.in_sync
+        )
+
+    def _serves(self, broker: int, partition: int) -> bool:
+        return self._health is None or self._health.serves(broker, partition)
 
     def announce(self, partition: int) -> list[Entry]:
         """Begin a change, or begin it anew; then send `announcement` to the replicas.
@@ -126,7 +158,7 @@ class Leaderships:
         *ordered*: an operator gives up what only replicas held that are away or damaged.
         """
         change = self.changes.get(partition)
-        if change is None or self._is_doubted(partition):
+        if change is None or not change.accepts or self._is_doubted(partition):
             return []
         record = self._state.partitions[partition]
         missing = change.missing(record, self._live)
@@ -142,6 +174,7 @@ class Leaderships:
                 topics=topics,
                 min_insync=self._state.min_insync(partition),
                 wish=wish,
+                serves=lambda broker: self._serves(broker, partition),
             )
             if not ordered or (decided is not None and is_sound(change.accepts[decided.leader])):
                 return [PartitionDecided(decided)] if decided is not None else []

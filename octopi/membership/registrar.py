@@ -38,6 +38,7 @@ from octopi.membership.entries import (
     TopicDeleted,
     TopicRemoved,
 )
+from octopi.membership.health import Health
 from octopi.membership.in_sync_changes import without
 from octopi.membership.leaderships import Leaderships
 from octopi.membership.lives import is_later_life, is_same_life, lost_data
@@ -77,7 +78,8 @@ class Registrar:
         self._replica_count = replica_count
         self._circle: HashCircle | None = None
         self._live: dict[int, int] = {}
-        self._serving: set[int] = set()
+        self.health = Health()
+        """Which of the live brokers' replicas take records."""
         self.draining: set[int] = set()
         """Brokers that get no leadership while others can have it."""
         self.stopping: set[int] = set()
@@ -85,7 +87,7 @@ class Registrar:
         get nothing while others can have it."""
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
-        self.leaderships = Leaderships(self.state, self._live, self._is_doubted)
+        self.leaderships = Leaderships(self.state, self._live, self._is_doubted, health=self.health)
 
     def _is_doubted(self, partition: int) -> bool:
         """Whether a broker was told something newer about *partition* than what is known here,
@@ -210,6 +212,7 @@ class Registrar:
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
         self.joined(admission.broker, admission.incarnation)
+        self.health.reconnected(admission.broker)
 
     def is_later_life(self, join: Join) -> bool:
         """See `octopi.membership.lives.is_later_life`."""
@@ -261,12 +264,12 @@ class Registrar:
         """That connection ended."""
         if self._live.get(broker) == incarnation:
             del self._live[broker]
-            self._serving.discard(broker)
+            self.health.forget(broker)
 
     def serves(self, broker: int, incarnation: int) -> None:
-        """A joined broker has confirmed what it was told: clients may be sent to it."""
+        """A joined broker has answered to all that it was told: clients may be sent to it."""
         if self._live.get(broker) == incarnation:
-            self._serving.add(broker)
+            self.health.briefed(broker)
 
     def is_live(self, broker: int) -> bool:
         """Whether the broker's membership connection is up."""
@@ -274,7 +277,7 @@ class Registrar:
 
     def serving(self, broker: int) -> bool:
         """Whether clients are sent to the broker."""
-        return broker in self._serving
+        return self.health.is_briefed(broker)
 
     # --- topics ----------------------------------------------------------------------
 
@@ -344,7 +347,13 @@ class Registrar:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
         staying = self._live.keys() - self.stopping or self._live.keys()
         willing = staying - self.draining or staying
+        # A log could not be made on a full disk: only where there are too few others.
+        well = {one for one in willing if not self.health.is_troubled(one)}
+        if len(well) >= self._replica_count:
+            willing = well
         placed = place(new, self._replica_count, willing, self.state.partitions.values())
+        for replicas in placed.values():
+            replicas.sort(key=self.health.is_troubled)  # who is well leads
         return [
             PartitionRecord(
                 partition=partition,
@@ -413,16 +422,16 @@ class Registrar:
 
     def describe_partition(self, record: PartitionRecord) -> PartitionInfo:
         """Where a partition is now; each asker is sent to the next of its readers."""
+        partition, health = record.partition, self.health
         leads = (
-            record.leader in self._serving
-            and record.partition not in self.leaderships.changes
+            health.is_led_to(record.leader, partition)
+            and partition not in self.leaderships.changes
             and self._live[record.leader] == record.leader_incarnation
         )
-        readers = [
-            self.state.brokers[broker].address
-            for broker in record.in_sync
-            if broker in self._serving
-        ]
+        reachable = [one for one in record.in_sync if health.is_led_to(one, partition)]
+        # Who takes no records may be behind soon, but reading there is better than nowhere.
+        serving = [one for one in reachable if health.serves(one, partition)] or reachable
+        readers = [self.state.brokers[broker].address for broker in serving]
         if len(readers) > 1:
             # Each partition has turns of its own: with one for all, a topic of as many
             # partitions as there are readers would send everybody to the same ones.
@@ -440,6 +449,7 @@ class Registrar:
             waits_for=[] if leads else self.leaderships.waits_for(record.partition),
             is_stuck=not leads and self.leaderships.is_stuck(record.partition),
             recovered_epoch=record.recovered_epoch,
+            troubles=health.troubles(partition, record.replicas),
         )
 
     def describe_brokers(self) -> list[BrokerInfo]:
@@ -448,11 +458,22 @@ class Registrar:
         for record in self.state.partitions.values():
             led[record.leader] = led.get(record.leader, 0) + 1
         return [
-            BrokerInfo(
-                broker, known.address, known.incarnation, self.is_live(broker), led.get(broker, 0)
-            )
+            self._describe_broker(known, led.get(broker, 0))
             for broker, known in sorted(self.state.brokers.items())
         ]
+
+    def _describe_broker(self, known: BrokerRegistered, partitions_led: int) -> BrokerInfo:
+        status = self.health.status(known.broker)
+        return BrokerInfo(
+            known.broker,
+            known.address,
+            known.incarnation,
+            self.is_live(known.broker),
+            partitions_led,
+            disk_free_bytes=None if status is None else status.disk_free_bytes,
+            disk_total_bytes=None if status is None else status.disk_total_bytes,
+            disk_trouble=self.health.disk_trouble(known.broker),
+        )
 
     def removals_of(self, broker: int) -> list[RemovedTopic]:
         """The deleted topics that *broker* has not confirmed to have removed."""
@@ -473,7 +494,8 @@ class Registrar:
         self.state.check_invariants()
         self.leaderships.check_invariants()
         self._rebuild.check_invariants()
-        assert self._serving <= self._live.keys()
+        self.health.check_invariants()
+        assert self.health.brokers <= self._live.keys()
         for broker, incarnation in self._live.items():
             assert self.state.brokers[broker].incarnation == incarnation
         for record in self.state.partitions.values():

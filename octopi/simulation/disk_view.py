@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from octopi.environment import Disk, File
+from octopi.environment import Disk, File, Room
 from octopi.errors import DirectoryInUseError
 from octopi.simulation.disk_faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
 from octopi.simulation.disk_image import Directory, FileImage, Node, os_error
@@ -114,6 +114,10 @@ class DiskView:
         if isinstance(found, FileImage):
             raise os_error(errno.ENOTDIR, path)
         return sorted(found.cached) if found is not None else []
+
+    def room(self, path: str) -> Room | None:
+        free_bytes, total_bytes = self.disk.free_bytes(), self.disk.capacity_bytes
+        return None if total_bytes is None else Room(max(0, int(free_bytes)), total_bytes)
 
     def page_cache_id(self) -> str:
         return self.disk.page_cache_id()

@@ -84,6 +84,7 @@ NOTICES: Final = frozenset(
         m.Resign,
         m.Goodbye,
         m.BrokersStopping,
+        m.BrokerStatus,
         m.InSyncAltered,
     }
 )
@@ -157,6 +158,7 @@ MEMBERSHIP: Final = Endpoint(
             m.Stopping,
             m.Done,
             m.Goodbye,
+            m.BrokerStatus,
         }
     ),
     to_broker=frozenset(),

@@ -151,6 +151,14 @@ class RegisterLife:
 
 
 @attrs.frozen
+class ReplicaTroubleAt:
+    """Why the replica on *broker* takes no records."""
+
+    broker: int
+    reason: Text
+
+
+@attrs.frozen
 class PartitionInfo:
     """Where a partition is, for clients."""
 
@@ -172,6 +180,10 @@ class PartitionInfo:
     recovered_epoch: Annotated[int, MayBeMissing()] = 0
     """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: none
     was."""
+    troubles: Annotated[list[ReplicaTroubleAt], AtMost(1_000), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The replicas that take no records, and why."""
 
 
 @attrs.frozen
@@ -193,6 +205,11 @@ class BrokerInfo:
     incarnation: int
     live: bool
     partitions_led: int
+    disk_free_bytes: Annotated[int | None, MayBeMissing()] = None
+    """Of the file system that its data directory lies on, as it said last; None: not known."""
+    disk_total_bytes: Annotated[int | None, MayBeMissing()] = None
+    disk_trouble: Annotated[str, AtMost(TEXT_BYTES_MAX), MayBeMissing()] = ""
+    """Why it takes no records; empty: its disk has space."""
 
 
 @attrs.frozen
@@ -882,6 +899,30 @@ class OrderCarriedOut:
 
     request: int
     undone: Annotated[list[Undone], AtMost(1_000)]
+
+
+@attrs.frozen
+class ReplicaTrouble:
+    """Why a broker's replica of a partition takes no records."""
+
+    partition: int
+    reason: Text
+    """Empty: it takes them again."""
+
+
+@message("broker_status")
+@attrs.frozen
+class BrokerStatus:
+    """Broker to register: which of its replicas take records, and how full its disk is.  Sent
+    when that changes; a broker that has just joined is well but for what it says.  No answer."""
+
+    disk_trouble: Text
+    """Why no replica of this broker takes records: its disk is full; empty: it is not."""
+    disk_free_bytes: int | None
+    """Of the file system that the data directory lies on; None: not known."""
+    disk_total_bytes: int | None
+    replicas: Annotated[list[ReplicaTrouble], AtMost(1_000)]
+    """Those of which something else is to be said than before."""
 
 
 # --- followers and leaders -----------------------------------------------------------

@@ -38,4 +38,38 @@ MUTANTS: Final = (
         "a decision that a broker could not store, as its disk was full, is never told again",
         LIVENESS,
     ),
+    Mutant(
+        "one-undone-order-keeps-all-from-serving",
+        _NODE,
+        """
+-        await session.install_partitions(table, self.registrar.describe_brokers())
+-        await session.install_topics(topics)
+-        if not (session.is_closed or session.is_silent):
++        confirmed = await session.install_partitions(table, self.registrar.describe_brokers())
++        confirmed &= await session.install_topics(topics)
++        if confirmed:
+""",
+        "a broker whose first orders failed once counts as not serving until it joins again",
+        LIVENESS,
+    ),
+    Mutant(
+        "leaders-on-full-disks-stay",
+        "octopi.membership.leaderships",
+        """
+-            and health.trouble(record.leader, record.partition)
++            and False
+""",
+        "a leader that takes no records is not replaced by one that would",
+        LIVENESS,
+    ),
+    Mutant(
+        "who-takes-no-records-is-elected",
+        "octopi.membership.leadership_change",
+        """
+-        able = [one for one in staying if serves(one.broker)] or staying or accepted
++        able = staying or accepted
+""",
+        "a replica on a full disk leads though another one in sync takes records",
+        LIVENESS,
+    ),
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from octopi.environment import DirectoryLock, Disk, File
+from octopi.environment import DirectoryLock, Disk, File, Room
 from octopi.errors import DirectoryInUseError
 
 
@@ -305,6 +305,11 @@ class MemoryDisk:
             raise _error(errno.ENOENT, path)
         found.sync()
         _raise(late, path)
+
+    def room(self, path: str) -> Room | None:
+        if self.capacity_bytes is None:
+            return None
+        return Room(max(0, self._free_bytes()), self.capacity_bytes)
 
     def page_cache_id(self) -> str:
         return str(self._page_cache)

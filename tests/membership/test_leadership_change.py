@@ -314,3 +314,19 @@ def test_pages_that_do_not_follow_one_another_count_for_nothing() -> None:
     assert machine.accept(second) is None
     again = [machine.accept(page) for page in (first, second, third)]
     assert again == [None, None, accept(1, ends=ends(a=1, b=2, c=3))]
+
+
+def test_of_those_in_sync_that_accepted_one_that_takes_records_leads_whatever_is_wished() -> None:
+    record = attrs.evolve(RECORD, in_sync=[1, 2, 3])
+    machine = change(accept(1, log_end=200), accept(2), accept(3, log_end=150))
+    for wish in (NO_WISH, Wish(leader=1), Wish(avoid=frozenset({2}))):
+        decided = machine.decide(record, ALL, {}, wish=wish, serves=lambda one: one == 2)
+        assert decided is not None
+        assert (decided.leader, decided.in_sync) == (2, [1, 2, 3])
+
+
+def test_a_replica_that_takes_no_records_leads_rather_than_one_that_is_not_in_sync() -> None:
+    machine = change(accept(1), accept(3, log_end=999))
+    decided = machine.decide(RECORD, ALL, {}, serves=lambda one: one == 3)
+    assert decided is not None
+    assert (decided.leader, decided.in_sync) == (1, [1])

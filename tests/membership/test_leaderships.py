@@ -12,6 +12,7 @@ from octopi.membership.registrar import Registrar
 from octopi.wire.messages import (
     AcceptEpoch,
     AlterInSync,
+    BrokerStatus,
     Inventory,
     LogEnd,
     PartitionRecord,
@@ -300,3 +301,26 @@ def test_who_joins_the_set_has_lost_nothing_any_more() -> None:
     assert judged is not None
     assert judged[1].accepted
     assert judged[1].record.lost == []
+
+
+def test_a_leader_that_takes_no_records_is_replaced_only_if_another_in_sync_replica_does() -> None:
+    register = Register()
+    registrar, full = register.registrar, register.first.leader
+    leaderships, health = registrar.leaderships, registrar.health
+    others = [one for one in (1, 2, 3) if one != full]
+    for broker in (1, 2, 3):
+        registrar.serves(broker, 1)
+    assert leaderships.stranded() == []
+    health.told(full, BrokerStatus("full", None, None, []))
+    assert leaderships.stranded() == [0]
+    for broker in others:
+        health.told(broker, BrokerStatus("full", None, None, []))
+    assert leaderships.stranded() == []
+    health.told(others[1], BrokerStatus("", None, None, []))
+    assert 0 in leaderships.stranded()
+    register.record(leaderships.announce(0))
+    assert 0 not in leaderships.stranded()
+    for broker in (1, 2, 3):
+        register.accept(broker, log_end=9 - broker)
+    register.record(leaderships.conclude(0))
+    assert (register.first.leader, register.first.in_sync) == (others[1], [1, 2, 3])

@@ -158,6 +158,7 @@ async def test_a_replica_stays_where_it_is_when_one_that_takes_over_dies_meanwhi
         (refusal,) = refusals
         assert isinstance(refusal, m.Failure)
         assert refusal.status == Status.NOT_READY
+        await eventually(lambda: first.records[record.partition].epoch == 2)
         decided = first.records[record.partition]
         assert (sorted(decided.replicas), decided.in_sync) == ([1, 2, 3], [1, 3])
 

@@ -34,6 +34,7 @@ NEEDED: dict[type, Verb | None] = {
     m.Stopping: Verb.REPLICATE,
     m.Done: Verb.REPLICATE,
     m.Goodbye: Verb.REPLICATE,
+    m.BrokerStatus: Verb.REPLICATE,
     m.Follow: Verb.REPLICATE,
     m.Acknowledge: Verb.REPLICATE,
     m.Authenticate: None,

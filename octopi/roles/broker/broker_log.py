@@ -282,7 +282,6 @@ class BrokerLog:
                 return  # the log was deleted meanwhile: nobody needs the flush
             # Nothing that was acknowledged from the page cache is taken back; what waits for
             # the device is refused, and so is all that comes.
-            _log.error("flush failed", topic=self.topic.topic, why=str(error))
             if self.flush_listener is not None:
                 self.flush_listener.flush_failed(error)
             return

@@ -19,7 +19,7 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
-from octopi.limits import NOTES_SYNC_S, REPLICA_TICK_S, UNDONE_REASON_BYTES_MAX
+from octopi.limits import NOTES_SYNC_S, REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.replica import Role
@@ -31,6 +31,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.opening import DELETED_SUFFIX, Opening, names_in, remove_directory
+from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.replica_ends import ends_path
@@ -38,7 +39,6 @@ from octopi.roles.broker.walks import Walks
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
-from octopi.transport.failures import cut
 from octopi.transport.handshake import TokenSource
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
@@ -80,8 +80,7 @@ class Logs(Peers):
         self._doomed: list[BrokerLog] = []
         """Nobody uses them any more, and their files have to go."""
         self._replicas: dict[int, PartitionReplica] = {}
-        self._retiring: dict[int, PartitionReplica] = {}
-        """Replicas that live elsewhere now, and whose files are not all deleted."""
+        self._retiring: dict[int, PartitionReplica] = {}  # their files are not all deleted
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
         self._following: dict[int, FollowerStream] = {}
@@ -102,6 +101,7 @@ class Logs(Peers):
         """The followers that are far behind."""
         self.preparation = Preparation(environment)
         """What is done before another broker leads."""
+        self.status = OwnStatus(environment, data_directory)
         self.membership: Membership | None = None
         """The way to the register."""
         self.partitions: dict[int, PartitionRecord] = {}
@@ -200,7 +200,9 @@ class Logs(Peers):
         return [newest[partition] for partition in sorted(newest)]
 
     def joined(self) -> None:
-        """The register knows this life of the broker."""
+        """The register knows this life of the broker, and orders all that it has to do."""
+        self.status.joined()
+        self._tell_status()
         for replica in self._replicas.values():
             replica.joined()
 
@@ -219,6 +221,12 @@ class Logs(Peers):
                     self.to_register(change)
                 replica.submit(partial(replica.machine.tick, clock.now()))
                 self._see_to_stream(replica)
+            self._tell_status()
+
+    def _tell_status(self) -> None:
+        """Tell the register what is new about this broker, if it is there."""
+        if self.membership is not None and self.membership.is_joined:
+            self.status.tell(self._replicas.values(), self.membership.post)
 
     def _see_to_stream(self, replica: PartitionReplica) -> None:
         """A follower has a stream, also if the disk failed just when it was to be opened."""
@@ -240,6 +248,9 @@ class Logs(Peers):
         return self._addresses.values()
 
     # --- Peers -----------------------------------------------------------------------------
+
+    def disk_refused(self, error: StorageError) -> None:
+        self.status.refused(error)
 
     def to_register(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
         if self.membership is not None:
@@ -295,6 +306,7 @@ class Logs(Peers):
         assert self._identity is not None
         if (trace := self._environment.trace) is not None:
             trace(steps.E10_INSTALLING, records=records)
+        undone: list[m.Undone] = []
         table = dict(self.partitions)
         for decided in records:
             known = table.get(decided.partition)
@@ -311,17 +323,25 @@ class Logs(Peers):
                     self._environment.disk, f"{self._data_directory}/partitions", state
                 )
             except StorageError as error:
-                return [_undone(error, partition=one.partition) for one in records]
-            self.partitions, self._addresses = table, addresses
-        if trace is not None:
-            trace(steps.E10_INSTALLED, records=records)
+                undone = [
+                    self.status.undone(error, [one.partition])
+                    for one in records
+                    if table[one.partition] != self.partitions.get(one.partition)
+                ]
+            else:
+                self.partitions = table
+            self._addresses = addresses
+        failed = {one.partition for one in undone}
+        stored = [one for one in records if one.partition not in failed]
+        if trace is not None and stored:
+            trace(steps.E10_INSTALLED, records=stored)
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
-        undone: list[m.Undone] = []
-        for decided in records:
+        for decided in stored:
             try:
                 await self._act_on(decided, self._identity[0])
+                self.status.done(decided.partition)
             except StorageError as error:
-                undone.append(_undone(error, partition=decided.partition))
+                undone.append(self.status.undone(error, [decided.partition]))
         return undone
 
     async def _act_on(self, decided: PartitionRecord, broker: int) -> None:
@@ -344,6 +364,7 @@ class Logs(Peers):
         await replica.settled()
         if broker not in self.partitions[partition].replicas:
             self._retiring[partition] = self._replicas.pop(partition)
+            self.status.gave_up(partition)
             await self._retire(partition)
 
     def _note_away(self, brokers: frozenset[int]) -> None:
@@ -390,11 +411,15 @@ class Logs(Peers):
         undone: list[m.Undone] = []
         for topic in topics:
             held = [PartitionId(one) for one in topic.partitions if one in self._replicas]
-            try:
-                for partition_id in held:
+            failed = None
+            for partition_id in held:
+                try:
                     await self._install_topic(topic, partition_id)
-            except StorageError as error:
-                undone.append(_undone(error, topic_id=topic.topic_id))
+                    self.status.done(partition_id, topic.topic_id)
+                except StorageError as error:
+                    failed = self.status.undone(error, [partition_id], topic.topic_id)
+            if failed is not None:
+                undone.append(failed)
         return undone
 
     async def _install_topic(self, topic: TopicRecord, partition_id: PartitionId) -> None:
@@ -431,6 +456,7 @@ class Logs(Peers):
         gets in sync without them.
         """
         removed = {one.topic_id for one in topics}
+        self.status.removed(removed)
         for key, log in list(self._logs.items()):
             if log.topic_id not in removed:
                 continue
@@ -444,7 +470,7 @@ class Logs(Peers):
             try:
                 await self._delete_doomed(lambda log: log.topic_id == topic_id)  # noqa: B023
             except StorageError as error:
-                undone.append(_undone(error, topic_id=topic_id))
+                undone.append(self.status.undone(error, [], topic_id))
         return undone
 
     async def _delete_doomed(self, is_meant: Callable[[BrokerLog], bool]) -> None:
@@ -573,7 +599,3 @@ class Logs(Peers):
             except StorageError as error:
                 _log.error("what is durable was not noted", why=str(error))
             ends.close()
-
-
-def _undone(error: StorageError, *, partition: int | None = None, topic_id: str = "") -> m.Undone:
-    return m.Undone(partition, topic_id, cut(str(error), UNDONE_REASON_BYTES_MAX))

@@ -115,10 +115,13 @@ class Membership:
         """Whether the register counts it in at the moment."""
         return self._connection is not None
 
-    def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
+    def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign | m.BrokerStatus) -> None:
         """Send it to the register, if that is there; whoever sends it repeats it."""
         connection = self._connection
         if connection is None or connection.end_reason is not None:
+            return
+        if isinstance(message, m.BrokerStatus):
+            connection.post(message)
             return
         trace, (before, after) = self._environment.trace, _EDGES[type(message)]
         for page in pages_of(message) if isinstance(message, m.AcceptEpoch) else [message]:
@@ -257,7 +260,8 @@ class Membership:
                 if not self._is_leaving:
                     _log.warning("register lost", register=register, why=str(_first(group)))
             except* DiskFullError as group:
-                _log.error("can't join before the disk has space", why=str(_first(group)))
+                self._logs.status.disk.suspect()
+                _log.warning("can't join before the disk has space", why=str(_first(group)))
             except* RefusedError as group:
                 one = _first(group)
                 assert isinstance(one, RefusedError)

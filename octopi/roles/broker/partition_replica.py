@@ -111,6 +111,9 @@ class Peers:
     def produced(self, size_bytes: int) -> None:
         """Producers had so much appended."""
 
+    def disk_refused(self, error: StorageError) -> None:
+        """The disk did not take a write or a flush: it is full, or fails."""
+
 
 class PartitionReplica:
     """One partition on this broker."""
@@ -456,6 +459,7 @@ class PartitionReplica:
             base = log.append(effect.records, effect.scan)
         except OctopiError as error:
             if isinstance(error, DiskFullError):
+                self._peers.disk_refused(error)
                 self._resign(error)
             elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
                 self._fail(error)  # one damaged log leaves the others as they are
@@ -479,9 +483,9 @@ class PartitionReplica:
         try:
             log.append(records, found)
         except StorageError as error:
-            _log.error("following stopped", partition=self.partition, why=str(error))
             if isinstance(error, DiskFullError):
                 # It may have space again: a new session begins where the log ends.
+                self._peers.disk_refused(error)
                 self._peers.follow_anew(self.partition)
             else:
                 self._fail(error)
@@ -529,10 +533,10 @@ class PartitionReplica:
         self._effects.extend(self._failed(error))
 
     def _failed(self, error: StorageError, *, is_news: bool = True) -> list[PartitionEffect]:
+        if is_news:
+            self._peers.disk_refused(error)
         if self.failure is None and not isinstance(error, DiskFullError):
             self.failure = error  # a full disk may have space again
-        if is_news:
-            _log.error("replica failed", partition=self.partition, why=str(error))
         if self.machine.leader is None:
             return []
         self._resign(error)

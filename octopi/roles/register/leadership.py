@@ -23,10 +23,15 @@ from octopi.limits import (
     FINISH_S,
     HAND_OVER_TIMEOUT_S,
     RECONNECT_GRACE_S,
+    RELIEF_PAUSE_S,
+    RELIEF_PAUSE_S_MAX,
+    REMINDER_S,
+    REMINDER_S_MAX,
 )
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.leadership_change import NO_WISH, LogLoss, Wish
+from octopi.membership.pauses import Pauses
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
 
 if TYPE_CHECKING:
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
     from octopi.roles.register.sessions import MembershipSession
 
 _log = get_logger(__name__)
+
+_LOOK_S_MIN = 0.01
+"""A rest is not shorter, however the times of a clock are rounded."""
 
 
 @attrs.frozen
@@ -64,6 +72,9 @@ class Leadership:
         self._wishes: dict[int, Wish] = {}
         self._ordered: set[int] = set()
         """Partitions whose change an operator's order concludes."""
+        self._reminders = Pauses(REMINDER_S, REMINDER_S_MAX)
+        self._reliefs = Pauses(RELIEF_PAUSE_S, RELIEF_PAUSE_S_MAX)
+        """By partition: when leaders that take no records may be replaced again."""
         self._telling_count = 0
         """Decisions that are about to be durable and told."""
         self._finishing = trio.Event()
@@ -87,27 +98,57 @@ class Leadership:
         self.look()
 
     async def run(self) -> None:
-        """Replace leaders that are gone, until cancelled."""
+        """Replace leaders that are gone or take no records, until cancelled.  Whatever fails is
+        tried again."""
         while True:
             self._look = trio.Event()
             try:
                 patience_s = max(0.0, self._patient_until - self._clock.now())
                 if not patience_s and not self._finishing.is_set():
-                    await self._replace(self._machine.leaderless())
+                    await self._replace_leaders()
                 await self._conclude(is_patient=patience_s > 0)
-                again_s = self._next_look_s(patience_s)
+                again_s = self._rest_s(patience_s)
             except (NotReadyError, StorageError) as error:
                 _log.warning("leaders can't be changed now", why=str(error))
                 again_s = BACKOFF_S_MAX
             with self._clock.timeout(again_s):
                 await self._look.wait()
 
-    def _next_look_s(self, patience_s: float) -> float:
-        """In how many seconds time alone may make something possible.  A change that waits for
-        brokers goes on when one of them joins or accepts, and there may be many."""
-        if all(self._machine.waits_for(partition) for partition in self._machine.changes):
-            return patience_s or math.inf
-        return ACCEPT_WAIT_S / 2
+    async def _replace_leaders(self) -> None:
+        """Begin to replace leaders that are gone, and those that take no records where another
+        one in sync does."""
+        await self._replace(self._machine.leaderless())
+        now = self._clock.now()
+        stranded = [
+            one
+            for one in self._machine.stranded()
+            if one not in self._wishes and self._reliefs.is_over(one, now)
+        ]
+        for partition in stranded:
+            record = self._record(partition)
+            _log.warning(
+                "leader takes no records",
+                partition=partition,
+                leader=record.leader,
+                why=self._node.registrar.health.trouble(record.leader, partition),
+            )
+            self._reliefs.begin(partition, now)
+        if stranded:
+            await self._announce(stranded)
+
+    def _rest_s(self, patience_s: float) -> float:
+        """How long nothing has to be looked at, unless something happens.  A change that waits for
+        brokers goes on when one of them joins or accepts; time alone calls for reminders."""
+        now = self._clock.now()
+        looks = [
+            max(announced_at + ACCEPT_WAIT_S, self._reminders.ends_at(partition))
+            for partition, announced_at in self._announced_at.items()
+            if partition in self._machine.changes and partition not in self._ordered
+        ]
+        looks += (self._reliefs.ends_at(partition) for partition in self._machine.stranded())
+        if patience_s:
+            looks.append(now + patience_s)
+        return max(_LOOK_S_MIN, min(looks, default=math.inf) - now)
 
     async def finish(self) -> None:
         """Begin no change any more, and see those that are under way decided and told, within
@@ -206,12 +247,18 @@ class Leadership:
         )
         waited_s = now - self._announced_at.get(partition, now)
         is_complete = self._machine.is_complete(partition, expects_all=expects_all)
+        if waited_s >= ACCEPT_WAIT_S:
+            self._remind(partition)
         if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
             return []
         wish = self._wishes.get(partition, NO_WISH)
+        health = registrar.health
+        troubled = {
+            one for one in self._record(partition).in_sync if health.trouble(one, partition)
+        }
         wish = attrs.evolve(
             wish,
-            avoid=wish.avoid | registrar.draining | registrar.stopping,
+            avoid=wish.avoid | troubled | registrar.draining | registrar.stopping,
             leaving=frozenset(registrar.stopping),
         )
         return self._machine.conclude(partition, wish=wish)
@@ -231,6 +278,7 @@ class Leadership:
             trace(steps.E8_DECIDING, **told)
         self._node.record(entries)
         waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
+        self._reminders.forget(partition)
         for decided, lost in losses:
             self._tell_loss(before, decided, lost, ordered=ordered)
         record = self._record(partition)
@@ -299,6 +347,18 @@ class Leadership:
             self._telling_count -= 1
             self._notify()
 
+    def _remind(self, partition: int) -> None:
+        """Tell replicas that have not accepted the epoch of it again, now and then: whatever it
+        was that kept them from it, the partition waits for them."""
+        now = self._clock.now()
+        if not self._reminders.is_over(partition, now):
+            return
+        self._reminders.begin(partition, now)
+        change = self._machine.changes.get(partition)
+        for member in list(self._node.members.values()) if change is not None else ():
+            if change is not None and member.broker not in change.accepts:
+                self.announce_to(member, partition)
+
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
         accepted = self._machine.accept(message)
@@ -335,13 +395,15 @@ class Leadership:
             await self._node.tell_partitions([record], others)
 
     async def resign(self, message: Resign) -> None:
-        """A leader can't go on: another one takes over, if there is one."""
+        """A leader can't go on: another one takes over, if there is one that takes records."""
         record = self._node.registrar.state.partitions.get(message.partition)
         if record is None:
             return  # not known again yet: the leader leads on
         asked = (message.epoch, message.leader, message.leader_incarnation)
         if asked != (record.epoch, record.leader, record.leader_incarnation):
             return
+        if not self._machine.has_successor(message.partition):
+            return  # if it says so with its status, it is replaced as soon as there is one
         _log.warning(
             "leader resigns",
             partition=message.partition,

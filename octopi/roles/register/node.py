@@ -309,15 +309,15 @@ class RegisterNode:
 
     async def brief(self, session: MembershipSession, broker: int) -> None:
         """Tell a broker that has just joined all that concerns it; then clients are sent to
-        it.  The others hear what changed by its coming."""
+        it, but for what it could not do.  The others hear what changed by its coming."""
         state = self.registrar.state
         self.hand_overs.tell_stopping_to(session)
         # First what is deleted: a topic of the same name may have been made since.
         await self.have_removed(session, self.registrar.removals_of(broker))
         table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
-        confirmed = await session.install_partitions(table, self.registrar.describe_brokers())
-        confirmed &= await session.install_topics(topics)
-        if confirmed:
+        await session.install_partitions(table, self.registrar.describe_brokers())
+        await session.install_topics(topics)
+        if not (session.is_closed or session.is_silent):
             if (trace := self.environment.trace) is not None:
                 trace(steps.J6_SERVING, broker=broker, incarnation=session.incarnation)
             self.registrar.serves(broker, session.incarnation)

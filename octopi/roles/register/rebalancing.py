@@ -148,10 +148,13 @@ class Rebalancing:
     async def _step(self) -> None:
         """One improvement, if the cluster is at rest and there is one."""
         registrar = self._node.registrar
+        # What takes no records gets nothing more.
         live = [
             one
             for one in registrar.state.brokers
-            if registrar.serving(one) and one not in registrar.stopping
+            if registrar.serving(one)
+            and one not in registrar.stopping
+            and not registrar.health.is_troubled(one)
         ]
         records = list(registrar.state.partitions.values())
         if registrar.leaderships.changes or not all(

@@ -207,6 +207,8 @@ class MembershipSession:
         """Whether the connection has ended."""
         self.replaced: Final = trio.Event()
         """Set when the broker, in the same life, has a newer connection."""
+        self.is_silent = False
+        """Whether an order got no answer: then the connection ends."""
         self._hosts: set[int] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
         self._undone_partitions: set[int] = set()
@@ -230,6 +232,8 @@ class MembershipSession:
                 self._tasks.start_soon(self._admit, message)
             case m.AcceptEpoch():
                 self._node.leadership.accept(message)
+            case m.BrokerStatus():
+                self._told(message)
             case m.Resign():
                 self._tasks.start_soon(self._node.leadership.resign, message)
             case m.Stopping():
@@ -292,6 +296,39 @@ class MembershipSession:
         except OctopiError as error:
             refuse(self._connection, message.request, error)
 
+    def _told(self, status: m.BrokerStatus) -> None:
+        """The broker says which of its replicas take records."""
+        if not self.broker:
+            raise ProtocolError("a broker says how it is when it has joined")
+        if (trace := self._node.environment.trace) is not None:
+            trace(
+                steps.J14_TROUBLED,
+                broker=self.broker,
+                disk_trouble=status.disk_trouble,
+                troubles=status.replicas,
+            )
+        before = self._node.registrar.health.disk_trouble(self.broker)
+        if self._node.registrar.health.told(self.broker, status):
+            self._log_status(status, before)
+            self._node.leadership.look()
+
+    def _log_status(self, status: m.BrokerStatus, before: str) -> None:
+        if status.disk_trouble and not before:
+            _log.warning("broker takes no records", broker=self.broker, why=status.disk_trouble)
+        if before and not status.disk_trouble:
+            _log.info("broker takes records again", broker=self.broker)
+        troubled = [one for one in status.replicas if one.reason]
+        if troubled:
+            _log.warning(
+                "replicas take no records",
+                broker=self.broker,
+                partitions=[one.partition for one in troubled],
+                why=troubled[0].reason,
+            )
+        well = [one.partition for one in status.replicas if not one.reason]
+        if well:
+            _log.info("replicas take records again", broker=self.broker, partitions=well)
+
     def post(self, message: m.AnnounceEpoch | m.InSyncAltered | m.BrokersStopping) -> None:
         """Send it, if the broker is still there."""
         with contextlib.suppress(ConnectionLostError):
@@ -334,6 +371,7 @@ class MembershipSession:
             self._undone_partitions.discard(record.partition)
         self._undone_partitions.update(one.partition for one in records if one not in done)
         self._note_failures(bool(undone))
+        self._note_unstored()
         if trace is not None and done:
             trace(steps.E9_CONFIRMED, broker=self.broker, records=done)
         return not undone
@@ -350,13 +388,7 @@ class MembershipSession:
         return confirmed
 
     async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
-        partitions = self._node.registrar.state.partitions
-        untold = [
-            partitions[number]
-            for number in sorted({one for record in records for one in record.partitions})
-            if number not in self._hosts and self.broker in partitions[number].replicas
-        ]
-        if untold:
+        if untold := self._unhosted(records):
             brokers = self._node.registrar.describe_brokers()
             await self.install_partitions(untold, brokers)
         if not await self._may_tell():
@@ -374,13 +406,24 @@ class MembershipSession:
         if undone is None:
             return False
         failed = {one.topic_id for one in undone}
+        # It passed over those in partitions that it could not store to be a replica of.
+        failed.update(one.topic_id for one in records if self._unhosted([one]))
         done = [one for one in records if one.topic_id not in failed]
         self._undone_topics.difference_update(one.topic for one in done)
         self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
-        self._note_failures(bool(undone))
+        self._note_failures(bool(failed))
         if trace is not None and done:
             trace(steps.T2_CONFIRMED, broker=self.broker, topics=done)
-        return not undone
+        return not failed
+
+    def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
+        """The partitions of topics that the broker is a replica of and has not confirmed."""
+        partitions = self._node.registrar.state.partitions
+        return [
+            partitions[number]
+            for number in sorted({one for record in records for one in record.partitions})
+            if number not in self._hosts and self.broker in partitions[number].replicas
+        ]
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
         """Have the records of deleted topics removed; return those that the broker confirmed."""
@@ -407,6 +450,19 @@ class MembershipSession:
             for one in done:
                 trace(steps.T6_CONFIRMED, broker=self.broker, **attrs.asdict(one))
         return done
+
+    def _note_unstored(self) -> None:
+        """Clients are not sent to the broker for what it doesn't know."""
+        registrar = self._node.registrar
+        if self.is_closed or not registrar.is_live(self.broker):
+            return
+        mine = [
+            one
+            for one in self._undone_partitions
+            if self.broker in registrar.state.partitions[one].replicas
+        ]
+        if registrar.health.unstored(self.broker, mine):
+            self._node.leadership.look()
 
     def _note_failures(self, are_there: bool) -> None:
         if are_there:
@@ -455,6 +511,7 @@ class MembershipSession:
         try:
             answer = await self._connection.request(message, m.OrderCarriedOut, REQUEST_TIMEOUT_S)
         except (ConnectionLostError, RefusedError) as error:
+            self.is_silent = True
             _log.warning("broker did not confirm", broker=self.broker, order=order, why=str(error))
             return None
         if answer.undone:

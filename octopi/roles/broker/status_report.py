@@ -1,0 +1,56 @@
+"""What a broker tells the register about itself: which replicas take no records, how full its
+disk is.
+
+Pure: told what is so, it says what the register has yet to hear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from octopi.environment import Room
+from octopi.limits import STATUS_INTERVAL_S, TEXT_BYTES_MAX
+from octopi.transport.failures import cut
+from octopi.wire.messages import BrokerStatus, ReplicaTrouble
+
+_REPLICAS_MAX: Final = 1_000
+
+
+class StatusReport:
+    """What the register was told on one membership connection."""
+
+    def __init__(self) -> None:
+        self._disk_trouble = ""
+        self._room: Room | None = None
+        self._troubles: dict[int, str] = {}
+        self._told_at = -math.inf
+
+    def news(
+        self, now: float, disk_trouble: str, room: Room | None, troubles: Mapping[int, str]
+    ) -> BrokerStatus | None:
+        """What is to be told at *now* (monotonic, s), and counts as told then; None: nothing.
+
+        *troubles*: reasons by partition.  A changed text alone is no news: it may have numbers
+        that change all the time.
+        """
+        differing = sorted(
+            partition
+            for partition in troubles.keys() | self._troubles.keys()
+            if bool(troubles.get(partition)) != bool(self._troubles.get(partition))
+        )
+        is_due = room != self._room and now - self._told_at >= STATUS_INTERVAL_S
+        if not (differing or is_due or bool(disk_trouble) != bool(self._disk_trouble)):
+            return None
+        told = list(islice(differing, _REPLICAS_MAX))
+        for partition in told:
+            self._troubles[partition] = troubles.get(partition, "")
+        self._disk_trouble, self._room, self._told_at = disk_trouble, room, now
+        return BrokerStatus(
+            cut(disk_trouble, TEXT_BYTES_MAX),
+            None if room is None else room.free_bytes,
+            None if room is None else room.total_bytes,
+            [ReplicaTrouble(one, cut(troubles.get(one, ""), TEXT_BYTES_MAX)) for one in told],
+        )
