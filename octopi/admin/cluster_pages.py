@@ -57,6 +57,9 @@ def cluster_page(seen: Snapshot) -> Json:
                 "incarnation": one.incarnation,
                 "leads": sum(place.leader == one.broker for place in cluster.partitions),
                 "replicas": sum(one.broker in place.replicas for place in cluster.partitions),
+                "disk_free_bytes": one.disk_free_bytes,
+                "disk_total_bytes": one.disk_total_bytes,
+                "disk_trouble": one.disk_trouble,
             }
             for one in cluster.brokers
         ],
@@ -65,6 +68,7 @@ def cluster_page(seen: Snapshot) -> Json:
                 **_place(one),
                 "leader_address": one.leader_address,
                 "state": partition_state(one, live),
+                "troubles": [attrs.asdict(trouble) for trouble in one.troubles],
                 "copies": [
                     {
                         "broker": copy.broker,

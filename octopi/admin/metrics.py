@@ -129,9 +129,27 @@ class _Broker(Collector):
             self._logs_max, self._logs, key=lambda one: one.appended_bytes + one.delivered_bytes
         )
         yield GaugeMetricFamily("octopi_logs", "Logs on this broker.", value=len(self._logs))
+        yield from self._of_disk()
         yield from self._of_logs(logs)
         yield from self._of_replicas({(one.topic.topic_id, one.partition) for one in logs})
         yield from self._of_consumers()
+
+    def _of_disk(self) -> Iterator[Metric]:
+        status = self._logs.status
+        if (room := status.disk.room()) is not None:
+            yield GaugeMetricFamily(
+                "octopi_disk_free_bytes", "Free on its disk.", value=room.free_bytes
+            )
+            yield GaugeMetricFamily(
+                "octopi_disk_total_bytes", "Size of its disk.", value=room.total_bytes
+            )
+        full = bool(status.disk.trouble)
+        yield GaugeMetricFamily("octopi_disk_full", "1 if it takes nothing.", value=full)
+        replicas = list(self._logs.replicas)
+        troubled = len(replicas) if full else len(status.troubles(replicas))
+        yield GaugeMetricFamily(
+            "octopi_replicas_troubled", "Replicas here that take no records.", value=troubled
+        )
 
     def _of_logs(self, logs: Iterable[BrokerLog]) -> Iterator[Metric]:
         start = GaugeMetricFamily(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import attrs
 
+from octopi.replication.replica import Role
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.node import RegisterNode
 from octopi.transport.traffic import Traffic
@@ -90,9 +91,22 @@ class BrokerView:
         )
 
     def why_not_ready(self) -> str:
-        membership = self.node.logs.membership
-        joined = membership is not None and membership.is_joined
-        return "" if joined else "the broker looks for the register"
+        membership, logs = self.node.logs.membership, self.node.logs
+        if membership is None or not membership.is_joined:
+            return "the broker looks for the register"
+        led = [one.partition for one in logs.replicas if one.machine.role == Role.LEADER]
+        if led and logs.status.disk.trouble:
+            return f"{logs.status.disk.trouble}; it leads {_some(led)}"
+        troubled = logs.status.troubles(logs.replicas)
+        hurt = [one for one in led if one in troubled]
+        return f"it leads {_some(hurt)}: {troubled[hurt[0]]}" if hurt else ""
 
     def members(self) -> Iterable[str]:
         return [*self.node.options.registers, *self.node.logs.addresses]
+
+
+def _some(partitions: list[int]) -> str:
+    """*partitions* in words, a few of them by number."""
+    numbers = " ".join(str(one) for one in sorted(partitions)[:10])
+    more = " ..." if len(partitions) > 10 else ""
+    return f"partition{'s' * (len(partitions) > 1)} {numbers}{more}"

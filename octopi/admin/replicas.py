@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from octopi import BrokerInfo, BrokerLog, Client, ClusterInfo, LogInfo, PartitionInfo
 
 
+TAKES_NOTHING: Final = "takes no records"
+"""The state of a partition whose leader can't append, and that no other replica could lead."""
+
+FULL_DISK_HELP: Final = (
+    "make space on that disk, or move replicas away: `octopi-node partitions move`"
+)
+
+
 @attrs.frozen
 class Look:
     """What a cluster said about itself."""
@@ -116,6 +124,8 @@ def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -
     """How a partition is doing while the brokers *live* are there; ``ok`` if it is well."""
     if place.leader is None:
         return "no leader"
+    if any(one.broker == place.leader for one in place.troubles):
+        return TAKES_NOTHING
     # A broker that is away stays in the in-sync set if that would get too small without it.
     count = len(live.intersection(place.in_sync))
     if count < min_insync:
@@ -140,13 +150,14 @@ def problems(seen: Look) -> list[str]:
     found = [f"broker {one} is away" for one in away]
     found += [f"broker {one} is silent: {why}" for one, why in sorted(seen.silent.items())]
     states = {one.partition: partition_state(one, live_brokers(cluster)) for one in places}
-    for what in ("no leader", "under-replicated"):
+    for what in ("no leader", TAKES_NOTHING, "under-replicated"):
         numbers = [str(partition) for partition, state in states.items() if state == what]
         if numbers:
             found.append(f"{what}: partition{'s' * (len(numbers) > 1)} {' '.join(numbers)}")
     found += [
         f"partition {one.partition}: {why}" for one in places if (why := _why_leaderless(one))
     ]
+    found += _troubles(cluster)
     found += faults(seen.logs)
     return found or ([] if cluster.brokers else ["no broker has joined"])
 
@@ -173,6 +184,23 @@ def notes(places: Iterable[PartitionInfo]) -> list[str]:
         for one in places
         if one.recovered_epoch
     ]
+
+
+def _troubles(cluster: ClusterInfo) -> list[str]:
+    """What keeps brokers from taking records, which partitions that hurts, and what helps."""
+    hurt: dict[tuple[int, str], list[int]] = {
+        (one.broker, one.disk_trouble): [] for one in cluster.brokers if one.disk_trouble
+    }
+    disks = set(hurt)
+    for place in cluster.partitions:
+        for trouble in place.troubles:
+            hurt.setdefault((trouble.broker, trouble.reason), []).append(place.partition)
+    found: list[str] = []
+    for (broker, reason), partitions in sorted(hurt.items()):
+        numbers = f", partition{'s' * (len(partitions) > 1)} {' '.join(map(str, partitions))}"
+        what = f"broker {broker}{numbers if partitions else ''}: {reason}"
+        found.append(f"{what}; {FULL_DISK_HELP}" if (broker, reason) in disks else what)
+    return found
 
 
 def faults(logs: Iterable[BrokerLog]) -> list[str]:

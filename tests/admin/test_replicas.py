@@ -14,6 +14,7 @@ from octopi.admin.replicas import (
     problems,
     replicas,
 )
+from octopi.wire.messages import ReplicaTroubleAt
 
 
 def broker(number: int, *, live: bool = True) -> BrokerInfo:
@@ -137,3 +138,26 @@ def test_a_leader_that_was_chosen_though_messages_may_be_lost_is_noted_for_good(
     (note,) = notes([place(1, [1]), recovered])
     assert "partition 5: in epoch 4" in note
     assert problems(look(recovered)) == []
+
+
+def test_a_full_disk_is_a_problem_of_its_broker_and_of_the_partitions_on_it() -> None:
+    full = "/data takes nothing: No space left on device"
+    troubled = attrs.evolve(place(2, [1, 2, 3]), troubles=[ReplicaTroubleAt(2, full)])
+    seen = look(troubled)
+    brokers = [
+        attrs.evolve(one, disk_trouble=full if one.broker == 2 else "")
+        for one in seen.cluster.brokers
+    ]
+    seen = attrs.evolve(seen, cluster=attrs.evolve(seen.cluster, brokers=brokers))
+    assert partition_state(troubled, {1, 2, 3}) == "takes no records"
+    first, second = problems(seen)
+    assert first == "takes no records: partition 5"
+    assert second.startswith(f"broker 2, partition 5: {full}; make space")
+    assert "octopi-node partitions move" in second
+
+
+def test_a_replica_that_failed_is_a_problem_also_while_another_one_leads() -> None:
+    reason = "Input/output error; restart the broker"
+    troubled = attrs.evolve(place(1, [1, 2, 3]), troubles=[ReplicaTroubleAt(3, reason)])
+    assert problems(look(troubled)) == [f"broker 3, partition 5: {reason}"]
+    assert partition_state(troubled, {1, 2, 3}) == "ok"

@@ -120,7 +120,8 @@ def test_a_drained_broker_leads_nothing(ask: Program) -> None:
     result = ask("brokers", "drain", "2")
     assert (result.exit_code, result.stderr) == (0, "broker 2 leads nothing\n")
     listed = ask("brokers", "list").stdout.splitlines()
-    assert listed[0].split() == ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS"]
+    headings = ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS", "DISK", "FREE"]
+    assert listed[0].split() == headings
     second = listed[2].split()
     assert (second[0], second[2:4]) == ("2", ["up", "0"])
     brokers = json.loads(ask("brokers", "list", "--json").stdout)

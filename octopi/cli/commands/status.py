@@ -10,10 +10,10 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.rendering import counted, print_json, print_table
+from octopi.cli.rendering import counted, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from octopi import ClusterInfo
+    from octopi import BrokerInfo, ClusterInfo
     from octopi.admin.replicas import ReplicaStatus
 
 
@@ -31,10 +31,10 @@ def status(
       octopi-node status && echo all is well
       octopi-node status --json | jq '.replicas[] | select(.lag_bytes > 1000000)'
 
-    The exit code is 1 if a broker is away or silent, a partition has no leader or fewer
-    replicas in sync than it has, or a log has a fault.  Log ends and highwater marks are in
-    bytes, summed over the topics of a partition; LAG is what its leader has and a replica
-    hasn't.
+    The exit code is 1 if a broker is away or silent or its disk is full, a partition has no
+    leader, takes no records or has fewer replicas in sync than it has, or a log has a fault.
+    Log ends and highwater marks are in bytes, summed over the topics of a partition; LAG is
+    what its leader has and a replica hasn't.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -106,7 +106,7 @@ def print_brokers(cluster: ClusterInfo) -> None:
     from octopi.admin.replicas import broker_state
 
     print_table(
-        ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS"],
+        ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS", "DISK FREE"],
         [
             [
                 one.broker,
@@ -115,7 +115,16 @@ def print_brokers(cluster: ClusterInfo) -> None:
                 sum(place.leader == one.broker for place in cluster.partitions),
                 sum(one.broker in place.replicas for place in cluster.partitions),
                 one.incarnation,
+                _room(one),
             ]
             for one in cluster.brokers
         ],
     )
+
+
+def _room(broker: BrokerInfo) -> str | None:
+    """How full a broker's disk is; None: nobody knows."""
+    free_bytes, total_bytes = broker.disk_free_bytes, broker.disk_total_bytes
+    if not broker.live or free_bytes is None or total_bytes is None:
+        return None
+    return f"{size(free_bytes)} of {size(total_bytes)}{', full' * bool(broker.disk_trouble)}"

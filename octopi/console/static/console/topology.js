@@ -34,7 +34,12 @@ function register({ cluster, partition_count: partitions, topic_count: topics, r
   `;
 }
 
-function broker({ broker, state, address, leads, incarnation }, chips) {
+function room({ disk_free_bytes: free, disk_total_bytes: total, disk_trouble: trouble }) {
+  if (trouble) return html`<dd class="warning" title=${trouble}>full</dd>`;
+  return html`<dd>${free === null || free === undefined ? "–" : `${size(free)} of ${size(total)} free`}</dd>`;
+}
+
+function broker({ broker, state, address, leads, incarnation, ...disk }, chips) {
   const isSilent = chips.length > 0 && chips.every((one) => one.mark === "unknown");
   const lag = isSilent ? null : Math.max(0, ...chips.map((one) => one.lag ?? 0));
   const isBehind = chips.some((one) => one.mark === "behind");
@@ -46,6 +51,7 @@ function broker({ broker, state, address, leads, incarnation }, chips) {
         <dt>at</dt><dd><code>${address.replace(/^wss?:\/\//, "") || "–"}</code></dd>
         <dt>leads</dt><dd>${count(leads)} of ${plural(chips.length, "replica")}</dd>
         <dt>behind</dt><dd class=${isBehind ? "warning" : ""}>${size(lag)}</dd>
+        <dt>disk</dt>${room(disk)}
         <dt>starts</dt><dd>${count(incarnation)}</dd>
       </dl>
       <ul class="chips">
