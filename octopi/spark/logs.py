@@ -8,6 +8,7 @@ from typing import Protocol
 import attrs
 
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Anchor, Place
 from octopi.spark.frames import Frames
 
 PIECE_BYTES = 1024 * 1024
@@ -61,5 +62,12 @@ class Logs(Protocol):
     def at_time(self, log: Log, timestamp_ms: int) -> Offset:
         """Where the first record with that time stamp, or a later one, starts; else the end."""
 
-    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+    def anchor(self, log: Log, offset: Offset) -> Anchor:
+        """What stands before a boundary; empty if that isn't known."""
+
+    def common(self, log: Log, place: Place) -> Offset | None:
+        """The last common offset, if the log has something else before *place* than was read
+        there; None if it is the same, or that isn't known."""
+
+    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
         """The records between two boundaries, in order."""

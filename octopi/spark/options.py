@@ -21,7 +21,7 @@ from octopi.clients.client import DEFAULT_SERVER
 from octopi.errors import InvalidOptionError, InvalidTopicError
 from octopi.identifiers import TopicName, topic_name
 from octopi.limits import KIB, MIB
-from octopi.position import Position
+from octopi.position import Anchor, Position
 from octopi.transport.addresses import server_address
 
 EARLIEST: Final = -2
@@ -80,6 +80,8 @@ class ReadOptions:
     pattern: str
     """A regular expression for topics' names instead; empty: none."""
     starting: Places
+    starting_anchors: Mapping[str, Mapping[int, Anchor]]
+    """By topic and partition, of offsets in `starting` that came as positions."""
     ending: Places
     starting_timestamp_ms: int | None
     min_partitions: int
@@ -171,6 +173,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         starting=_places(
             "startingOffsets", values.get("startingoffsets", "latest" if streaming else "earliest")
         ),
+        starting_anchors=_anchors(values.get("startingoffsets", "")),
         ending=_places("endingOffsets", values.get("endingoffsets", "latest")),
         starting_timestamp_ms=_optional(values, "startingTimestamp", _timestamp_ms),
         min_partitions=_optional(values, "minPartitions", _count) or 1,
@@ -274,6 +277,16 @@ def _places(name: str, text: str) -> Places:
                 raise shape
         places[topic] = {int(partition): offset for partition, offset in offsets.items()}
     return places
+
+
+def _anchors(text: str) -> dict[str, dict[int, Anchor]]:
+    if not text.strip().startswith("v1:"):
+        return {}
+    positions = [Position.parse(one) for one in text.split()]
+    return {
+        one.topic: {partition: place.anchor for partition, place in one.places.items()}
+        for one in positions
+    }
 
 
 def _timestamp_ms(name: str, text: str) -> int:

@@ -3,7 +3,7 @@
 **Offsets** in a query's checkpoint are resume tokens, one for each topic, which any consumer
 of ours understands, too::
 
-    {"positions": ["v1:orders@5f0c:0=1234,3=99"], "min_partitions": 4}
+    {"positions": ["v1:orders@5f0c:0=1234~7,3=99~6"], "min_partitions": 4}
 
 The number by which ranges are split is part of them: a batch that is done again after a
 restart must fall into the same ranges in the same order, whatever the options say by then.
@@ -18,7 +18,7 @@ import attrs
 
 from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
-from octopi.position import Position
+from octopi.position import NO_ANCHOR, Anchor, Place, Position
 from octopi.spark.logs import Log
 
 Offsets: TypeAlias = dict[Log, Offset]
@@ -32,6 +32,8 @@ class Range:
     log: Log
     start: Offset
     end: Offset
+    anchor: Anchor = NO_ANCHOR
+    """What the query read before the start; empty: it isn't known, or others look at it."""
 
     @property
     def size_bytes(self) -> int:
@@ -39,11 +41,15 @@ class Range:
         return self.end - self.start
 
 
-def dump(offsets: Mapping[Log, Offset], min_partitions: int) -> dict[str, Any]:
-    """As Spark keeps them, as JSON."""
-    by_topic: dict[tuple[TopicName, TopicId], dict[PartitionId, Offset]] = {}
+def dump(
+    offsets: Mapping[Log, Offset], min_partitions: int, anchors: Mapping[Log, Anchor] | None = None
+) -> dict[str, Any]:
+    """As Spark keeps them, as JSON.  *anchors*: what stands before the offsets, where it is
+    known."""
+    by_topic: dict[tuple[TopicName, TopicId], dict[PartitionId, Place]] = {}
     for log, offset in sorted(offsets.items()):
-        by_topic.setdefault((log.topic, log.topic_id), {})[log.partition] = offset
+        place = Place(offset, (anchors or {}).get(log, NO_ANCHOR))
+        by_topic.setdefault((log.topic, log.topic_id), {})[log.partition] = place
     positions = [str(Position(*topic, places)) for topic, places in by_topic.items()]
     return {"positions": positions, "min_partitions": min_partitions}
 
@@ -61,6 +67,20 @@ def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
         for partition, offset in one.offsets.items()
     }
     return offsets, stored["min_partitions"]
+
+
+def load_anchors(stored: Mapping[str, Any]) -> dict[Log, Anchor]:
+    """The anchors in what `dump` returned.
+
+    Raises:
+      InvalidOptionError: if a position is none.
+    """
+    positions = [Position.parse(one) for one in stored["positions"]]
+    return {
+        Log(one.topic, partition, one.topic_id): place.anchor
+        for one in positions
+        for partition, place in one.places.items()
+    }
 
 
 def check_topics(start: Mapping[Log, Offset], found: Iterable[Log]) -> None:

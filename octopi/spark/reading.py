@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
 from pyspark.sql.datasource import (
     ColumnPath,
     DataSourceReader,
@@ -30,9 +31,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from octopi.errors import HistoryLostError, InvalidOptionError, StorageError
+from octopi.errors import (
+    HistoryForkedError,
+    HistoryLostError,
+    InvalidOptionError,
+    StorageError,
+)
 from octopi.identifiers import Offset
 from octopi.logger import get_logger
+from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark import planning
 from octopi.spark.columns import arrow_schema, record_batch
 from octopi.spark.frames import check_records
@@ -73,7 +80,7 @@ def read_range(options: ReadOptions, part: Range, columns: Sequence[str]) -> Ite
     """
     schema = arrow_schema(columns)
     log = part.log
-    for piece in open_logs(options).read(log, part.start, part.end):
+    for piece in open_logs(options).read(log, Place(part.start, part.anchor), part.end):
         check_records(piece.frames, piece.offset)
         yield record_batch(piece.frames, piece.offset, log.topic, log.partition, schema)
 
@@ -173,7 +180,9 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         logs = self._opened()
         bounds = {log: logs.bounds(log) for log in logs.find()}
-        return planning.dump(starting(self._options, logs, bounds), self._options.min_partitions)
+        start = starting(self._options, logs, bounds)
+        anchors = {log: logs.anchor(log, offset) for log, offset in start.items()}
+        return planning.dump(start, self._options.min_partitions, anchors)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         options = self._options
@@ -192,6 +201,10 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planning.check_topics(begun, found)
         bounds = {log: logs.bounds(log) for log in found}
         self._check_loss(begun, bounds)
+        anchors = planning.load_anchors(start)
+        for log, here in bounds.items():
+            if log in begun and here.end < begun[log]:  # nothing would be read before it is longer
+                common_offset(options, logs, log, Place(begun[log], anchors[log]))
         end = {log: here.end for log, here in bounds.items()}
         if self._target is not None:
             target = self._target
@@ -202,7 +215,10 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable):
             end = self._within_limits(logs, known, end)
         # Logs that are gone stay in the offsets: should they come back, they are known.
-        return planning.dump(begun | end, options.min_partitions)
+        for log, offset in end.items():
+            if offset != begun.get(log):  # else the text has to stay the same: nothing is new
+                anchors[log] = logs.anchor(log, offset)
+        return planning.dump(begun | end, options.min_partitions, anchors)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         logs = self._opened()
@@ -215,11 +231,19 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if log in begun and begun[log] < here.start:
                 self._lost(log, begun[log], here.start)
             begun[log] = max(begun.get(log, here.start), here.start)
+        anchors = self._check_forks(start, end, begun, moved, bounds)
         for log in moved.keys() - found:
             self._gone(log)
         there = {log: offset for log, offset in moved.items() if log in bounds}
         ranges = planning.split(begun, there, min_partitions, logs.boundary)
-        return [RangePartition(one) for one in ranges]
+        return [
+            RangePartition(
+                attrs.evolve(one, anchor=anchors.get(one.log, NO_ANCHOR))
+                if one.start == begun[one.log]
+                else one
+            )
+            for one in ranges
+        ]
 
     def reportLatestOffset(self) -> dict[str, Any]:
         logs = self._opened()
@@ -275,6 +299,37 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if log in bounds and offset < bounds[log].start:
                 self._lost(log, offset, bounds[log].start)
 
+    def _check_forks(
+        self,
+        start: dict[str, Any],
+        end: dict[str, Any],
+        begun: Offsets,
+        moved: Offsets,
+        bounds: Mapping[Log, Bounds],
+    ) -> dict[Log, Anchor]:
+        """See that the logs are those that the batch was planned for; what stands before where
+        it begins, as far as that is known.
+
+        Where a log is another one by now and the query goes on all the same, *begun* gets the
+        last common offset, and *moved* an end that is in the log.
+
+        Raises:
+          HistoryForkedError: if one isn't (unless ``failOnDataLoss=false``).
+        """
+        opened, anchors = self._opened(), planning.load_anchors(start)
+        read, planned = planning.load(start)[0], planning.load_anchors(end)
+        ends = planning.load(end)[0]
+        for log, here in bounds.items():
+            for offsets, known in ((read, anchors), (ends, planned)):
+                if log not in offsets or offsets[log] < begun[log]:
+                    continue  # retention removed it
+                place = Place(offsets[log], known[log])
+                common = common_offset(self._options, opened, log, place)
+                if common is not None:
+                    begun[log] = min(begun[log], max(common, here.start))
+                    moved[log] = opened.boundary(log, min(moved[log], here.end))
+        return {log: one for log, one in anchors.items() if begun.get(log) == read.get(log)}
+
     def _lost(self, log: Log, wanted: Offset, available: Offset) -> None:
         lost = HistoryLostError(log.topic, log.partition, wanted, available)
         if self._options.fail_on_data_loss:
@@ -287,18 +342,45 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _log.warning("a topic is gone, and this query goes on without it", topic=log.topic)
 
 
+def common_offset(options: ReadOptions, logs: Logs, log: Log, place: Place) -> Offset | None:
+    """The last common offset, if *log* has something else before *place* than was read there, and
+    the query goes on all the same.
+
+    Raises:
+      HistoryForkedError: if it doesn't go on: unless ``failOnDataLoss=false``.
+    """
+    common = logs.common(log, place)
+    if common is None:
+        return None
+    fork = HistoryForkedError.of_range(log.topic, log.partition, common, place.offset)
+    if options.fail_on_data_loss:
+        raise fork
+    _log.warning("records are lost that this query had read, or was about to", why=str(fork))
+    return common
+
+
 def starting(options: ReadOptions, logs: Logs, bounds: Mapping[Log, Bounds]) -> Offsets:
     """Where a query begins.
 
     Raises:
       InvalidOptionError: if an offset is no record's start, or is behind the end.
       HistoryLostError: if retention removed it (unless ``failOnDataLoss=false``).
+      HistoryForkedError: if it came with an anchor, and the log has something else there (unless
+          ``failOnDataLoss=false``).
     """
     if options.starting_timestamp_ms is not None:
         stamp = options.starting_timestamp_ms
         return {log: logs.at_time(log, stamp) for log in bounds}
     start: Offsets = {}
     for log, here in bounds.items():
+        anchor = options.starting_anchors.get(log.topic, {}).get(log.partition, NO_ANCHOR)
+        common = None
+        if anchor and not isinstance(options.starting, str):
+            place = Place(Offset(options.starting[log.topic][log.partition]), anchor)
+            common = common_offset(options, logs, log, place)
+        if common is not None:
+            start[log] = max(common, here.start)
+            continue
         offset = _resolve("startingOffsets", options.starting, logs, log, here, EARLIEST)
         if offset < here.start:
             lost = HistoryLostError(log.topic, log.partition, offset, here.start)
@@ -342,7 +424,7 @@ def _advance_records(
 ) -> tuple[Offset, int]:
     """Where *count* records behind *start* end, *end* at most, and how many they are."""
     used = 0
-    for piece in logs.read(log, start, end) if count else ():
+    for piece in logs.read(log, Place(start), end) if count else ():
         taken = min(count - used, len(piece.frames))
         used += taken
         start = Offset(piece.offset + int(piece.frames.bounds[taken]))

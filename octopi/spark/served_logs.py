@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from octopi.clients.consumer_session import Chunk
+from octopi.errors import HistoryForkedError, OffsetOutOfRangeError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import MIB
 from octopi.logger import get_logger
-from octopi.position import Place
+from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark.client_thread import ClientThread, client_thread
 from octopi.spark.frames import find_records
 from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
@@ -28,6 +29,8 @@ class ServedLogs(Logs):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._anchors: dict[Log, Place] = {}
+        """Of the place in each log that was looked up last."""
         self._named: list[Log] | None = None
         """Those of topics that were given by name: they don't become more."""
 
@@ -53,11 +56,40 @@ class ServedLogs(Logs):
     def at_time(self, log: Log, timestamp_ms: int) -> Offset:
         return self._find(log, "timestamp", timestamp_ms)[0]
 
-    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+    def anchor(self, log: Log, offset: Offset) -> Anchor:
+        known = self._anchors.get(log)
+        if known is None or known.offset != offset:
+            self._find(log, "boundary", offset)
+            known = self._anchors[log]
+        return known.anchor if known.offset == offset else NO_ANCHOR
+
+    def common(self, log: Log, place: Place) -> Offset | None:
+        if not place.anchor:
+            return None
+        thread = self._thread()
+
+        async def look() -> Offset | None:
+            try:
+                await thread.client.fetch(
+                    log.topic,
+                    place.offset,
+                    partition=log.partition,
+                    bytes_max=1,
+                    anchor=place.anchor,
+                )
+            except HistoryForkedError as error:
+                return Offset(error.offset or 0)
+            except OffsetOutOfRangeError:
+                pass  # what is read next says so, if it matters
+            return None
+
+        return thread.call(look)
+
+    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
         thread = self._thread()
         skip_gaps = not self._options.fail_on_data_loss
         opened = thread.open_reader(
-            log, Place(start), end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
+            log, start, end, window_bytes=_WINDOW_BYTES, skip_gaps=skip_gaps
         )
         reader = opened.reader
 
@@ -71,7 +103,7 @@ class ServedLogs(Logs):
             return gathered
 
         waiting: list[bytes] = []
-        base = position = start
+        base = position = start.offset
         try:
             while position < end:
                 chunks = thread.call(gather)
@@ -101,6 +133,7 @@ class ServedLogs(Logs):
         async def find() -> tuple[Offset, Offset, Offset]:
             records = thread.client.stored_records
             found = await records.find(log.topic, log.partition, at, value)
+            self._anchors[log] = Place(Offset(found.offset), Anchor(found.anchor))
             return Offset(found.offset), Offset(found.log_start), Offset(found.highwater)
 
         return thread.call(find)

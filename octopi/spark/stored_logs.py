@@ -19,6 +19,7 @@ from octopi.errors import HistoryLostError, InvalidOptionError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.operating_system import SystemDisk
+from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark.frames import find_records
 from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
 from octopi.storage import checkpoint
@@ -182,25 +183,32 @@ class StoredLogs(Logs):
                 segment.close()
         return bounds.end
 
-    def read(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+    def anchor(self, log: Log, offset: Offset) -> Anchor:
+        return NO_ANCHOR
+
+    def common(self, log: Log, place: Place) -> Offset | None:
+        return None
+
+    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
+        at = start.offset
         segments = self._segments(self._folder(log))
-        if start < end and (not segments or start < segments[0].base):
+        if at < end and (not segments or at < segments[0].base):
             available = segments[0].base if segments else end
             if not self._skip_gaps:
-                raise HistoryLostError(log.topic, log.partition, start, available)
-            start = available
-        while start < end:
-            segment = self._at(segments, start)
+                raise HistoryLostError(log.topic, log.partition, at, available)
+            at = available
+        while at < end:
+            segment = self._at(segments, at)
             try:
                 stop = min(end, segment.end)
-                if start >= stop:
+                if at >= stop:
                     raise StorageError(
                         f"{segment.path} ends at offset {stop}, before what is committed: "
                         "run `octopi-node verify` on the data directory"
                     )
-                for piece in _pieces(segment, start - segment.base, stop - segment.base):
+                for piece in _pieces(segment, at - segment.base, stop - segment.base):
                     yield piece
-                    start = Offset(piece.offset + piece.frames.size_bytes)
+                    at = Offset(piece.offset + piece.frames.size_bytes)
             finally:
                 segment.close()
 

@@ -4,6 +4,7 @@ documents promise."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import attrs
 import pytest
 import trustme
 
+import octopi
 from octopi.operating_system import SystemClock
 from octopi.security.tokens import secret_key
 from tests.processes import node_processes
@@ -119,6 +121,50 @@ def test_a_stream_fails_on_lost_history_or_goes_on_behind_it(
     read_what_there_is(spark, tmp_path, **options, failOnDataLoss=False)
     left = by_partition(cluster.messages(topic))
     assert stored(spark, tmp_path) == {p: before[p] + values for p, values in left.items()}
+
+
+def positions_ahead(cluster: Cluster, topic: str, size_bytes: int) -> str:
+    """A position behind the end, as if the log had been longer before a failure of power."""
+
+    async def read(client: octopi.Client) -> str:
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            async for _ in consumer:
+                pass
+            return str(consumer.position)
+
+    return re.sub(r"=(\d+)~", lambda found: f"={int(found[1]) + size_bytes}~", cluster.ask(read))
+
+
+def test_a_query_fails_where_what_it_read_is_gone_or_begins_where_both_agree(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    topic = cluster.topic()
+    cluster.fill(topic, [b"%d" % number for number in range(100)])
+    start = positions_ahead(cluster, topic, 5000)
+    options = {"server": cluster.url, "subscribe": topic, "startingOffsets": start}
+    text = failure(lambda: batch(spark, **options).collect())
+    assert "were lost after they were read" in text
+    assert batch(spark, **options, failOnDataLoss=False).collect() == []
+
+
+def test_a_stream_fails_where_what_it_read_is_gone(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = cluster.topic()
+    options = {"server": cluster.url, "subscribe": topic, "startingOffsets": "earliest"}
+    cluster.fill(topic, [b"%d" % number for number in range(100)])
+    read_what_there_is(spark, tmp_path, **options)
+    newest = max(
+        (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda one: int(one.name)
+    )
+    text = newest.read_text()
+    ahead = re.sub(r"=(\d+)~", lambda found: f"={int(found[1]) + 5000}~", text)
+    assert ahead != text
+    newest.write_text(ahead)
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    assert "were lost after they were read" in failure(
+        lambda: read_what_there_is(spark, tmp_path, **options)
+    )
 
 
 # --- what comes while a stream goes on ---------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
+from octopi.position import Anchor
 from octopi.spark import planning
 from octopi.spark.logs import Log
 
@@ -39,6 +40,14 @@ def test_offsets_are_resume_tokens() -> None:
     offsets = {log(3): Offset(99), log(0): Offset(1234), log(1, "users", "cd"): Offset(0)}
     positions = planning.dump(offsets, 1)["positions"]
     assert positions == ["v1:orders@ab:0=1234,3=99", "v1:users@cd:1=0"]
+
+
+def test_what_stands_before_the_offsets_is_kept_with_them() -> None:
+    offsets = {log(3): Offset(99), log(0): Offset(1234)}
+    stored = planning.dump(offsets, 1, {log(0): Anchor("7")})
+    assert stored["positions"] == ["v1:orders@ab:0=1234~7,3=99"]
+    assert planning.load(stored) == (offsets, 1)
+    assert planning.load_anchors(stored) == {log(0): "7", log(3): ""}
 
 
 @given(OFFSETS, st.data(), st.integers(1, 3000))
