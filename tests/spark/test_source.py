@@ -221,7 +221,8 @@ def _consumed(progress: dict[str, Any]) -> Iterator[int]:
     def places(text: dict[str, Any] | None) -> dict[str, int]:
         position = text["positions"][0] if text else ":"
         offsets = position.rsplit(":", 1)[1]
-        return {p: int(o) for p, _, o in (one.partition("=") for one in offsets.split(",") if one)}
+        places = (one.partition("=") for one in offsets.split(",") if one)
+        return {p: int(place.split("~")[0]) for p, _, place in places}
 
     source = progress["sources"][0]
     start, end = (places(source[name]) for name in ("startOffset", "endOffset"))
