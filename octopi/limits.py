@@ -354,6 +354,10 @@ RECONNECT_TIMEOUT_S: Final = 60.0
 DRAIN_TIMEOUT_S: Final = 60.0
 """How long a client asks for a broker to be drained: a hand-over of each of its partitions."""
 
+REDIRECTS_IN_A_ROW_MAX: Final = 2
+"""Redirects that a client follows before it asks the register again: one for what it missed, one
+for what happens meanwhile."""
+
 BACKOFF_S_FIRST: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 """Retries wait a random time below a bound that doubles from first to max."""

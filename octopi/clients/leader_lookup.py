@@ -30,6 +30,8 @@ Describe = Callable[[str, bool], Awaitable[TopicInfo]]
 @attrs.define
 class _Known:
     info: TopicInfo | None = None
+    last: TopicInfo | None = None
+    """The same, also if it proved wrong."""
     asking: trio.Lock = attrs.field(factory=trio.Lock)
 
 
@@ -61,8 +63,18 @@ class LeaderLookup:
             async with known.asking:
                 if known.info is None or known.info is other_than:
                     known.info = None
-                    known.info = await self._describe(name, create)
+                    known.info = known.last = await self._describe(name, create)
         return known.info
+
+    def brokers(self, name: str, partition: int) -> list[str]:
+        """Where brokers of the topic were when the register was asked last, those of *partition*
+        first: each of them knows who leads, or knew it a moment ago."""
+        known = self._topics.get(name)
+        if known is None or known.last is None:
+            return []
+        places = sorted(known.last.partitions, key=lambda one: one.partition != partition)
+        found = [one for place in places for one in (*place.readers, place.leader_address)]
+        return [one for one in dict.fromkeys(found) if one]
 
     async def place(self, topic: str, partition: int) -> PartitionInfo:
         """Where the register says that a partition is now, or said a moment ago.
@@ -94,7 +106,8 @@ class LeaderLookup:
 
     def remember(self, info: TopicInfo) -> None:
         """Take note of a description that came by another way."""
-        self._topics.setdefault(info.topic, _Known()).info = info
+        known = self._topics.setdefault(info.topic, _Known())
+        known.info = known.last = info
 
     def forget(self, name: str) -> None:
         """Whatever was known is wrong."""

@@ -20,7 +20,7 @@ from octopi.clients.alarms import Alarms
 from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
 from octopi.clients.doubts import AwaitingAnswer
-from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.leader_lookup import LeaderLookup
 from octopi.clients.producer_session import (
     AskLeader,
     Batch,
@@ -32,6 +32,7 @@ from octopi.clients.producer_session import (
     Stored,
 )
 from octopi.clients.retrying import may_pass
+from octopi.clients.routes import Route
 from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_leader
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
@@ -70,18 +71,15 @@ class LogSender:
         self._environment = environment
         self._clock = environment.clock
         self._connections = connections
-        self._lookup = lookup
         self._silent_brokers = SilentBrokers(lookup)
         self._create_topics = create_topics
         self._nursery = nursery
         self._alarms = alarms
         self._on_settled = on_settled
-        self._on_topic_described = on_topic_described
         self._on_fenced = on_fenced
         self._backoff = Backoff(environment.chance)
         self._connection: Connection | None = None
-        self._info: TopicInfo | None = None
-        """Where the leader was found last."""
+        self._route = Route(lookup, topic, partition, on_topic_described)
         self._address = ""
         """The leader that the connection goes to, and the epoch that it leads in."""
         self._epoch = 0
@@ -185,7 +183,7 @@ class LogSender:
         if self._environment.trace is not None:
             session.check_invariants()
         if self._connection is None and not self._is_finding and not session.is_empty:
-            self._start_finding("", None)
+            self._start_finding(None)
         wake_at = session.wake_at()
         if wake_at < self._wakes_at:
             self._wakes_at = wake_at
@@ -222,6 +220,7 @@ class LogSender:
         trace = self._environment.trace
         if isinstance(answer, Produced):
             self._backoff.reset()
+            self._route.arrived()
             if trace is not None:
                 receipt = {"offset": answer.offset, "duplicate": answer.duplicate}
                 trace(steps.C3_RECEIPT, **told, **receipt, records_epoch=answer.epoch)
@@ -261,51 +260,35 @@ class LogSender:
         if connection is not None and effect.silent:
             self._connections.discard(connection, str(effect.why))
         if not self._is_finding:
-            self._start_finding(effect.address, effect.why)
+            self._start_finding(effect.why)
 
-    def _start_finding(self, address: str, why: OctopiError | None) -> None:
+    def _start_finding(self, why: OctopiError | None) -> None:
         self._is_finding = True
-        self._nursery.start_soon(self._find_leader, address, why)
+        self._nursery.start_soon(self._find_leader, why)
 
-    async def _find_leader(self, address: str, why: OctopiError | None) -> None:
-        """Connect to the leader and tell the session, unless nobody needs it any more.
-
-        A leader that names its successor is believed at once, but only once: two that name
-        each other must not keep us running between them.
-        """
-        is_told = bool(address) and self._backoff.attempts == 0
-        wrong = self._info
-        if is_told:
-            self._backoff.attempts += 1
-        elif why is not None:
+    async def _find_leader(self, why: OctopiError | None) -> None:
+        """Connect to the leader and tell the session, unless nobody needs it any more."""
+        if not self._route.redirected(why) and why is not None:
             await self._back_off()
         while not self.session.is_empty:
             try:
-                if not is_told:
-                    info = await self._lookup.topic(
-                        self.topic, create=self._create_topics, other_than=wrong
-                    )
-                    self._info = wrong = info
-                    self._on_topic_described(info)
-                    address = leader_address(info, self.partition)
-                    self._epoch = partition_of(info, self.partition).epoch
-                self._address = address
+                place = await self._route.find(create=self._create_topics)
+                self._address, self._epoch = place.address, place.epoch
                 doubt = AwaitingAnswer(self._clock)
                 async with self._silent_brokers.unless_replaced(
                     self.topic, self.partition, self._judge, doubt
                 ):
-                    self._connection = await self._connections.get(address)
+                    self._connection = await self._connections.get(place.address)
             except OctopiError as error:
                 if not may_pass(error):
                     self.session.fail(error)
                     break
                 self.session.trouble(error)
-                is_told = False
                 await self._back_off()
             else:
                 if (trace := self._environment.trace) is not None:
                     of_log = {"topic": self.topic, "partition": self.partition}
-                    trace(steps.C6_FOUND, **of_log, address=address)
+                    trace(steps.C6_FOUND, **of_log, address=place.address)
                 self.session.connected()
                 break
         self._is_finding = False

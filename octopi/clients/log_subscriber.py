@@ -24,6 +24,7 @@ from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, reme
 from octopi.clients.doubts import AwaitingAnswer, Doubt, Reading
 from octopi.clients.leader_lookup import LeaderLookup, partition_of, reader_addresses
 from octopi.clients.retrying import reworded
+from octopi.clients.routes import Route
 from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_reader
 from octopi.environment import Environment
 from octopi.errors import (
@@ -34,6 +35,7 @@ from octopi.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
     UnknownTopicError,
+    UnreachableError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.transport.connection import Connection
@@ -90,6 +92,7 @@ class LogSubscriber:
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
+        self._route = Route(lookup, session.topic, session.partition)
         self._silent_brokers = SilentBrokers(lookup)
         self._find_bounds = find_bounds
         self._on_chunk = on_chunk
@@ -147,16 +150,28 @@ class LogSubscriber:
         self._on_end(None)
 
     async def _connect(self) -> Connection:
-        session = self.session
         if not self._addresses:
-            info = await self._look_up()
-            readers = reader_addresses(info, session.partition)
+            readers = await self._find_readers()
             self._readers = set(readers)
             # Those that failed come last: who reads on at another may find them mended.
             self._addresses.extend(sorted(readers, key=self._unable.__contains__))
         self._address = self._addresses.popleft()
         async with self._unless_replaced(AwaitingAnswer(self._clock)):
             return await self._connections.get(self._address)
+
+    async def _find_readers(self) -> list[str]:
+        """Where the log can be read; while the register is away, where it may be known."""
+        session = self.session
+        try:
+            info = await self._look_up()
+        except (UnreachableError, ConnectionLostError):
+            self._route.looked_up()
+            known = self._lookup.brokers(session.topic, session.partition)
+            if not known:
+                raise
+            return known
+        self._route.looked_up(partition_of(info, session.partition).epoch)
+        return reader_addresses(info, session.partition)
 
     async def _look_up(self) -> TopicInfo:
         """Where the topic is now, if that is still the one that is followed."""
@@ -252,6 +267,7 @@ class LogSubscriber:
                     accepted = {"topic_id": topic_id, "epoch": epoch, "highwater": highwater}
                     trace(steps.C8_SUBSCRIBED, **self._of_log, **accepted)
                 self._lost_at = None
+                self._route.arrived()
                 self._addresses.clear()
                 fork = self.session.subscribed(topic_id, highwater, anchor)
                 if fork is not None:
@@ -296,6 +312,8 @@ class LogSubscriber:
                 raise error
         if (trace := self._environment.trace) is not None:
             trace(steps.C9_RESUMING, **self._of_log, offset=self.session.wanted, why=str(error))
+        if self._route.redirected(error):
+            self._addresses.appendleft(self._route.take_told())
         now = self._clock.now()
         if self._lost_at is None:
             self._lost_at = now

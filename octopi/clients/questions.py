@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from octopi.clients.connections import Connections
 from octopi.clients.doubts import AwaitingAnswer
-from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.leader_lookup import LeaderLookup
 from octopi.clients.retrying import retry
+from octopi.clients.routes import Route
 from octopi.clients.silent_brokers import SilentBrokers, judge_leader
 from octopi.environment import Environment
 from octopi.errors import (
@@ -102,25 +103,24 @@ class Questions:
         wait_s: float = 0.0,
     ) -> _T:
         """Ask whoever leads a log; *wait_s*: so long it may think before it answers."""
-        wrong: TopicInfo | None = None
+        route = Route(self.lookup, topic, partition)
 
         async def attempt() -> _T:
-            nonlocal wrong
-            info = await self.lookup.topic(topic, other_than=wrong)
-            wrong = info
-            address = leader_address(info, partition)
-            judge = partial(judge_leader, address, partition_of(info, partition).epoch)
+            place = await route.find()
+            judge = partial(judge_leader, place.address, place.epoch)
             patience_s = LEADER_SILENCE_S + (READER_SILENCE_S if wait_s else 0.0)
             doubt = AwaitingAnswer(self._environment.clock, patience_s)
             try:
                 async with self._silent_brokers.unless_replaced(topic, partition, judge, doubt):
-                    connection = await self._connections.get(address)
+                    connection = await self._connections.get(place.address)
                     return await connection.request(
                         question(connection.next_request()),
                         expected,
                         self.attempt_timeout_s + wait_s,
                     )
             except RefusedError as error:
+                if route.redirected(error):
+                    return await attempt()
                 if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
                     # The broker may not know yet, or we not any more: the register does.
                     raise NotReadyError(str(error.args[0])) from error

@@ -545,7 +545,7 @@ async def test_a_producer_that_was_fenced_says_so(autojump_clock: MockClock) -> 
 
 def not_here(message: object) -> object:
     assert isinstance(message, m.Produced)
-    return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER)
+    return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER, 2)
 
 
 async def test_a_leader_that_names_its_successor_is_believed_at_once(

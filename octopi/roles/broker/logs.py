@@ -275,7 +275,7 @@ class Logs(Peers):
         self.stop_following(partition)
         replica = self._replicas[partition]
         stream = FollowerStream(
-            self._environment, replica, leader, self._address_of, self._agent, self._token
+            self._environment, replica, leader, self.address_of, self._agent, self._token
         )
         self._following[partition] = stream
         self._tasks.start_soon(stream.run)
@@ -293,7 +293,8 @@ class Logs(Peers):
         if stream is not None:
             stream.scope.cancel()
 
-    def _address_of(self, broker: int) -> str:
+    def address_of(self, broker: int) -> str:
+        """Where a broker is, as the register said last; empty: not known."""
         return self._addresses.get(broker, "")
 
     # --- what the register decides -----------------------------------------------------

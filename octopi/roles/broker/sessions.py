@@ -37,6 +37,7 @@ from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.subscription import Subscription
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
@@ -47,6 +48,7 @@ from octopi.transport.failures import failure
 from octopi.wire import messages as m
 
 _LOGS_PER_PAGE: Final = 1_000
+_NOT_SERVED: Final = "this broker doesn't serve the partition any more"
 
 
 class ClientSession:
@@ -71,6 +73,12 @@ class ClientSession:
         Raises:
           OctopiError: the answer to this message.
         """
+        try:
+            self._handle(message)
+        except NotLeaderError as error:
+            raise redirect(self._logs, str(error.args[0]), partition_of(message)) from error
+
+    def _handle(self, message: object) -> None:
         match message:
             case m.Produce():
                 self._produce(message)
@@ -180,6 +188,8 @@ class ClientSession:
                     connection.post(
                         m.Produced(request, content.offset, content.epoch, content.duplicate)
                     )
+                elif content.status == Status.NOT_LEADER:
+                    refuse(connection, request, redirect(self._logs, content.reason, log.partition))
                 else:
                     connection.post(failure(request, content.status, content.reason))
 
@@ -204,9 +214,10 @@ class ClientSession:
             yield
         except ConnectionLostError:
             pass
-        except OctopiError as error:
-            gone = NotLeaderError("this broker doesn't serve the partition any more")
-            refuse(self._connection, request, error if log.epoch else gone)
+        except OctopiError:
+            if not log.epoch:
+                error = redirect(self._logs, _NOT_SERVED, log.partition)
+            refuse(self._connection, request, error)
 
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)
@@ -279,7 +290,7 @@ class ClientSession:
                 await arrived.wait()
         await self._connection.drained()  # many may have what they waited for at once
         if not log.epoch:
-            raise NotLeaderError("this broker doesn't serve the partition any more")
+            raise NotLeaderError(_NOT_SERVED)
         self._answer_fetch(log, message, last=True)
 
     def _subscribe(self, message: m.Subscribe) -> None:
@@ -307,3 +318,9 @@ class ClientSession:
         finally:
             if self._subscriptions.get(request) is subscription:
                 del self._subscriptions[request]
+
+
+def partition_of(message: object) -> int:
+    """Which partition a message is about; -1: none."""
+    partition: int = getattr(message, "partition", -1)
+    return partition

@@ -17,6 +17,7 @@ from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.fan_out import Encoded
+from octopi.roles.broker.redirects import redirect
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 
@@ -98,6 +99,8 @@ class Subscription:
         except ConnectionLostError:
             pass
         except OctopiError as error:
+            if isinstance(error, NotLeaderError):
+                error = redirect(self._logs, str(error.args[0]), self._log.partition)
             refuse(self._connection, self.request, error)
         finally:
             del self._logs.subscriptions[self]

@@ -1,0 +1,20 @@
+"""Where a broker sends who should have asked the leader: every broker has the partition table."""
+
+from __future__ import annotations
+
+from octopi.errors import NotLeaderError
+from octopi.roles.broker.logs import Logs
+
+
+def redirect(logs: Logs, reason: str, partition: int) -> NotLeaderError:
+    """The refusal *reason* of a broker that does not lead *partition*, with the leader's address
+    and epoch as far as this broker heard of them."""
+    decided = logs.partitions.get(partition)
+    replica = logs.replica(partition)
+    own = replica.machine.state.record if replica is not None else None
+    if own and (not decided or (decided.epoch, decided.version) < (own.epoch, own.version)):
+        decided = own
+    if decided is None or (replica is not None and decided.leader == replica.machine.broker):
+        return NotLeaderError(reason)
+    address = logs.address_of(decided.leader)
+    return NotLeaderError(reason, address=address, epoch=decided.epoch if address else None)
