@@ -9,7 +9,7 @@ from octopi.clients.consumer import Consumer
 from octopi.clients.retrying import may_pass
 from octopi.clients.starts import Start
 from octopi.environment import Environment
-from octopi.errors import HistoryLostError, OctopiError
+from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError
 from octopi.limits import CONSUMER_WINDOW_BYTES
 from octopi.simulation.history import Assigned, Delivered, LogName, PositionStored, Resumed
 from sim.notebook import Notebook
@@ -51,13 +51,14 @@ class ConsumerProgram:
                         start=self._start(chance),
                         window_bytes=chance.choice(_WINDOWS_BYTES),
                         on_gap="skip" if self._number % 2 else "raise",
+                        on_fork="resume" if self._number % 2 else "raise",
                         reconnect_timeout_s=None,
                     ) as consumer,
                 ):
                     self._begin(consumer)
                     await self._read(environment, consumer, chance)
                     self._store(consumer)
-            except HistoryLostError:
+            except (HistoryLostError, HistoryForkedError):
                 self._stored = ""
             except OctopiError as error:
                 if not may_pass(error):
@@ -85,8 +86,15 @@ class ConsumerProgram:
         notebook, clock = self._notebook, environment.clock
         workload = notebook.plan.workload
         left = chance.randint(1, 2 * workload.reopen_count) if workload.reopen_count else -1
-        count = 0
+        count = forks = 0
         async for one in consumer:
+            for fork in consumer.forks[forks:]:
+                forks += 1
+                assert fork.partition is not None
+                assert fork.offset is not None
+                again = LogName(self.topic, fork.partition)
+                self.ends[again] = fork.offset
+                notebook.note(Assigned(notebook.now, self.name, again, fork.offset))
             log = LogName(one.topic, one.partition)
             if one.offset != self.ends.get(log) == _before_gaps(consumer, log, one.offset):
                 notebook.note(Assigned(notebook.now, self.name, log, one.offset))

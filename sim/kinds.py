@@ -26,14 +26,14 @@ POWER: Final = "power"
 """All copies lose what was not on their devices."""
 
 SWITCHES: Final[dict[str, bool]] = {
-    DAMAGE: False,
+    DAMAGE: True,
     STOPS: True,
     GONE: True,
     LINKS: True,
     JOURNAL: True,
     RENEWED: True,
-    FULL: False,
-    POWER: False,
+    FULL: True,
+    POWER: True,
 }
 """Kind -> whether it is drawn."""
 

@@ -674,7 +674,7 @@ def _starts_with_a_full_disk(chance: Random) -> Story:
     """A node starts while its disk is full, or full for some of what it does."""
     times = chance.choice((1, 1, 2, 5, 20))
     full = DiskFault(
-        chance.choice(("append", "open", "replace_file", "")),
+        chance.choice(("append", "append", "open", "make_directory")),
         Fail(errno.ENOSPC),
         calls_before=chance.choice((0, 0, 1, 2, 4, 8)),
         times=times,

@@ -25,6 +25,8 @@ class CommittedLog:
         self.compared: set[tuple[Where, int]] = set()
         """Lives and epochs whose log was compared as a whole."""
         self.highwater: dict[Where, int] = {}
+        self.opened_with: dict[Where, int] = {}
+        """The highwater mark that was on the disk when a life opened the log."""
         self._sequences: dict[tuple[bytes, int], int] = {}
 
     @property
@@ -54,6 +56,7 @@ class CommittedLog:
         self.commits = [(until, event) for until, event in self.commits if until <= end]
         self.compared.clear()
         self.highwater.clear()
+        self.opened_with.clear()
         self._sequences.clear()
         for run in scan(bytes(self.data)).runs:
             producer = run.producer_id, run.producer_epoch

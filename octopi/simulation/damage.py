@@ -74,10 +74,8 @@ class Damage:
         to give the host an empty disk."""
         if self.part in {"log", "checkpoint", "ends", "directory"}:
             # A bit in the midst of a segment is noticed only by those that read it, and an older
-            # checkpoint is a checkpoint.
-            return (self.part, self.harm) not in {("log", "flip"), ("checkpoint", "older")} and (
-                self.part != "ends" or self.harm != "older"
-            )
+            # list of ends is a list of ends.
+            return (self.part, self.harm) not in {("log", "flip"), ("ends", "older")}
         return self.part == "index"
 
     @property
@@ -152,6 +150,10 @@ def targets(
     disk: SimulatedDisk, host: str, action: Damage, flushed: Flushed, snapshot: DiskSnapshot | None
 ) -> list[Target]:
     """The files (or directories) of *host* that *action* may befall."""
+    if (action.part, action.harm) == ("checkpoint", "older"):
+        # It fits the log's end and tells of fewer epochs.  Nothing is cut then, but an operator has
+        # to decide who is right.
+        return []
     found = []
     pattern = re.compile(_FILES[action.part])
     for path in disk.files("data"):

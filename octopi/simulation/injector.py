@@ -25,7 +25,7 @@ from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.damage import Damage
 from octopi.simulation.disk import DiskSnapshot
-from octopi.simulation.disk_faults import Delay, Fail, How
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail
 from octopi.simulation.failures import (
     STEPS,
     Action,
@@ -368,7 +368,7 @@ class Injector:
             case BreakDisk(disk_fault):
                 self.broken_disks.add(name)
                 how = disk_fault.how
-                if not (isinstance(how, Delay) or _is_full(how)):
+                if not (isinstance(how, Delay) or _is_full(disk_fault)):
                     self._restarted.add(name)
                 if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
                     self._atlas.sync_failed(name)
@@ -596,8 +596,12 @@ def _is_behind(fault: Fault) -> bool:
     return not isinstance(fault.place, When) and fault.place.behind
 
 
-def _is_full(how: How) -> bool:
-    return isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
+def _is_full(fault: DiskFault) -> bool:
+    """Whether calls find no space and change nothing.  What a failed sync left on the device
+    nobody knows: that takes a restart."""
+    how = fault.how
+    is_of_space = isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
+    return is_of_space and fault.operation in {"append", "open", "make_directory"}
 
 
 def _empty(node: Node) -> None:

@@ -21,7 +21,8 @@ promised-unheld         (W1) a follower acknowledges what it doesn't hold, or, w
 highwater-back          (W2) a highwater mark goes back in one life, or passes the end
                         of the log
 committed-differs       (W3) replicas have different records below their highwater marks
-committed-cut           (W4) a member of the in-sync set cuts committed records off
+committed-cut           (W4) a member of the in-sync set cuts committed records off; or any
+                        replica cuts off what it knows as committed
 two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
                         that leads
 undecided-told          (W5) the register tells what it may forget, or takes that for
@@ -30,6 +31,8 @@ epoch-used-again        (W5) the register begins a change with an epoch that a m
                         the in-sync set has promised before
 promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
                         older one; or it asks to lead alone and would forget that
+stopping-proposes       (W5) a broker that was asked to stop asks to have fewer in sync: it
+                        is to hand over, and those that stay are to lead
 in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
                         epoch, or by what another life of it held
 incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
@@ -131,6 +134,7 @@ class Oracle:
             steps.E12_FOLLOWING: self._check_role,
             steps.E13_TRUNCATING: self._check_cut,
             steps.E14_RESTARTED: self._forget_highwater,
+            steps.D5_RECOVERED: self._note_opening,
             steps.T5_DELETED: self._note_deletion,
             steps.T7_REMOVED: self._forget_highwater,
             steps.E16_PROPOSING: self._check_proposal,
@@ -443,6 +447,15 @@ class Oracle:
 
     def _check_proposal(self, event: Event) -> None:
         leader, partition = event.facts["leader"], event.facts["partition"]
+        known = self._view.state.partitions.get(partition)
+        if (
+            self._cluster.nodes[event.host].stop.is_set()
+            and known is not None
+            and not set(known.in_sync) <= set(event.facts["in_sync"])
+        ):
+            text = f"{event.host} was asked to stop, and asks to have only {event.facts['in_sync']}"
+            text += f" in sync in partition {partition}, instead of {known.in_sync}"
+            self._break("stopping-proposes", text, event)
         if event.facts["in_sync"] == [leader] and not self._flags.get((event.host, partition)):
             text = (
                 f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
@@ -464,7 +477,10 @@ class Oracle:
     def _check_recovery(self, event: Event, record: PartitionRecord) -> None:
         """A leader begins with what it has: it is the best of those that were in sync last, and
         what is lost was only in memories."""
+        known = self._view.state.partitions.get(record.partition)
         before = self._view.before.get(record.partition, record)
+        if known is not None and known.epoch < record.epoch:
+            before = known
         members = {*before.in_sync, *before.lost} or set(before.replicas)
         sound = [one for one in members if self._has_its_disk(one)]
         newest = max((self._log_epoch(one, record) for one in sound), default=0)
@@ -636,9 +652,14 @@ class Oracle:
         log, end = self._log(event), event.facts["end"]
         record = self._view.state.partitions.get(log.partition)
         broker = self._cluster.broker_of(event.host)
-        if end >= log.end or record is None or broker not in record.in_sync:
-            return  # whoever isn't in sync may have the same records from an epoch that lost
-        if self._is_excused(broker, log):
+        if end >= log.end or record is None or broker is None:
+            return
+        # One that isn't in sync may have the same records from an epoch that lost: what it knows
+        # as committed, it keeps.
+        is_in_sync = broker in record.in_sync and not self._is_excused(broker, log)
+        where = event.host, event.life
+        known = max(log.highwater.get(where, 0), log.opened_with.get(where, 0))
+        if not (is_in_sync or (end < known and event.host not in self._spoiled)):
             return
         until, commit = next(
             ((until, commit) for until, commit in log.commits if until > end), (0, event)
@@ -646,6 +667,10 @@ class Oracle:
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
             text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
             self._break("committed-cut", text + str(until), event, commit)
+
+    def _note_opening(self, event: Event) -> None:
+        log = self._log(event)
+        log.opened_with[event.host, event.life] = min(event.facts["highwater"], log.end)
 
     def _forget_highwater(self, event: Event) -> None:
         self._log(event).highwater.pop((event.host, event.life), None)

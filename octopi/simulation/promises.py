@@ -23,11 +23,15 @@ PROMISES: Final[Mapping[str, str]] = {
         "the log"
     ),
     "committed-differs": "replicas have the same bytes below their highwater marks",
-    "committed-cut": "no replica in the in-sync set cuts committed records off",
+    "committed-cut": (
+        "no replica in the in-sync set cuts committed records off, and none cuts off what it "
+        "knows as committed"
+    ),
     "two-leaders": "in one epoch one life of one broker leads: the one that was appointed",
     "undecided-told": "the register tells only what it has made durable",
     "epoch-used-again": "a change of leaders begins with an epoch that nobody has promised",
     "promise-forgotten": "a broker accepts only an epoch that is on its disk",
+    "stopping-proposes": "a broker that was asked to stop takes nobody out of the in-sync set",
     "in-sync-unasked": (
         "whoever is decided to be in sync has promised the epoch, in the life that it lives"
     ),

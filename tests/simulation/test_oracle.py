@@ -22,7 +22,7 @@ from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_image import FileImage
 from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
-from octopi.simulation.oracle import Oracle
+from octopi.simulation.oracle import LOST, Oracle
 from octopi.simulation.promises import PROMISES
 from octopi.simulation.world import Event, Violation, World
 from octopi.wire.messages import AlterInSync, PartitionRecord
@@ -130,8 +130,15 @@ async def lose_a_broker_while_a_decision_is_flushed(scenario: Scenario) -> None:
         leaver = next(one for one in cluster.brokers if one not in {leader, last})
         leaver.host.kill()
         cluster.boot_after(leaver.name, 0.5)
-        scenario.at(steps.E17_ALTERING, lambda _: last.host.kill(), occurrence=2)
-        cluster.boot_after(last.name, 2.0)
+
+        def lose_another(event: Event) -> None:
+            if event.what != steps.E17_ALTERING or not event.facts["accepted"]:
+                return  # a leader that asks again is refused
+            if event.facts["asked"].joiner_incarnation is not None and last.host.life_count == 1:
+                last.host.kill()
+                cluster.boot_after(last.name, 2.0)
+
+        scenario.world.observers.insert(0, lose_another)
 
     scenario.at(steps.E15_FIRST_COMMIT, lose_one)
     await scenario.produce()
@@ -326,3 +333,71 @@ def refused(sequence: int) -> Callable[[Scenario], Awaitable[None]]:
 def test_a_producer_whose_newest_batches_are_forgotten_is_found() -> None:
     play(refused(MESSAGE_COUNT - RECENT_BATCHES_COUNT - 1))
     assert broken(refused(MESSAGE_COUNT - RECENT_BATCHES_COUNT)).rule == "receipt-wrong"
+
+
+# --- stops, losses -----------------------------------------------------------------------
+
+
+def proposes(*in_sync: int, stops: bool) -> Callable[[Scenario], Awaitable[None]]:
+    """The leader, which was asked to stop or not, proposes an in-sync set."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        [record] = scenario.cluster.register_view.state.partitions.values()
+        host = scenario.cluster.host_of(record.leader)
+        if stops:
+            scenario.cluster.nodes[host].stop.set()
+        asked = AlterInSync(
+            record.partition, record.epoch, record.leader, 1, record.version, list(in_sync), None
+        )
+        scenario.world.note(steps.E16_PROPOSING, host, 1, **attrs.asdict(asked))
+
+    return scene
+
+
+def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() -> None:
+    play(proposes(1, 2, stops=False))
+    play(proposes(1, 2, 3, stops=True))
+    assert broken(proposes(1, 2, stops=True)).rule == "stopping-proposes"
+
+
+def recovered(*, best: bool) -> Callable[[Scenario], Awaitable[None]]:
+    """All lose their power, and one of two begins with what it has: the one that has more, or the
+    other one."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        cluster = scenario.cluster
+        [record] = cluster.register_view.state.partitions.values()
+        cluster.register.host.kill()
+        for broker, cut_bytes in ((1, 90), (2, 30), (3, 90)):
+            host = cluster.nodes[f"broker-{broker}"].host
+            host.disk.settle()
+            host.lose_power()
+            [path] = [one for one in host.disk.files("data/logs") if one.endswith(".log")]
+            data = host.disk.cached(path)
+            host.disk.put(path, data[: len(data) - cut_bytes])
+        leader = 2 if best else 1
+        decided = attrs.evolve(
+            record,
+            epoch=record.epoch + 1,
+            version=0,
+            leader=leader,
+            in_sync=[leader],
+            recovered_epoch=record.epoch + 1,
+        )
+        stored = {"partition": record.partition, "sync_flag": True, "intact": True}
+        for broker in (1, 2, 3):
+            promised = {**stored, "promised": decided.epoch, "log_epoch": record.epoch}
+            scenario.world.note(steps.D2_PROMISED, f"broker-{broker}", 2, **promised)
+        facts = {"entries": [PartitionDecided(decided)]}
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, facts))
+
+    return scene
+
+
+def test_when_all_lost_power_the_best_of_them_has_to_lead_and_that_is_told() -> None:
+    world = play(recovered(best=True))
+    [lost] = [event for event in world.events if event.what == LOST]
+    assert lost.facts["topic"] == "topic"
+    assert broken(recovered(best=False)).rule == "lost-too-much"
