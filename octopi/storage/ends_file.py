@@ -213,6 +213,7 @@ class EndsFile:
         self._replacing: dict[str, None] | None = None
         """While the file is being replaced: the logs that moved meanwhile."""
         self._writing = BriefLock()
+        self._has_ended = False
 
     @property
     def logs(self) -> Mapping[str, NotedLog]:
@@ -315,6 +316,8 @@ class EndsFile:
             await self._replace()
 
     async def _sync(self) -> None:
+        if self._has_ended:
+            return
         if self._is_whole and self._file is not None:
             if self._changes == self._synced_changes:
                 return
@@ -356,6 +359,13 @@ class EndsFile:
             log = self._logs.get(topic_id)
             if log is not None:
                 self._append(topic_id, _moved(topic_id, log))
+
+    async def end(self) -> None:
+        """Write nothing any more, and let go of the file, which is about to be removed: a sync
+        that is under way, or due, must not make it anew."""
+        self._has_ended = True
+        async with self._writing:
+            self.close()
 
     def close(self) -> None:
         """Let go of the file; what is noted from now on is stored with the next `store`."""

@@ -271,3 +271,14 @@ async def test_a_file_that_can_not_be_replaced_is_tried_again(
     file.close()
     file.close()
     assert disk.open_files == set()
+
+
+async def test_a_sync_that_is_due_makes_no_file_anew_that_was_removed() -> None:
+    """The replica was given up a moment before."""
+    disk = empty_disk()
+    file = await begun(disk)
+    assert note(file, 5)
+    await file.end()
+    disk.remove(PATH)
+    await file.sync()
+    assert load_ends(disk, PATH) is None

@@ -524,7 +524,7 @@ class Logs(Peers):
             self._doomed.append(self._logs.pop(key))
         ends = self._ends.pop(partition_id, None)
         if ends is not None:
-            ends.close()
+            await ends.end()
         self._remove_file(ends_path(replica.path))
         await self._delete_doomed(lambda log: log.partition == partition_id)
         self._remove_file(replica.path)

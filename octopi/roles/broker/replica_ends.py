@@ -101,6 +101,10 @@ class ReplicaEnds:
         if log is not None and (max(log.recovery_point, log.highwater) > end or start != log.start):
             await self._file.set_back(topic_id, start, end)
 
+    async def end(self) -> None:
+        """Write nothing any more: the file is about to be removed."""
+        await self._file.end()
+
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
