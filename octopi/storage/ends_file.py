@@ -356,9 +356,7 @@ class EndsFile:
         self._stored_bytes = len(data)
         self._synced_changes = changes
         for topic_id in moved:  # such entries went into the old file
-            log = self._logs.get(topic_id)
-            if log is not None:
-                self._append(topic_id, _moved(topic_id, log))
+            self._append(topic_id, _moved(topic_id, self._logs[topic_id]))
 
     async def end(self) -> None:
         """Write nothing any more, and let go of the file, which is about to be removed: a sync

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 import trio
+from click.testing import CliRunner
 
 import octopi
+from octopi.admin.replicas import Look, look, problems
+from octopi.cli.main import cli
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
 from tests.integration.clusters import ProcessCluster, process_cluster
@@ -143,3 +146,78 @@ async def test_a_replica_with_damaged_files_costs_the_healthy_ones_nothing_and_c
             for directory in cluster.data_dirs
         ]
         assert logs[0] == logs[1] == logs[2]
+
+
+async def test_damage_of_the_only_replica_in_sync_cuts_nobody_and_waits_for_an_operator(
+    tmp_path: Path,
+) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        await fill(cluster)
+        alone = await cluster.leader(TOPIC)
+        behind = [name for name in cluster.names if name != alone]
+        for name in behind:
+            await cluster.kill(name)
+        await cluster.in_sync(TOPIC, 1)
+        async with octopi.connect(cluster.url) as client, client.producer() as producer:
+            receipts = [await producer.send(TOPIC, b"%0100d" % number) for number in range(100)]
+        with trio.fail_after(20):
+            while noted_end(cluster, alone) <= receipts[-1].offset:  # noqa: ASYNC110
+                await trio.sleep(0.02)  # nothing announces it
+        await cluster.kill(alone)
+        before = {name: content(log_of(cluster, name)) for name in behind}
+        cut_a_segment_in_half(log_of(cluster, alone))
+        damaged = content(log_of(cluster, alone))
+        for name in (alone, *behind):
+            await cluster.restart(name)
+        problem = await found_stuck(cluster.url)
+        assert "octopi-node partitions recover" in problem
+        assert {name: content(log_of(cluster, name)) for name in behind} == before
+        assert content(log_of(cluster, alone)) == damaged
+
+
+def content(log: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(log.glob("*.log")))
+
+
+async def found_stuck(url: str) -> str:
+    """Wait until the partition is known to wait for an operator; what `status` says of it."""
+    with trio.fail_after(30):
+        async with octopi.connect(url) as client:
+            while True:
+                place = (await client.describe_topic(TOPIC)).partitions[0]
+                cluster = await client.describe_cluster()
+                if place.is_stuck and all(one.live for one in cluster.brokers):
+                    assert place.leader is None
+                    logs = await client.describe_logs(TOPIC)
+                    found = problems(Look(cluster, logs, {}))
+                    assert any("is damaged at byte" in one for one in found)
+                    return " ".join(found)
+                await trio.sleep(0.05)  # nothing announces it to clients
+
+
+async def test_a_flipped_bit_in_what_was_flushed_hides_nothing_in_silence(tmp_path: Path) -> None:
+    async with process_cluster(tmp_path, brokers=1) as cluster:
+        (name,) = cluster.names
+        async with octopi.connect(cluster.url) as client:
+            await client.create_topic(TOPIC, flush_before_ack=True)
+            async with client.producer() as producer:
+                receipts = [await producer.send(TOPIC, value) for value in VALUES[:100]]
+        await cluster.kill(name)
+        (segment,) = log_of(cluster, name).glob("*.log")
+        data = bytearray(segment.read_bytes())
+        data[receipts[40].offset + 50] ^= 1
+        segment.write_bytes(data)
+        await cluster.restart(name)
+        assert segment.read_bytes() == data, "nothing is cut"
+        await cluster.place(TOPIC)  # it leads, and serves what lies before
+        async with octopi.connect(cluster.url) as client:
+            seen = await look(client)
+            async with client.consumer(TOPIC, start="earliest") as consumer:
+                taken = [bytes((await anext(consumer)).value) for _ in range(40)]
+        assert taken == VALUES[:40]
+        problem = " ".join(problems(seen))
+        assert f"is damaged at byte {receipts[40].offset}" in problem
+        await cluster.kill(name)
+        result = CliRunner().invoke(cli, ["verify", str(cluster.data_dir(name))])
+        assert result.exit_code == 5
+        assert f"damage: {segment}: byte {receipts[40].offset}" in result.stdout

@@ -8,11 +8,14 @@ from octopi.replication.effects import (
     OnLog,
     PartitionEffect,
     PublishHighwater,
+    RefuseCut,
     ReplicaState,
+    SetAside,
     StoreState,
     SyncLogs,
     ToBroker,
     ToRegister,
+    Truncate,
 )
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
@@ -344,3 +347,64 @@ def test_epochs_whose_records_are_missing_are_forgotten_on_disk_too() -> None:
     machine = Replica(0, 1, 1, ReplicaState(), {TOPIC: damaged})
     assert kinds(machine.begin()) == [StoreState, OnLog]
     assert damaged.epochs.dump() == [[1, 0]]
+
+
+# --- damaged logs --------------------------------------------------------------------------
+
+
+def damaged(broker: int = 2) -> Replica:
+    """A replica whose log lost what it had on the device."""
+    state = log()
+    state.sound = False
+    machine = Replica(0, broker, 1, ReplicaState(), {TOPIC: state})
+    machine.begin()
+    assert not machine.standing.intact
+    machine.joined()
+    return machine
+
+
+def test_a_damaged_log_is_set_aside_before_it_follows_and_only_if_it_is_not_in_sync() -> None:
+    machine = damaged()
+    machine.installed(RECORD, 0.0)
+    assert machine.stream_opened() == [], "its files may be all there is"
+    machine.check_invariants()
+    without = attrs.evolve(RECORD, version=1, in_sync=[1, 3])
+    effects = machine.installed(without, 0.0)
+    assert OnLog(TOPIC, SetAside(refill=True)) in effects
+    machine.logs[TOPIC].damage_set_aside(Offset(0), Offset(60))
+    (follow,) = machine.set_aside(TOPIC)
+    assert isinstance(follow, ToBroker)
+    assert isinstance(follow.message, Follow)
+    assert follow.message.log_end == 60
+    machine.check_invariants()
+
+
+def test_what_is_set_aside_when_nobody_follows_any_more_is_no_news() -> None:
+    machine = damaged()
+    assert machine.set_aside(TOPIC) == []
+    assert machine.set_aside(TopicId("unknown")) == []
+
+
+def test_a_damaged_log_is_cut_and_led_once_its_loss_was_accepted() -> None:
+    machine = damaged(1)
+    accepted = attrs.evolve(RECORD, recovered_epoch=3)
+    effects = machine.installed(accepted, 0.0)
+    assert OnLog(TOPIC, SetAside(refill=False)) in effects
+    assert machine.role == Role.LEADER
+
+
+def test_a_loss_that_was_accepted_since_lets_a_follower_cut_what_was_committed() -> None:
+    state = log()
+    state.highwater = Offset(80)
+    for log_epoch, refuses in ((2, False), (3, True)):
+        state = log()
+        state.highwater = Offset(80)
+        machine = Replica(0, 2, 1, ReplicaState(log_epoch=log_epoch), {TOPIC: state})
+        machine.begin()
+        machine.joined()
+        machine.installed(attrs.evolve(RECORD, recovered_epoch=3), 0.0)
+        machine.stream_opened()
+        effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 60, 60, [], []))
+        assert (OnLog(TOPIC, RefuseCut(Offset(60))) in effects) == refuses
+        assert (OnLog(TOPIC, Truncate(Offset(60), keeps=True)) in effects) != refuses
+        machine.check_invariants()
