@@ -281,3 +281,18 @@ def test_a_reader_meets_damage_in_what_it_walks() -> None:
     disk.flip(path(0), 8 * len(data))
     with pytest.raises(OffsetInsideRecordError):
         log.read(Offset(len(data)), 1000, Offset(2 * len(data)))
+
+
+def test_where_retention_will_have_a_log_begin_is_known_before() -> None:
+    disk = stored(*BATCHES)
+    log, _ = SegmentedLog.open(
+        disk,
+        DIRECTORY,
+        LogOptions(segment_bytes_max=1000, retention_bytes=2 * SIZE),
+        recovery_point=Offset(4 * SIZE),
+        now_ms=NOW_MS,
+    )
+    assert log.retention_start(NOW_MS, below=Offset(SIZE)) == SIZE
+    assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE
+    assert log.apply_retention(NOW_MS, below=log.end).start == 2 * SIZE
+    assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE
