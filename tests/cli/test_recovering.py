@@ -43,10 +43,10 @@ def lose_power(cluster: ThreeBrokers) -> None:
         rebooted(broker.data_dir / "identity")
 
 
-def send(url: str) -> None:
+def send(url: str, *, flush_before_ack: bool = False) -> None:
     async def main() -> None:
         async with octopi.connect(url) as client:
-            await client.create_topic("orders", at=[0])
+            await client.create_topic("orders", at=[0], flush_before_ack=flush_before_ack)
             async with client.producer() as producer:
                 for value in VALUES:
                     await producer.send("orders", value)
@@ -106,3 +106,31 @@ def test_a_broker_that_never_comes_back_after_a_power_failure_is_given_up_by_a_c
     again = program("partitions", "recover", "0", "--accept-loss")
     assert again.exit_code != 0
     assert "nothing has to be given up" in again.stderr
+
+
+def test_a_damaged_sole_copy_goes_on_with_what_is_sound_by_the_command(
+    nodes: NodeProcesses, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = nodes.register("register", "--gather", "0", "--replicas", "1")
+    broker = nodes.broker(register)
+    send(register.url, flush_before_ack=True)
+    broker.kill9()
+    (segment,) = broker.data_dir.glob("logs/0/orders/*.log")
+    data = segment.read_bytes()
+    segment.write_bytes(data[: len(data) // 2])
+    broker.start()
+    monkeypatch.setenv("OCTOPI_SERVER", register.url)
+    assert program("status").exit_code == 1
+
+    shown = program("partitions", "recover", "0")
+    assert shown.exit_code != 0
+    assert "--accept-loss" in shown.stderr
+
+    ordered = program("partitions", "recover", "0", "--accept-loss")
+    assert ordered.exit_code == 0, ordered.stderr
+    assert "leads now" in ordered.stdout
+    assert "known: topic orders" in ordered.stdout
+    left = read(register.url)
+    assert 0 < len(left) < len(VALUES)
+    assert left == VALUES[: len(left)]
+    assert program("status").exit_code == 0
