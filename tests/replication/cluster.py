@@ -417,8 +417,48 @@ class Cluster:
         if not recovers and not self.decided.in_sync:
             return False
         entries = self.registrar.leaderships.conclude(PARTITION)
+        before = self.decided
         self.record(entries)
+        if entries and self.decided.recovered_epoch == self.decided.epoch:
+            known = self.registrar.state.brokers
+            # Who was started again since may have come with a copy, of which nobody knows.
+            members = [
+                self.nodes[one]
+                for one in before.lost
+                if self.nodes[one].incarnation == known[one].incarnation and not known[one].replaced
+            ]
+            self._recovered(self.nodes[self.decided.leader], members)
         return bool(entries)
+
+    def _recovered(self, leader: Node, members: list[Node]) -> None:
+        """*members*, which lost data, chose *leader*: what it doesn't hold is committed no more."""
+        kept = self._held(leader)
+        newest = max((one.state.log_epoch for one in members), default=0)
+        for one in members:
+            held = self._held(one)
+            more = all(theirs >= ours for theirs, ours in zip(held, kept, strict=True))
+            require(
+                one.state.log_epoch < newest or held == kept or not more,
+                "what one of those that were in sync holds is not given up for nothing",
+            )
+        for (topic, rows), end in zip(list(self.committed.items()), kept, strict=True):
+            self.committed[topic] = rows[:end]
+            self.acknowledged[topic] &= {message for _, message in rows[:end]}
+
+    def _held(self, node: Node) -> list[int]:
+        """How much *node* holds of what is committed, for each topic."""
+        return [
+            next(
+                (at for at, (row, held) in enumerate(zip(rows, own, strict=False)) if row != held),
+                min(len(rows), len(own)),
+            )
+            for rows, own in ((rows, node.logs[one].rows) for one, rows in self.committed.items())
+        ]
+
+    def _is_of_the_past(self, epoch: int) -> bool:
+        """Whether what a replica knew in *epoch* may have been given up since."""
+        record = self.registrar.state.partitions.get(PARTITION)
+        return record is not None and epoch < record.recovered_epoch
 
     def restart_register(self, journal: list[Entry] | None = None) -> None:
         """From its journal: members have to come back, their lives are the same."""
@@ -482,7 +522,7 @@ class Cluster:
 
     def answered(self, topic: TopicId, message: Message, content: fx.Receipt | fx.Refusal) -> None:
         self.answers.append((message, content))
-        if isinstance(content, fx.Receipt):
+        if isinstance(content, fx.Receipt) and not self._is_of_the_past(content.epoch):
             self.acknowledged[topic].add(message)
             at = content.offset // RECORD_BYTES
             rows = self.committed[topic]
@@ -492,7 +532,11 @@ class Cluster:
     def observe(self, node: Node) -> None:
         """Take note of what *node* commits or begins to lead, then check every promise."""
         replica = node.replica
-        if replica is not None and replica.leader is not None:
+        if (
+            replica is not None
+            and replica.leader is not None
+            and not self._is_of_the_past(replica.leader.epoch)
+        ):
             for topic, leader in replica.leader.logs.items():
                 self._committed(
                     topic, node.logs[topic].rows[: leader.log.highwater // RECORD_BYTES]
@@ -533,8 +577,11 @@ class Cluster:
             logs = [node.logs[topic] for node in self.nodes.values()]
             for node, log in zip(self.nodes.values(), logs, strict=True):
                 served = log.rows[: log.highwater]
+                is_told = node.replica is not None and not self._is_of_the_past(
+                    node.replica.state.log_epoch
+                )
                 require(
-                    node.replica is None or served == committed[: log.highwater],
+                    not is_told or served == committed[: log.highwater],
                     "a broker serves only what is committed",
                 )
             for one in logs:

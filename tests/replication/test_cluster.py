@@ -35,6 +35,8 @@ class AnyOrder(RuleBasedStateMachine):
     brokers = 3
     topics = 1
     min_insync = 1
+    recovers = False
+    """Whether those that lost data may choose a leader, and committed records are given up."""
 
     @initialize()
     def begin(self) -> None:
@@ -134,7 +136,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def conclude(self) -> None:
-        self.cluster.conclude(recovers=False)
+        self.cluster.conclude(recovers=self.recovers)
 
     @rule(which=SOME)
     def change_the_leader(self, which: int) -> None:
@@ -144,7 +146,7 @@ class AnyOrder(RuleBasedStateMachine):
             if broker != self.node(which).broker:
                 self.cluster.announced_to(self.cluster.nodes[broker])
         self.deliver_all()
-        if self.cluster.conclude(recovers=False):
+        if self.cluster.conclude(recovers=self.recovers):
             for node in self.cluster.nodes.values():
                 self.cluster.tell(node)
                 self.cluster.open_stream(node)
@@ -237,6 +239,37 @@ class AnyOrder(RuleBasedStateMachine):
             self.cluster.check()
 
 
+class AllLosePower(AnyOrder):
+    """Power fails everywhere, too, and those that lost data choose a leader."""
+
+    recovers = True
+
+    @rule(
+        count=st.integers(0, 3),
+        cuts=st.tuples(SOME, SOME, SOME),
+        hears=st.lists(st.integers(0, 2), max_size=3),
+    )
+    def all_lose_power(self, count: int, cuts: tuple[int, int, int], hears: list[int]) -> None:
+        """While records are sent, of which each device has some; those that come back may
+        choose."""
+        nodes = list(self.cluster.nodes.values())
+        for number in range(count):
+            for topic in range(self.topics):
+                self.produce(0, topic, number % 2, 0)
+                for follower in range(self.brokers):
+                    self.stream(0, follower, topic, 3)
+            self.deliver_all()
+        for node, cut in zip(nodes, cuts, strict=True):
+            self.cut(node, cut)
+        for node in nodes:
+            self.restart(node.broker - 1, restores=False, registers=True, hears=True)
+        self.announce()
+        for one in hears:
+            self.hear_announcement(one)
+        self.deliver_all()
+        self.conclude()
+
+
 @pytest.mark.parametrize(
     ("brokers", "topics", "min_insync"), [(3, 1, 1), (3, 2, 1), (5, 1, 2), (1, 1, 1)]
 )
@@ -245,8 +278,21 @@ def test_promises_hold_whatever_happens(brokers: int, topics: int, min_insync: i
         pass
 
     Case.brokers, Case.topics, Case.min_insync = brokers, topics, min_insync
+    run(Case)
+
+
+@pytest.mark.parametrize("topics", [1, 2])
+def test_all_but_what_was_given_up_holds_when_all_lose_power(topics: int) -> None:
+    class Case(AllLosePower):
+        pass
+
+    Case.brokers, Case.topics, Case.min_insync = 3, topics, 1
+    run(Case)
+
+
+def run(case: type[AnyOrder]) -> None:
     run_state_machine_as_test(
-        Case,
+        case,
         settings=settings(
             max_examples=100,
             stateful_step_count=80,
