@@ -82,8 +82,8 @@ class LogFollower:
             log.refusal = (
                 f"this replica knows that records up to offset {log.highwater} are committed, and "
                 f"the leader has only those before {keep}: nothing was cut; stop the leader's "
-                "broker so that a replica with these records leads, or accept that they are lost "
-                "with `octopi-node partitions recover --accept-loss`"
+                "broker so that a replica with these records leads, or, if they may be "
+                "lost, start this broker with an empty data directory"
             )
             return [RefuseCut(keep)]
         log.refusal = ""
@@ -113,6 +113,11 @@ class LogFollower:
         self._told = max(self._told, highwater)
         if not scan.count or offset != self.log.end:
             return self._advance()
+        if records_epoch < self.log.epochs.latest:
+            raise ProtocolError(
+                f"the leader sent records of epoch {records_epoch} behind those of epoch "
+                f"{self.log.epochs.latest}"
+            )
         effects: list[Effect] = []
         if self.log.epochs.begin(records_epoch, offset):
             # Records whose epoch a restart would not know could be taken for older ones.

@@ -51,7 +51,7 @@ def test_a_log_is_not_cut_below_its_highwater_mark_and_says_what_to_do() -> None
     assert (machine.agrees, machine.log.end, machine.log.highwater) == (False, 100, 20)
     assert "up to offset 20 are committed" in machine.log.refusal
     assert "only those before 19" in machine.log.refusal
-    assert "partitions recover --accept-loss" in machine.log.refusal
+    assert "with an empty data directory" in machine.log.refusal
     data = batch()
     assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(100)) == []
     machine.check_invariants()
@@ -155,3 +155,12 @@ def test_a_log_that_dropped_its_records_agrees_whatever_the_leader_makes_of_it()
             AcknowledgeEnd(begin),
         ]
         machine.check_invariants()
+
+
+def test_records_of_an_older_epoch_behind_newer_ones_are_refused_with_the_reason() -> None:
+    machine = follower()
+    machine.followed(Offset(100), Offset(100))
+    data = batch()
+    with pytest.raises(ProtocolError, match="epoch 1 behind those of epoch 2"):
+        machine.receive(Offset(100), Epoch(1), data, scan(data), Offset(0))
+    assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(0))
