@@ -20,29 +20,6 @@ MUTANTS: Final = (
         LIVENESS,
     ),
     Mutant(
-        "resignation-said-once",
-        "octopi.roles.broker.partition_replica",
-        """
--        if self._resignation is not None and leader and self._resigned_in(leader.epoch):
--            self._peers.to_register(self._resignation)
-+        del leader
-""",
-        "a leader whose disk failed leads on when its resignation is lost with the connection",
-        LIVENESS,
-    ),
-    Mutant(
-        "membership-outlives-the-role",
-        "octopi.roles.broker.node",
-        """
--        logs.stop()
--        await membership.hand_over()
--        await membership.leave()
-         closing.set()
-""",
-        "a leader that stops closes its followers' streams, proposes to be alone in sync, and goes",
-        LIVENESS,
-    ),
-    Mutant(
         "stopped-for-good",
         "octopi.roles.register.node",
         """
