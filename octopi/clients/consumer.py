@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
+import attrs
 import trio
 
 from octopi.clients.consumer_session import Chunk, ConsumerSession
@@ -56,7 +57,7 @@ class Consumer:
         self._offsets: dict[PartitionId, Offset] = {}
         self._anchors: dict[PartitionId, Anchor] = {}
         """Of the places behind the last message (or batch) that was handed out."""
-        self._ready: deque[tuple[LogSubscriber, Chunk] | OctopiError] = deque()
+        self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
         self._messages: Iterator[Message] = iter(())
         """What is left of the newest batch."""
@@ -139,7 +140,12 @@ class Consumer:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._ready:
             await trio.lowlevel.cancel_shielded_checkpoint()
-        while not self._ready:
+        while True:
+            while self._ready and isinstance(fork := self._ready[0], _Fork):
+                self._ready.popleft()
+                self._go_back(fork)
+            if self._ready:
+                break
             if self._is_closed:
                 raise ClosedError("the consumer was closed")
             if not self._running_count:
@@ -148,8 +154,15 @@ class Consumer:
         item = self._ready[0]
         if isinstance(item, OctopiError):
             raise item  # and again, if somebody goes on all the same
+        assert not isinstance(item, _Fork), "they were taken before"
         self._ready.popleft()
         return self._open(*item)
+
+    def _go_back(self, fork: _Fork) -> None:
+        """What was handed out behind there is gone from the log."""
+        self.forks.append(fork.error)
+        self._offsets[fork.partition] = fork.place.offset
+        self._anchors[fork.partition] = fork.place.anchor
 
     def _open(self, subscriber: LogSubscriber, chunk: Chunk) -> list[Message]:
         session = subscriber.session
@@ -179,9 +192,10 @@ class Consumer:
         """Some were skipped."""
         self.gaps.append(gap)
 
-    def take_fork(self, fork: HistoryForkedError) -> None:
-        """Some that were read are gone."""
-        self.forks.append(fork)
+    def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
+        """Some that were read are gone: told behind those of them that wait to be handed out."""
+        self._ready.append(_Fork(session.partition, session.place, fork))
+        self._arrived.unpark_all()
 
     def take_end(self, why: OctopiError | None) -> None:
         """A subscriber has ended: everything arrived, or *why*."""
@@ -190,6 +204,15 @@ class Consumer:
         else:
             self._ready.append(why)
         self._arrived.unpark_all()
+
+
+@attrs.frozen
+class _Fork:
+    """A log goes on at a place before what was read of it."""
+
+    partition: PartitionId
+    place: Place
+    error: HistoryForkedError
 
 
 class _Batches:

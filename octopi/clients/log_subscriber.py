@@ -82,7 +82,7 @@ class LogSubscriber:
         find_bounds: Callable[[TopicName, PartitionId], Awaitable[FoundOffset]],
         on_chunk: Callable[[LogSubscriber, Chunk], None],
         on_gap: Callable[[HistoryLostError], None],
-        on_fork: Callable[[HistoryForkedError], None],
+        on_fork: Callable[[ConsumerSession, HistoryForkedError], None],
         on_end: Callable[[OctopiError | None], None],
     ) -> None:
         """*on_end* is called once, with the reason if it isn't that the session finished."""
@@ -290,7 +290,7 @@ class LogSubscriber:
             trace(steps.C14_FORKED, **self._of_log, **gone)
         if not self._options.resume_forks:
             raise fork
-        self._on_fork(fork)
+        self._on_fork(self.session, fork)
 
     async def _mend(self, error: OctopiError) -> None:
         """Return when subscribing can be tried again.

@@ -91,7 +91,7 @@ class StoredRecords:
             find_bounds=lambda name, one: self.find(name, one, "earliest"),
             on_chunk=reader.take_chunk,
             on_gap=reader.take_gap,
-            on_fork=lambda fork: None,
+            on_fork=lambda session, fork: None,
             on_end=reader.take_end,
         )
         async with background_tasks() as nursery:

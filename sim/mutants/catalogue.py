@@ -6,6 +6,7 @@ from typing import Final
 
 from sim.mutants import (
     deciding,
+    forks,
     forming,
     keeping,
     leaving,
@@ -21,6 +22,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     for mutant in (
         *replicating.MUTANTS,
         *deciding.MUTANTS,
+        *forks.MUTANTS,
         *forming.MUTANTS,
         *keeping.MUTANTS,
         *leaving.MUTANTS,

@@ -108,7 +108,10 @@ def test_a_consumer_that_resumes_reads_what_stands_there_now_and_tells_the_range
             lost = (await send(client, "second"))[-1]
             assert await read(consumer, 2 * COUNT) == ["first"] * COUNT + ["second"] * COUNT
             refound = await lose_the_tail(cluster, client)
-            assert await read(consumer) == ["third"] * COUNT
+            await send(client, "third")  # and again, so that there are more
+            await cluster.sleep(1)
+            assert consumer.forks == []
+            assert await read(consumer, 2 * COUNT) == ["third"] * 2 * COUNT
             (fork,) = consumer.forks
             assert (fork.offset, fork.read_until) == (refound.offset, lost.next_offset)
             assert consumer.gaps == []
@@ -119,6 +122,24 @@ def test_a_consumer_that_resumes_reads_what_stands_there_now_and_tells_the_range
             await send(client, "fifth")
             assert await read(consumer) == ["fifth"] * COUNT
         assert len(consumer.forks) == 0
+
+    with_one_replica(test)
+
+
+def test_what_waits_to_be_handed_out_comes_before_the_news_of_a_fork() -> None:
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        async with client.consumer("orders", start="earliest", on_fork="resume") as consumer:
+            assert await read(consumer) == ["first"] * COUNT
+            lost = (await send(client, "second"))[-1]
+            assert await read(consumer, 3) == ["second"] * 3
+            await cluster.sleep(0.1)
+            refound = await lose_the_tail(cluster, client)
+            await cluster.sleep(5)
+            assert await read(consumer, COUNT - 3) == ["second"] * (COUNT - 3)
+            assert consumer.forks == []
+            assert consumer.position.offsets[lost.partition] == lost.next_offset
+            assert await read(consumer) == ["third"] * COUNT
+            assert [one.offset for one in consumer.forks] == [refound.offset]
 
     with_one_replica(test)
 
