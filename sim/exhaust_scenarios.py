@@ -20,6 +20,7 @@ from octopi.simulation.failures import (
     Cut,
     Fault,
     Kill,
+    LosePower,
     Reset,
     Stop,
     When,
@@ -34,9 +35,9 @@ _BUSY_S: Final = 0.3
 
 
 def _plan(*faults: Fault, load: dict[str, Any] | None = None, **options: Any) -> Plan:  # noqa: ANN401
-    usual = {"partitions": 1, "order": "fifo", "gather_s": 0.05, "flush_interval_s": 0.1}
+    usual = {"seed": 1, "partitions": 1, "order": "fifo", "gather_s": 0.05, "flush_interval_s": 0.1}
     workload = attrs.evolve(_LIGHT, **(load or {}))
-    return Plan(1, workload=workload, faults=faults, **{**usual, **options})
+    return Plan(workload=workload, faults=faults, **{**usual, **options})
 
 
 SCENARIOS: Final[dict[str, Plan]] = {
@@ -94,6 +95,16 @@ SCENARIOS: Final[dict[str, Plan]] = {
         retention_bytes=4096,
         retention_check_interval_s=0.05,
         load={"consumers": 2, "records": 20, "value_bytes_max": 6000, "pause_s": 0.03},
+    ),
+    # All machines lose their power, and consumers what they read: one starts again, one goes on.
+    "fork": _plan(
+        Fault(AtStep("P7b", occurrence=9), LosePower(0.1), "broker-1"),
+        Fault(AtTime(0.0, behind=True), LosePower(0.1), "broker-2"),
+        Fault(AtTime(0.0, behind=True), LosePower(0.1), "broker-3"),
+        seed=3,
+        loses_all=True,
+        flush_interval_s=5.0,
+        load={"consumers": 2, "records": 20, "pause_s": 0.02},
     ),
     # The register folds its journal.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
