@@ -12,6 +12,8 @@ from octopi.clients.client import Client
 from octopi.clients.retrying import may_pass
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.cluster import DATA_DIRECTORY
 from octopi.simulation.history import (
     Acknowledged,
@@ -106,6 +108,25 @@ class Healer:
             ]
             or ""
         )
+
+    def undeleted(self) -> str:
+        """Which directories of logs there are that no topic has: what was deleted is gone from
+        every disk."""
+        state = self._cluster.register_view.state
+        left = []
+        for node in self._cluster.brokers:
+            if node.name == self.cut_off:
+                continue
+            broker = self._cluster.broker_of(node.name)
+            wanted = {
+                log_directory(DATA_DIRECTORY, PartitionId(partition), topic.topic)
+                for topic in state.topics_on({*state.partitions})
+                for partition in topic.partitions
+                if broker in state.partitions[partition].replicas
+            }
+            found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
+            left += [f"{node.name}: {one}" for one in sorted(found - wanted)]
+        return ", ".join(left)
 
     def differing(self) -> str:
         """Which logs don't have the same bytes everywhere."""

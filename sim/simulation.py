@@ -227,6 +227,7 @@ class _Run:
         self._notebook.all_well.set()
         await self._until("producers are not heard", workload.unheard)
         await self._until("replicas differ", healer.differing)
+        await self._until("deleted topics are on disks", healer.undeleted)
         workload.read_all()
         await self._until("nobody can read all", lambda: "" if workload.is_read else "reading")
         ends = {log: healer.end(log) for log in self._notebook.logs}

@@ -241,3 +241,20 @@ def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
     verdict = simulate(Plan(5, partitions=1, workload=attrs.evolve(QUICK, topic_partitions=1)))
     assert verdict.rule == "liveness"
     assert "partitions are not served" in str(verdict.violation)
+
+
+def test_what_is_left_of_a_deleted_topic_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "LIVENESS_S", 3.0)
+
+    def watch(cluster: SimulatedCluster) -> Observer:
+        def observe(event: Event) -> None:
+            if event.what == "healed":
+                disk = cluster.nodes["broker-2"].host.disk.attach(lambda *_: None)
+                disk.make_directory("data/logs/0/ghost")
+                disk.open("data/logs/0/ghost/checkpoint", create=True).close()
+
+        return observe
+
+    verdict = simulate(Plan(5, workload=QUICK), [watch])
+    assert verdict.rule == "liveness"
+    assert "broker-2: data/logs/0/ghost" in str(verdict.violation)
