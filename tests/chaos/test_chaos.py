@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.runner import run_chaos
 
-KINDS = ("kill", "stop", "pause", "cut", "reset")
+KINDS = ("kill", "stop", "pause", "away", "cut", "reset", "power", "blackout", "topics", "forget")
 
 
 def say(line: str) -> None:
