@@ -46,7 +46,9 @@ class NodeProcess:
 
     def launch(self) -> None:
         """Start the process without waiting for anything."""
-        assert self._process is None or self._process.poll() is not None, "it is running"
+        if self._process is not None:
+            assert self._process.poll() is not None, "it is running"
+            self._gone(self._process)
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
         command = node_command if self.machine is None else self.machine.node_command
         with self.log_file.open("ab") as log:
@@ -132,8 +134,7 @@ class NodeProcess:
         """End it with its machine, which forgets what its device does not hold: see
         `tests.machines.Machine.lose_power`."""
         assert self.machine is not None, f"{self.name} is on no machine of its own"
-        if self.is_running:
-            self.kill9()
+        self.close()
         return self.machine.lose_power(self.data_dir, chance)
 
     def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:

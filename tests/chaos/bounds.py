@@ -26,6 +26,11 @@ class Place(Protocol):
     def in_sync(self) -> Collection[int]: ...
 
 
+def in_sync_everywhere(broker: int, places: Collection[Place]) -> bool:
+    """Whether *broker* is in sync in everything that it holds."""
+    return all(broker in one.in_sync for one in places if broker in one.replicas)
+
+
 class Bounds:
     """Which brokers' copies may not be counted on now."""
 
@@ -44,10 +49,10 @@ class Bounds:
             self.spoilt.add(broker)
         return allowed
 
-    def look(self, broker: int, places: Collection[Place]) -> None:
-        """Count on *broker*, which has joined again, if it is in sync in everything it holds."""
-        if all(broker in one.in_sync for one in places if broker in one.replicas):
-            self.spoilt.discard(broker)
+    def trust(self, broker: int) -> None:
+        """Count on *broker* again: it has joined again, is in sync in everything, and its files
+        are sound."""
+        self.spoilt.discard(broker)
 
     @property
     def all_intact(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tests.chaos.bounds import Bounds
+from tests.chaos.bounds import Bounds, in_sync_everywhere
 
 
 @attrs.frozen
@@ -38,7 +38,8 @@ def test_what_nobody_is_known_to_hold_may_not_go() -> None:
 def test_a_copy_counts_again_when_it_is_in_sync_in_everything() -> None:
     bounds = Bounds()
     assert bounds.spoil(1, everywhere(1, 2))
-    bounds.look(1, [Place([1, 2], [1, 2]), Place([1, 3], [3])])
     assert not bounds.all_intact
-    bounds.look(1, [Place([1, 2], [1, 2]), Place([2, 3], [3])])
+    assert not in_sync_everywhere(1, [Place([1, 2], [1, 2]), Place([1, 3], [3])])
+    assert in_sync_everywhere(1, [Place([1, 2], [1, 2]), Place([2, 3], [3])])
+    bounds.trust(1)
     assert bounds.all_intact

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.records import NoRecordError, log_bytes, read_records
+from tests.chaos.records import NoRecordError, flipped_logs, log_bytes, read_records
 
 PAGE = Path(__file__).parents[2] / "docs/record-format.md"
 GOLDEN = b"".join(
@@ -48,3 +48,15 @@ def test_segments_have_to_join(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(GOLDEN[:-1])
     with pytest.raises(NoRecordError, match="begins behind"):
         log_bytes(tmp_path)
+
+
+def test_a_log_with_a_flipped_bit_is_found_and_one_that_is_being_written_is_not(
+    tmp_path: Path,
+) -> None:
+    whole, growing, flipped = (tmp_path / "logs/0" / name for name in ("whole", "growing", "flip"))
+    for directory in (whole, growing, flipped):
+        directory.mkdir(parents=True)
+    (whole / "0.log").write_bytes(GOLDEN)
+    (growing / "0.log").write_bytes(GOLDEN[:-1])
+    (flipped / "0.log").write_bytes(GOLDEN[:50] + bytes([GOLDEN[50] ^ 1]) + GOLDEN[51:])
+    assert flipped_logs(tmp_path) == [flipped]
