@@ -171,6 +171,41 @@ async def test_power_lost_everywhere_at_once_costs_nothing_that_was_on_the_devic
         }
 
 
+def cut_in_half(log: Path) -> None:
+    [segment] = log.glob("*.log")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size // 2)
+
+
+def lose_checkpoint(log: Path) -> None:
+    (log / "checkpoint").unlink()
+
+
+def lose_directory(log: Path) -> None:
+    shutil.rmtree(log)
+
+
+@pytest.mark.parametrize("harm", [cut_in_half, lose_checkpoint, lose_directory])
+async def test_a_broker_with_damaged_files_that_comes_back_first_takes_nothing_from_the_others(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    async with process_cluster(tmp_path) as cluster:
+        async with traffic(cluster.url, "orders", producers=3, consumers=2) as flow:
+            await flow.progress(450)
+            await healthy(cluster)
+            partition = (await cluster.place("orders")).partition
+            for name in cluster.names:
+                await cluster.kill(name)
+            damaged, *others = cluster.names
+            harm(cluster.data_dir(damaged) / "logs" / str(partition) / "orders")
+            await cluster.restart(damaged)
+            for name in others:
+                await cluster.restart(name)
+            await healthy(cluster)
+            await flow.progress()
+        await flow.check_replicas(cluster.data_dirs, 3)
+
+
 @pytest.mark.parametrize("fault", [Machine.fill, Machine.break_disk], ids=["full", "failing"])
 async def test_a_full_or_failing_disk_gives_its_partitions_to_other_brokers(
     tmp_path: Path, fault: Callable[[Machine], None]
