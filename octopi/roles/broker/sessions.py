@@ -214,10 +214,9 @@ class ClientSession:
             yield
         except ConnectionLostError:
             pass
-        except OctopiError:
-            if not log.epoch:
-                error = redirect(self._logs, _NOT_SERVED, log.partition)
-            refuse(self._connection, request, error)
+        except OctopiError as error:
+            gone = redirect(self._logs, _NOT_SERVED, log.partition)
+            refuse(self._connection, request, error if log.epoch else gone)
 
     def _fetch(self, message: m.Fetch) -> None:
         log = self._served(message.topic, message.partition)

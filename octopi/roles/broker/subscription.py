@@ -99,9 +99,9 @@ class Subscription:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            if isinstance(error, NotLeaderError):
-                error = redirect(self._logs, str(error.args[0]), self._log.partition)
-            refuse(self._connection, self.request, error)
+            moved = isinstance(error, NotLeaderError)
+            told = redirect(self._logs, str(error.args[0]), self._log.partition) if moved else error
+            refuse(self._connection, self.request, told)
         finally:
             del self._logs.subscriptions[self]
 
