@@ -5,7 +5,7 @@ field       bytes  meaning
 ==========  =====  ====================================================================
 magic       8      ``octopi\\r\\n``: a transfer that mends line endings is noticed
 version     4      1, unsigned, in network byte order
-checksum    4      CRC-32 (IEEE 802.3) of the content, likewise
+checksum    4      CRC-32 (IEEE 802.3) of version and content, likewise
 content     rest   one CBOR map (RFC 8949)
 ==========  =====  ====================================================================
 
@@ -45,7 +45,9 @@ async def store(disk: Disk, path: str, content: Mapping[str, Any]) -> None:
     """
     payload = cbor2.dumps(dict(content))
     try:
-        await disk.replace_file(path, _HEADER.pack(MAGIC, VERSION, crc32(payload)) + payload)
+        await disk.replace_file(
+            path, _HEADER.pack(MAGIC, VERSION, _checksum(VERSION, payload)) + payload
+        )
     except OSError as error:
         if error.errno in FULL:
             raise disk_full(f"{path} was not replaced", error) from error
@@ -70,14 +72,14 @@ def load(disk: Disk, path: str) -> dict[str, Any] | None:
     magic, version, checksum = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise _damaged(path, "it doesn't begin like one")
+    payload = data[_HEADER.size :]
+    if _checksum(version, payload) != checksum:
+        raise _damaged(path, "its checksum doesn't match")
     if version != VERSION:
         raise StorageError(
             f"{path} has format version {version}, this program knows {VERSION}: "
             "use the program that wrote it, or a newer one"
         )
-    payload = data[_HEADER.size :]
-    if crc32(payload) != checksum:
-        raise _damaged(path, "its checksum doesn't match")
     try:
         content = cbor2.loads(payload)
     except cbor2.CBORDecodeError as error:
@@ -85,6 +87,11 @@ def load(disk: Disk, path: str) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise _damaged(path, "it holds no map")
     return content
+
+
+def _checksum(version: int, payload: bytes) -> int:
+    """It covers the version, so that a flipped bit there is damage and not another format."""
+    return crc32(payload, crc32(version.to_bytes(4, "big")))
 
 
 def _damaged(path: str, why: str) -> DamagedCheckpointError:

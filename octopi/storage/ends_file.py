@@ -15,6 +15,7 @@ header
 ---------------------------------------------------------------------------------------
 magic       8      ``octopi\\r\\n``
 version     4      1
+checksum    4      CRC-32 (IEEE 802.3) of the two
 ==========  =====  ====================================================================
 
 ==========  =====  ====================================================================
@@ -61,7 +62,7 @@ ENDS_SUFFIX: Final = ".ends"
 
 MAGIC: Final = b"octopi\r\n"
 VERSION: Final = 1
-_HEADER: Final = struct.Struct(">8sI")
+_HEADER: Final = struct.Struct(">8sII")
 _FRAME: Final = struct.Struct(">II")
 _KIND: Final = struct.Struct(">BB")
 _ENDS: Final = struct.Struct(">QQQ")
@@ -121,8 +122,8 @@ def load_ends(disk: Disk, path: str) -> StoredEnds | None:
         raise StorageError(f"{path} can't be read: {error.strerror}") from error
     if len(data) < _HEADER.size:
         return StoredEnds({}, 0, f"{path} has only {len(data)} bytes")
-    magic, version = _HEADER.unpack_from(data)
-    if magic != MAGIC:
+    magic, version, checksum = _HEADER.unpack_from(data)
+    if magic != MAGIC or checksum != _header_checksum(version):
         return StoredEnds({}, 0, f"{path} doesn't begin like a file of ends")
     if version != VERSION:
         raise StorageError(
@@ -146,6 +147,11 @@ def load_ends(disk: Disk, path: str) -> StoredEnds | None:
         position += _FRAME.size + len(content)
         sound_end = position
     return StoredEnds(logs, len(data) - sound_end, damage)
+
+
+def _header_checksum(version: int) -> int:
+    """A version that can be believed: a flipped bit is damage, not another format."""
+    return crc32(MAGIC + version.to_bytes(4, "big"))
 
 
 def _content(data: bytes, position: int) -> bytes | None:
@@ -340,7 +346,8 @@ class EndsFile:
         entries = (
             _made(topic_id, log) + _moved(topic_id, log) for topic_id, log in self._logs.items()
         )
-        data = _HEADER.pack(MAGIC, VERSION) + b"".join(entries)
+        header = _HEADER.pack(MAGIC, VERSION, _header_checksum(VERSION))
+        data = header + b"".join(entries)
         try:
             await self._disk.replace_file(self.path, data)
             file = self._disk.open(self.path)

@@ -49,7 +49,10 @@ async def test_the_file_is_as_declared() -> None:
     await checkpoint.store(disk, PATH, {"a": 1})
     content = cbor2.dumps({"a": 1})
     assert disk.content(PATH) == (
-        b"octopi\r\n" + b"\x00\x00\x00\x01" + crc32(content).to_bytes(4, "big") + content
+        b"octopi\r\n"
+        + b"\x00\x00\x00\x01"
+        + crc32(b"\x00\x00\x00\x01" + content).to_bytes(4, "big")
+        + content
     )
 
 
@@ -58,7 +61,7 @@ async def test_a_flipped_bit_anywhere_is_noticed() -> None:
     await checkpoint.store(disk, PATH, CONTENT)
     for bit in range(8 * len(disk.content(PATH))):
         disk.flip(PATH, bit)
-        with pytest.raises(StorageError, match=PATH):
+        with pytest.raises(DamagedCheckpointError, match=PATH):
             checkpoint.load(disk, PATH)
         disk.flip(PATH, bit)
     assert checkpoint.load(disk, PATH) == CONTENT
@@ -76,7 +79,8 @@ async def test_a_shorter_file_is_noticed() -> None:
 
 def planted(payload: bytes, version: int = 1) -> MemoryDisk:
     disk = empty_disk()
-    header = b"octopi\r\n" + version.to_bytes(4, "big") + crc32(payload).to_bytes(4, "big")
+    numbered = version.to_bytes(4, "big")
+    header = b"octopi\r\n" + numbered + crc32(numbered + payload).to_bytes(4, "big")
     disk.plant(PATH, header + payload)
     return disk
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from zlib import crc32
 
 import pytest
 import trio
@@ -163,7 +164,11 @@ async def test_a_log_whose_making_is_damaged_has_no_description() -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"", "only 0 bytes"), (b"octopi\r\n", "only 8"), (b"something else", "doesn't begin")],
+    [
+        (b"", "only 0 bytes"),
+        (b"octopi\r\n", "only 8"),
+        (b"something else altogether", "doesn't begin"),
+    ],
 )
 def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
     disk = empty_disk()
@@ -175,9 +180,19 @@ def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
 
 def test_a_file_of_a_newer_program_is_left_alone() -> None:
     disk = empty_disk()
-    disk.plant(PATH, b"octopi\r\n\x00\x00\x00\x02")
+    header = b"octopi\r\n\x00\x00\x00\x02"
+    disk.plant(PATH, header + crc32(header).to_bytes(4, "big"))
     with pytest.raises(StorageError, match="format version 2"):
         load_ends(disk, PATH)
+
+
+async def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_program() -> None:
+    disk = empty_disk()
+    await begun(disk)
+    content = bytearray(disk.read_file(PATH))
+    content[11] ^= 2
+    disk.plant(PATH, bytes(content))
+    assert "doesn't begin like" in loaded(disk).damage
 
 
 async def test_a_file_that_can_not_be_read_is_said_so() -> None:
