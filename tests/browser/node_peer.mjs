@@ -8,6 +8,9 @@ const { decode, encode } = await import(`${modules}/client/cbor.js`);
 const { CODES, statusTable } = await import(`${modules}/client/errors.js`);
 const { formatPosition, parsePosition } = await import(`${modules}/client/position.js`);
 const { Trail } = await import(`${modules}/client/trail.js`);
+const { OctopiError } = await import(`${modules}/client/errors.js`);
+const { Cluster } = await import(`${modules}/client/cluster.js`);
+const { Route } = await import(`${modules}/client/route.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
 
 const toHex = (bytes) => Buffer.from(bytes).toString("hex");
@@ -77,6 +80,25 @@ const DEEDS = {
       return [trail.offset, trail.anchor];
     });
   },
+  // A register that may be away, and a client that looks for a leader.
+  route: async (steps) => {
+    let register = null;
+    const cluster = new Cluster(["ws://register"], {});
+    cluster.askRegisterOnce = async () => {
+      if (register === null) throw new OctopiError("unreachable", "nobody answers");
+      const [leader, epoch, readers] = register;
+      return { topic: { partitions: [{ partition: 0, epoch, leader: 1, leader_address: leader, readers }] } };
+    };
+    const route = new Route(cluster, "orders", 0);
+    const results = [];
+    for (const [step, ...rest] of steps) {
+      if (step === "register") register = rest.length ? rest : null;
+      if (step === "redirected") results.push(route.redirected(new OctopiError(rest[0], "", { address: rest[1], epoch: rest[2] })));
+      if (step === "arrived") route.arrived();
+      if (step === "find") results.push(await route.find().catch((error) => error.code));
+    }
+    return results;
+  },
   statuses: () => statusTable(),
   codes: () => Object.fromEntries(CODES),
 };
@@ -85,7 +107,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const [deed, argument] = JSON.parse(line);
   let answer;
   try {
-    answer = { result: DEEDS[deed](argument) };
+    answer = { result: await DEEDS[deed](argument) };
   } catch (error) {
     answer = { error: error.code ?? error.constructor.name, text: error.message };
   }

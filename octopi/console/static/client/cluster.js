@@ -2,6 +2,7 @@
 
 import { openConnection } from "./connection.js";
 import { OctopiError } from "./errors.js";
+import { Route } from "./route.js";
 import { Backoff, sleep, unlessAborted } from "./waiting.js";
 
 const QUESTION_TIMEOUT_MS = 30_000;
@@ -12,6 +13,7 @@ const REFRESH_MS_MIN = 250;
 export class Cluster {
   #connections = new Map(); // address -> promise of a connection
   #topics = new Map(); // name -> promise of what the register said
+  #described = new Map(); // name -> what it said last, also if that proved wrong
   #closed = null;
 
   // *servers*: registers, tried in turn.
@@ -130,7 +132,10 @@ export class Cluster {
     if (known && (known.info === null || known.info !== otherThan)) return known.promise;
     const entry = { info: null, promise: null };
     entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description").then(
-      ({ topic }) => (entry.info = topic),
+      ({ topic }) => {
+        this.#described.set(name, topic);
+        return (entry.info = topic);
+      },
       (error) => {
         if (this.#topics.get(name) === entry) this.#topics.delete(name);
         throw error;
@@ -140,18 +145,28 @@ export class Cluster {
     return entry.promise;
   }
 
+  // Where brokers of a topic were when the register was asked last, those of *partition* first: each
+  // of them knows who leads, or knew it a moment ago.
+  brokers(name, partition) {
+    const places = [...(this.#described.get(name)?.partitions ?? [])];
+    places.sort((one, other) => (one.partition !== partition) - (other.partition !== partition));
+    return [...new Set(places.flatMap(readers))];
+  }
+
   // Asks whoever leads a log, until it answers.
   askLeader(topic, partition, message, expected, signal) {
-    let wrong = null;
+    const route = new Route(this, topic, partition);
     return this.retry(async () => {
-      const info = (wrong = await this.topic(topic, { otherThan: wrong }));
-      const connection = await this.connection(leaderAddress(info, partition));
-      try {
-        return await connection.request({ topic, partition, ...message }, expected);
-      } catch (error) {
-        // The broker may not know yet, or we not any more: the register does.
-        if (["unknown_topic", "unknown_partition"].includes(error.code)) throw new OctopiError("not_ready", error.message);
-        throw error;
+      for (;;) {
+        const connection = await this.connection(await route.find());
+        try {
+          return await connection.request({ topic, partition, ...message }, expected);
+        } catch (error) {
+          if (route.redirected(error)) continue;
+          // The broker may not know yet, or we not any more: the register does.
+          if (["unknown_topic", "unknown_partition"].includes(error.code)) throw new OctopiError("not_ready", error.message);
+          throw error;
+        }
       }
     }, signal);
   }

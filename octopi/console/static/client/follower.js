@@ -6,9 +6,10 @@
 // not taken yet, plus what may be on its way, fits the window, apart from the last record's end.
 
 import { OctopiError, refusal } from "./errors.js";
-import { readerAddresses } from "./cluster.js";
+import { placeOf, readerAddresses } from "./cluster.js";
 import { isAnchor } from "./position.js";
 import { Trail } from "./trail.js";
+import { isAway, Route } from "./route.js";
 import { sleep, unlessAborted } from "./waiting.js";
 
 const SUBSCRIBE_TIMEOUT_MS = 10_000;
@@ -42,6 +43,7 @@ export class LogFollower {
     this.link = null; // connection and request number of the subscription
     this.backoff = cluster.newBackoff();
     this.wrong = null; // the topic's description that led nowhere
+    this.route = new Route(cluster, topic, partition); // says which redirects to follow
     this.untried = []; // readers since the topic was looked up
     this.readers = new Set();
     this.unable = new Set(); // readers whose disk or program fails
@@ -83,16 +85,30 @@ export class LogFollower {
 
   async #followOnce(signal) {
     if (!this.untried.length) {
-      const info = await unlessAborted(this.cluster.topic(this.topic, { otherThan: this.wrong }), signal);
-      this.wrong = info;
-      this.#checkTopic(info.topic_id);
-      const readers = readerAddresses(info, this.partition);
+      const readers = await this.#findReaders(signal);
       this.readers = new Set(readers);
       this.untried = readers.sort((one, other) => this.unable.has(one) - this.unable.has(other));
     }
     this.address = this.untried.shift();
     const connection = await unlessAborted(this.cluster.connection(this.address), signal);
     await this.#subscribe(connection, signal);
+  }
+
+  // Where the log can be read; while the register is away, where it may be known.
+  async #findReaders(signal) {
+    let info;
+    try {
+      info = await unlessAborted(this.cluster.topic(this.topic, { otherThan: this.wrong }), signal);
+    } catch (error) {
+      const known = isAway(error) ? this.cluster.brokers(this.topic, this.partition) : [];
+      if (!known.length) throw error;
+      this.route.lookedUp();
+      return known;
+    }
+    this.wrong = info;
+    this.#checkTopic(info.topic_id);
+    this.route.lookedUp(placeOf(info, this.partition).epoch);
+    return readerAddresses(info, this.partition);
   }
 
   // Receives until the subscription ends; throws why.
@@ -153,6 +169,7 @@ export class LogFollower {
       case "subscribed":
         this.#checkTopic(message.topic_id);
         this.untried = [];
+        this.route.arrived();
         this.behindSince = null;
         this.onTrouble(this, null);
         this.#accepted(message.highwater, this.#checkAnchor(message.anchor));
@@ -230,6 +247,7 @@ export class LogFollower {
     } else if (!(error.retryable || (error.isFromBroker && MAY_BE_ELSEWHERE.has(error.code)))) {
       throw error;
     }
+    if (this.route.redirected(error)) this.untried.unshift(this.route.takeTold());
     const delay = this.untried.length ? 0 : this.backoff.nextMs();
     this.onTrouble(this, error, delay);
     await sleep(delay, signal);

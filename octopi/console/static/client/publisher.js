@@ -5,9 +5,9 @@
 // epoch and sequence, and stored once.  A batch that ends without a receipt ends the producer
 // epoch with it: the next one fences off every copy that may still be under way.
 
-import { leaderAddress } from "./cluster.js";
 import { OctopiError } from "./errors.js";
 import { encodeRecords } from "./record.js";
+import { Route } from "./route.js";
 import { sleep } from "./waiting.js";
 
 const BATCH_BYTES = 128 * 1024;
@@ -31,14 +31,14 @@ export class LogPublisher {
   #isRunning = false;
   #epoch = 0;
   #sequence = 0;
-  #wrong = null;
-  #told = ""; // the leader that the last one named
+  #route;
 
   constructor(cluster, topic, partition, producerId, { onTrouble, onBatchFull, signal }) {
     this.topic = topic;
     this.partition = partition;
     this.producerId = producerId;
     this.#cluster = cluster;
+    this.#route = new Route(cluster, topic, partition, { create: true });
     this.onTrouble = onTrouble;
     this.onBatchFull = onBatchFull;
     this.signal = signal;
@@ -131,29 +131,22 @@ export class LogPublisher {
       }
       const delay = backoff.nextMs();
       if (this.signal.aborted || !canPass || Date.now() + delay > deadline) throw this.#verdict(isMaybeStored, error);
-      this.#told = error.address && backoff.attempts === 1 ? error.address : "";
+      const isTold = this.#route.redirected(error);
       this.onTrouble(this, error, delay);
-      await sleep(this.#told ? 0 : delay, this.signal).catch(() => {});
+      await sleep(isTold ? 0 : delay, this.signal).catch(() => {});
     }
   }
 
   async #send(bytes) {
     const { topic, partition } = this;
-    const cluster = this.#cluster;
-    let address = this.#told;
-    if (!address) {
-      const info = await cluster.topic(topic, { create: true, otherThan: this.#wrong });
-      this.#wrong = info;
-      address = leaderAddress(info, partition);
-    }
-    const connection = await cluster.connection(address);
+    const connection = await this.#cluster.connection(await this.#route.find());
     try {
       const produced = await connection.request({ type: "produce", topic, partition, records: bytes }, "produced");
-      this.#wrong = null;
+      this.#route.arrived();
       this.onTrouble(this, null);
       return produced;
     } catch (error) {
-      throw Object.assign(new OctopiError(error.code, error.message, { address: error.address }), {
+      throw Object.assign(new OctopiError(error.code, error.message, { address: error.address, epoch: error.epoch }), {
         isAboutRecords: true,
         isFromBroker: error.status !== undefined,
       });
