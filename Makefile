@@ -44,6 +44,9 @@ search: exhaust ## that, plans that failed once, and some seeds; results in sear
 	$(BIN)/octopi-node sim seeds
 	$(BIN)/octopi-node sim run --tier message --seeds 600 --json search/message.json --pages search/pages
 	$(BIN)/octopi-node sim run --tier websocket --seeds 150 --json search/websocket.json --pages search/pages
+chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers and ten with 5; needs root, to mount small disks
+	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
+	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
 	$(BIN)/python benchmarks/spark_kills.py
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
@@ -93,5 +96,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos import schedule
 from tests.chaos.runner import run_chaos
 
-KINDS = ("kill", "stop", "pause", "away", "cut", "reset", "power", "blackout", "topics", "forget")
+KINDS = [kind for kind in schedule.KINDS if kind != "full"]
+"""All but the one that has to mount disks."""
 
 
 def say(line: str) -> None:
