@@ -117,12 +117,10 @@ class Healer:
         for node in self._cluster.brokers:
             if node.name == self.cut_off:
                 continue
-            broker = self._cluster.broker_of(node.name)
             wanted = {
                 log_directory(DATA_DIRECTORY, PartitionId(partition), topic.topic)
                 for topic in state.topics_on({*state.partitions})
                 for partition in topic.partitions
-                if broker in state.partitions[partition].replicas
             }
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
             left += [f"{node.name}: {one}" for one in sorted(found - wanted)]

@@ -12,7 +12,6 @@ hear of what was done at it.
 
 from __future__ import annotations
 
-import errno
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
@@ -25,7 +24,7 @@ from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.damage import Damage
 from octopi.simulation.disk import DiskSnapshot
-from octopi.simulation.disk_faults import Delay, DiskFault, Fail
+from octopi.simulation.disk_faults import Delay, Fail
 from octopi.simulation.failures import (
     STEPS,
     Action,
@@ -55,6 +54,7 @@ from octopi.simulation.failures import (
     Wipe,
 )
 from octopi.simulation.host import Life
+from octopi.simulation.places import Waiting, empty, is_behind, is_full, keep_time, unprotect
 from octopi.simulation.world import Event
 
 FAULT: Final = "fault"
@@ -85,7 +85,7 @@ class Injector:
         self._world = cluster.world
         self._atlas = atlas
         self._faults = tuple(faults)
-        self._at_steps: dict[str, list[_Waiting]] = defaultdict(list)
+        self._at_steps: dict[str, list[Waiting]] = defaultdict(list)
         self._conditions: list[tuple[When, int]] = []
         self._acknowledged_count = 0
         self._version_seen = -1
@@ -110,7 +110,7 @@ class Injector:
         """Have the faults strike from now on."""
         self._world.observers.append(self)
         for number, fault in enumerate(self._faults):
-            if not (number and _is_behind(fault)):
+            if not (number and is_behind(fault)):
                 self._arm(number, None, None)
             if isinstance(fault.action, RollBack | Damage):
                 self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
@@ -125,7 +125,7 @@ class Injector:
                 self.timed_count += 1
                 self._world.at(at, partial(self._come, number, here, partition))
             case AtStep(step, who, occurrence):
-                self._at_steps[STEPS[step]].append(_Waiting(number, who, occurrence))
+                self._at_steps[STEPS[step]].append(Waiting(number, who, occurrence))
             case AtEffect():
                 self._watch_effects(number, fault.place)
             case When():
@@ -140,7 +140,7 @@ class Injector:
         target = self._target(fault.target, here, partition)
         self._strike(fault, target, partition)
         following = number + 1
-        if following < len(self._faults) and _is_behind(self._faults[following]):
+        if following < len(self._faults) and is_behind(self._faults[following]):
             self._arm(following, target, partition)
 
     def _copy(self, taken_s: float) -> None:
@@ -161,7 +161,7 @@ class Injector:
             self._look_at_conditions(event)
 
     def _watch_effects(self, number: int, place: AtEffect) -> None:
-        waiting = _Waiting(number, place.who, place.occurrence)
+        waiting = Waiting(number, place.who, place.occurrence)
 
         def observe(life: Life, operation: str, edge: str, path: str) -> None:
             if edge != place.edge or place.operation not in {"", operation}:
@@ -368,7 +368,7 @@ class Injector:
             case BreakDisk(disk_fault):
                 self.broken_disks.add(name)
                 how = disk_fault.how
-                if not (isinstance(how, Delay) or _is_full(disk_fault)):
+                if not (isinstance(how, Delay) or is_full(disk_fault)):
                     self._restarted.add(name)
                 if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
                     self._atlas.sync_failed(name)
@@ -376,15 +376,15 @@ class Injector:
             case FillDisk(seconds):
                 self.broken_disks.add(name)
                 host.disk.capacity_bytes = 0
-                self._world.after(seconds, partial(_empty, node))
+                self._world.after(seconds, partial(empty, node))
             case ProtectDisk(seconds):
                 self.broken_disks.add(name)
                 self._restarted.add(name)
                 host.disk.read_only = True
-                self._world.after(seconds, partial(_unprotect, node))
+                self._world.after(seconds, partial(unprotect, node))
             case DriftClock(rate, seconds):
                 host.clock.set_rate(rate)
-                self._world.after(seconds, partial(_keep_time, node))
+                self._world.after(seconds, partial(keep_time, node))
             case JumpClock(jump_s):
                 host.clock.wall_jump_ms += int(jump_s * 1000)
 
@@ -512,9 +512,9 @@ class Injector:
         self._cluster.network.heal()
         for node in self._cluster.nodes.values():
             self._resume(node, node.life)
-            _empty(node)
-            _unprotect(node)
-            _keep_time(node)
+            empty(node)
+            unprotect(node)
+            keep_time(node)
             node.host.disk.heal()
         if cut_off:
             self._cluster.network.isolate(cut_off)
@@ -575,42 +575,3 @@ class Injector:
 
         in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
         return all(any(map(is_there, one)) for one in in_sync if broker in one)
-
-
-class _Waiting:
-    """A fault that waits for its place to come the n-th time."""
-
-    def __init__(self, number: int, who: str, occurrence: int) -> None:
-        self.number = number
-        """Which of the faults."""
-        self.who = who
-        self.left = occurrence
-
-    def comes(self, fits: bool) -> bool:
-        """Count the place if it *fits*; say whether it is the one."""
-        self.left -= fits
-        return fits and self.left == 0
-
-
-def _is_behind(fault: Fault) -> bool:
-    return not isinstance(fault.place, When) and fault.place.behind
-
-
-def _is_full(fault: DiskFault) -> bool:
-    """Whether calls find no space and change nothing.  What a failed sync left on the device
-    nobody knows: that takes a restart."""
-    how = fault.how
-    is_of_space = isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
-    return is_of_space and fault.operation in {"append", "open", "make_directory"}
-
-
-def _empty(node: Node) -> None:
-    node.host.disk.capacity_bytes = None
-
-
-def _unprotect(node: Node) -> None:
-    node.host.disk.read_only = False
-
-
-def _keep_time(node: Node) -> None:
-    node.host.clock.set_rate(1.0)

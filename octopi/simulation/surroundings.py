@@ -1,0 +1,200 @@
+"""What the oracle knows of a cluster besides its rules: the faults that befell it, what replicas
+promised, which logs there are, and whom a fault excuses.
+
+`octopi.simulation.oracle` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.committed_log import CommittedLog
+from octopi.simulation.damage import Damage
+from octopi.simulation.failures import RollBack, Rot, Wipe
+from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
+from octopi.simulation.recoveries import Recoveries
+from octopi.simulation.world import Event, Violation
+
+_NEVER: Final = -2
+"""Before any `RegisterView.version`."""
+
+
+class Surroundings:
+    """Observes *cluster*'s world, and knows what of it is excused."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._report = report or cluster.world.fail
+        self._is_broken = False
+        self._view = cluster.register_view
+        self._logs: dict[str, CommittedLog] = {}
+        """By topic id and partition."""
+        self._replicas: dict[tuple[str, str, int], ReplicaBytes] = {}
+        self._journal = JournalBytes(cluster.register.host.disk, DATA_DIRECTORY)
+        self._leaders: dict[tuple[int, int], Event] = {}
+        """Who led first, by partition and epoch."""
+        self._promised: dict[tuple[str, int], int] = {}
+        self._given_up: set[tuple[str, int]] = set()
+        """Replicas that are removed with what they promised: they may begin anew."""
+        self._flags: dict[tuple[str, int], bool] = {}
+        self._data_lost_at: dict[int, int] = {}
+        """Broker -> `RegisterView.version` when data was taken from it last."""
+        self._caches_lost_at: dict[tuple[int, int], int] = {}
+        """Broker and partition -> the same, of page caches that counted."""
+        self._caches_lost_in: dict[tuple[int, int], int] = {}
+        """Broker and partition -> the incarnation that the register knew then."""
+        self._deleted: set[str] = set()
+        """Topic ids."""
+        self._spoiled: set[str] = set()
+        """Hosts whose disk holds what they never wrote there."""
+        self._register_wiped = False
+        self._recoveries = Recoveries(cluster)
+        self._log_epochs: dict[tuple[str, int], int] = {}
+        """Host and partition -> the epoch of the leader that it agreed with last."""
+
+    # --- what the world is like --------------------------------------------------------
+
+    def _note_fault(self, event: Event) -> None:
+        action = event.facts["action"]
+        if isinstance(action, Wipe | Rot | RollBack):
+            self._note_loss(event)
+        if isinstance(action, Damage) and action.touches_records:
+            self._note_loss(event)
+            self._note_damage(event.host, action)
+        if isinstance(action, Wipe):
+            self._register_wiped |= self._cluster.nodes[event.host].kind == "register"
+        elif isinstance(action, Rot | RollBack):
+            self._spoiled.add(event.host)
+        if isinstance(action, RollBack):
+            self._forget_promises(event.host)
+
+    def _note_damage(self, host: str, action: Damage) -> None:
+        if self._cluster.nodes[host].kind == "register":
+            self._register_wiped = True  # it gets an empty disk before it serves again
+            return
+        if not action.is_noticed:
+            self._spoiled.add(host)
+        if action.forgets_promises:
+            self._forget_promises(host)
+
+    def _note_empty_disk(self, event: Event) -> None:
+        self._spoiled.discard(event.host)
+        self._forget_promises(event.host)
+
+    def _note_deletion(self, event: Event) -> None:
+        self._deleted.add(event.facts["topic_id"])
+
+    def _forget_promises(self, host: str) -> None:
+        for key in [key for key in self._promised if key[0] == host]:
+            del self._promised[key], self._flags[key]
+
+    def _note_loss(self, event: Event) -> None:
+        broker = self._cluster.broker_of(event.host)
+        if broker is not None:
+            self._data_lost_at[broker] = self._view.version
+
+    def _note_power_loss(self, event: Event) -> None:
+        broker = self._cluster.broker_of(event.host)
+        list(self._recoveries.found(event))
+        for partition in self._view.state.partitions:
+            # With the flag on the device, all that counts is there, too.
+            if broker is not None and not self._flags.get((event.host, partition)):
+                self._caches_lost_at[broker, partition] = self._view.version
+                if (known := self._view.state.brokers.get(broker)) is not None:
+                    self._caches_lost_in[broker, partition] = known.incarnation
+
+    def _note_flag(self, event: Event) -> None:
+        key = event.host, event.facts["partition"]
+        self._flags[key] = self._flags.get(key, False) and event.facts["sync_flag"]
+
+    def _note_promise(self, event: Event) -> None:
+        key, promised = (event.host, event.facts["partition"]), event.facts["promised"]
+        before = self._promised.get(key, 0)
+        self._promised[key] = promised
+        self._log_epochs[key] = event.facts.get("log_epoch", 0)
+        self._flags[key] = event.facts["sync_flag"]
+        if promised < before and key in self._given_up:
+            self._given_up.discard(key)
+        elif promised < before:
+            text = f"{event.host} promised epoch {before} of partition {key[1]}, and promises "
+            self._break("promise-forgotten", text + f"{promised} now", event)
+
+    def _note_giving_up(self, event: Event) -> None:
+        self._given_up.add((event.host, event.facts["partition"]))
+
+    def _log(self, event: Event) -> CommittedLog:
+        facts = event.facts
+        key = f"{facts['topic_id']}/{facts['partition']}"
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = CommittedLog(facts["topic"], facts["partition"])
+        return log
+
+    def _live_logs(self, partition: int | None = None) -> list[CommittedLog]:
+        """The logs of *partition* (None: of all) whose topics weren't deleted, nor brought back
+        after that by a disk that is as it was before."""
+        return [
+            log
+            for key, log in self._logs.items()
+            if partition in {None, log.partition}
+            and (topic := self._view.state.topic(log.topic)) is not None
+            and topic.topic_id not in self._deleted
+            and key == f"{topic.topic_id}/{log.partition}"
+        ]
+
+    def _replica(self, host: str, log: CommittedLog) -> ReplicaBytes:
+        key = host, log.topic, log.partition
+        replica = self._replicas.get(key)
+        if replica is None:
+            disk = self._cluster.nodes[host].host.disk
+            replica = self._replicas[key] = ReplicaBytes(
+                disk, DATA_DIRECTORY, log.topic, log.partition
+            )
+        return replica
+
+    def _has_its_disk(self, broker: int) -> bool:
+        """Whether *broker* has the disk that it began with, and what it wrote there."""
+        host = self._cluster.host_of(broker)
+        return bool(host) and host not in self._spoiled and broker == self._cluster.broker_of(host)
+
+    def _is_excused(self, broker: int, log: CommittedLog) -> bool:
+        """Whether the in-sync set counts on data that a fault took from *broker*."""
+        if not self._has_its_disk(broker):
+            return True
+        known = self._view.state.brokers.get(broker)
+        lost_in = self._caches_lost_in.get((broker, log.partition))
+        if known is not None and known.incarnation == lost_in and self._counts_cache(log):
+            return True  # what is decided about a life that is over, its next one undoes
+        lost_at = self._lost_at(broker, log)
+        return self._view.was_out_of_sync(log.partition, broker) <= lost_at
+
+    def _lost_at(self, broker: int, log: CommittedLog) -> int:
+        """The `RegisterView.version` when something that counted was taken from it last."""
+        lost_at = self._data_lost_at.get(broker, _NEVER)
+        if self._counts_cache(log):
+            lost_at = max(lost_at, self._caches_lost_at.get((broker, log.partition), _NEVER))
+        return lost_at
+
+    def _counts_cache(self, log: CommittedLog) -> bool:
+        topic = self._view.state.topic(log.topic)
+        return topic is None or not topic.options.flush_before_ack
+
+    def _taken_out(self, log: CommittedLog, facts: Mapping[str, Any]) -> set[int]:
+        """Who lost what it held and is out of the in-sync set by now: a leader that has not heard
+        so may go on to count what it acknowledged before."""
+        record = self._view.state.partitions.get(log.partition)
+        known = facts["epoch"], facts["version"]
+        if record is None or (record.epoch, record.version) <= known:
+            return set()
+        out = set(facts["in_sync"]) - set(record.in_sync)
+        return {broker for broker in out if self._lost_at(broker, log) != _NEVER}
+
+    def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:
+        if not self._is_broken:
+            self._is_broken = True
+            self._report(Violation(rule, text, (*others, event)))
