@@ -123,7 +123,9 @@ class Healer:
                 for partition in topic.partitions
             }
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
-            left += [f"{node.name}: {one}" for one in sorted(found - wanted)]
+            # What was damaged is kept for an operator.
+            spare = (one for one in found - wanted if not one.endswith(".damaged"))
+            left += [f"{node.name}: {one}" for one in sorted(spare)]
         return ", ".join(left)
 
     def differing(self) -> str:
