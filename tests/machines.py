@@ -90,8 +90,19 @@ class Machine:
                     f"{path.relative_to(data_dir)} had {state.st_size} bytes, {synced} of them "
                     f"synced; has {kept} and {zeros} zeros"
                 )
+        self._note_all(data_dir)
         self._boot()
         return changes
+
+    def _note_all(self, data_dir: Path) -> None:
+        """What is there after a loss of power came from the device, so it is durable."""
+        with (self.directory / "synced").open("w") as journal:
+            for path in [data_dir, *data_dir.rglob("*")]:
+                names = sorted(one.name for one in path.iterdir()) if path.is_dir() else None
+                state = path.stat()
+                entry = {"path": str(path.resolve()), "names": names}
+                sizes = {"size": state.st_size, "inode": state.st_ino}
+                journal.write(json.dumps({**entry, **sizes}) + "\n")
 
     def _boot(self) -> None:
         (self.directory / "boot_id").write_text(f"{uuid.uuid4()}\n")

@@ -49,6 +49,8 @@ def test_what_was_synced_stays_and_the_rest_may_go(tmp_path: Path) -> None:
     assert content.startswith(b"s" * 100)
     assert content != b"s" * 100 + b"u" * 100
     assert (machine.directory / "boot_id").read_text() != before
+    # What came back from the device is on it: power that is lost again takes nothing more.
+    assert machine.lose_power(data_dir, random.Random(2)) == []
 
 
 def test_a_file_whose_name_was_not_synced_is_gone_in_some_cases(tmp_path: Path) -> None:
