@@ -112,6 +112,8 @@ class Healer:
     def undeleted(self) -> str:
         """Which directories of logs there are that no topic has: what was deleted is gone from
         every disk."""
+        if self._notebook.disks_fail():
+            return ""  # what could not be made or removed goes when the broker starts again
         state = self._cluster.register_view.state
         left = []
         for node in self._cluster.brokers:
