@@ -68,6 +68,8 @@ class LogFollower:
             return []  # the answer came twice
         log = self.log
         is_empty = log.start == log.end
+        # The leader tells its past where it begins behind what both agree on.
+        has_other_past = keep < begin and past is not None and past.epochs != log.epochs
         if is_empty:
             # Without a record there is nothing that could part from the leader's log, whatever
             # the epochs say.
@@ -94,10 +96,11 @@ class LogFollower:
         if keep < log.end:
             log.truncate(keep)
             effects.append(Truncate(keep, gives_up))
-        if begin != keep:
+        restarts = begin != keep or (is_empty and has_other_past)
+        if restarts:
             log.restart(begin, past or Past())
             effects.append(Restart(begin))
-        if changes or begin != keep:
+        if changes or restarts:
             effects.append(StoreEpochs())
         self.agrees = True
         return effects + self._acknowledge()

@@ -164,3 +164,17 @@ def test_records_of_an_older_epoch_behind_newer_ones_are_refused_with_the_reason
     with pytest.raises(ProtocolError, match="epoch 1 behind those of epoch 2"):
         machine.receive(Offset(100), Epoch(1), data, scan(data), Offset(0))
     assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(0))
+
+
+def test_a_log_without_records_takes_the_past_of_a_leader_that_begins_at_the_same_place() -> None:
+    """Retention left nothing on either side, and they had parted before."""
+    log = LogState(*(Offset(100),) * 3, epochs=EpochHistory.load([[1, 0], [2, 50]]))
+    log.start = Offset(100)
+    machine, past = LogFollower(Epoch(4), log, durable=False), EpochHistory.load([[1, 0], [3, 40]])
+    assert machine.followed(Offset(40), Offset(100), Past(past)) == [
+        Restart(Offset(100)),
+        StoreEpochs(),
+        AcknowledgeEnd(Offset(100)),
+    ]
+    assert log.epochs.dump() == [[1, 0], [3, 40]]
+    machine.check_invariants()
