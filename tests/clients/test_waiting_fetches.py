@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +16,7 @@ from octopi.limits import (
     REQUESTS_IN_FLIGHT_MAX,
     WAITING_FETCHES_MAX,
 )
+from octopi.roles.broker.broker_log import BrokerLog
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
@@ -152,3 +153,37 @@ async def test_a_client_that_is_refused_for_too_many_waiting_fetches_asks_again(
             async with client.producer() as producer:
                 await producer.send("orders", b"one", partition=place.partition)
     assert fetched == [b"one"] * count
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often tasks that wait for records are run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += "_fetch_later" in task.name
+
+
+async def test_a_fetch_sleeps_on_when_its_log_wakes_for_what_is_not_committed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs: list[BrokerLog] = []
+    add_waker = BrokerLog.add_waker
+
+    def noted(self: BrokerLog, wake: Callable[[], None]) -> None:
+        logs.append(self)
+        add_waker(self, wake)
+
+    monkeypatch.setattr(BrokerLog, "add_waker", noted)
+    async with with_waiting_fetches(1) as (broker, topic, answers):
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        logs[-1].wake()
+        for _ in range(50):
+            await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.count <= 1
+        await produce(broker, topic, batch(0, b"one"))
+        await wait_all_tasks_blocked()
+        assert len(answers) == 1

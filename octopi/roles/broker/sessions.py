@@ -274,19 +274,27 @@ class ClientSession:
             # Another leader may come meanwhile, whose log isn't what was asked for.
             anchor = log.anchor_before(Offset(message.offset))
             message = attrs.evolve(message, anchor=anchor)
-        arrived = trio.Event()
-        log.add_waker(arrived.set)
         try:
             with self._refusing(log, message.request):
-                await self._wait_and_answer(log, message, arrived)
+                await self._wait_and_answer(log, message)
         finally:
             self._waiting_count -= 1
-            log.remove_waker(arrived.set)
 
-    async def _wait_and_answer(self, log: BrokerLog, message: m.Fetch, arrived: trio.Event) -> None:
-        with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
-            while log.highwater <= message.offset and log.epoch:
+    async def _wait_and_answer(self, log: BrokerLog, message: m.Fetch) -> None:
+        arrived = trio.Event()
+
+        def wake() -> None:
+            # The log wakes for appends, too, which nothing is committed of yet.
+            if log.highwater > message.offset or not log.epoch:
+                arrived.set()
+
+        log.add_waker(wake)
+        try:
+            with self._environment.clock.timeout(min(message.wait_ms / 1000, FETCH_WAIT_S_MAX)):
+                wake()
                 await arrived.wait()
+        finally:
+            log.remove_waker(wake)
         await self._connection.drained()  # many may have what they waited for at once
         if not log.epoch:
             raise NotLeaderError(_NOT_SERVED)
