@@ -299,6 +299,17 @@ Trace = Callable[..., None]
 """Called as ``trace(step, **facts)`` at each named step of `octopi.steps`; never waits."""
 
 
+class Machine(Protocol):
+    """A state machine that can check itself."""
+
+    def check_invariants(self) -> None:
+        """Assert what it promises of its own state."""
+
+
+Audit = Callable[[Machine], None]
+"""Called with a machine after each of its events; never waits."""
+
+
 @attrs.frozen
 class Environment:
     """What a node may touch."""
@@ -309,3 +320,6 @@ class Environment:
     chance: Chance
     trace: Trace | None = None
     """Observer of steps; None costs nothing."""
+    audit: Audit | None = None
+    """Called with a machine after each of its events, to check its invariants; None costs
+    nothing."""

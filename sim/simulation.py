@@ -107,6 +107,7 @@ def simulate(
     """
     world = World(plan.seed, events_kept=events_kept)
     world.outlives_crashes = outlives_crashes
+    world.checks_invariants = True
     network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
     run = _Run(world, network, plan, observers)
     schedule = Fifo() if plan.order == "fifo" else Random(world.random("schedule"))

@@ -180,8 +180,8 @@ class LogSender:
                     self._ask_about_leader()
                 case Fenced(why):
                     self._on_fenced(why)
-        if self._environment.trace is not None:
-            session.check_invariants()
+        if (audit := self._environment.audit) is not None:
+            audit(session)
         if self._connection is None and not self._is_finding and not session.is_empty:
             self._start_finding(None)
         wake_at = session.wake_at()

@@ -123,8 +123,8 @@ class LogSubscriber:
         if (trace := self._environment.trace) is not None:
             trace(steps.C11_TAKEN, **self._of_log, **_place(chunk.offset, chunk.records))
         credit = self.session.took(chunk)
-        if self._environment.trace is not None:
-            self.session.check_invariants()
+        if (audit := self._environment.audit) is not None:
+            audit(self.session)
         if credit is not None and self._link is not None:
             connection, request = self._link
             with contextlib.suppress(ConnectionLostError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from octopi.environment import Environment
+from octopi.environment import Environment, Machine
 from octopi.simulation import driver
 from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.world import World
@@ -207,6 +207,7 @@ class Host:
             disk=self.disk.attach(life.effect, self.world.after),
             chance=HostChance(self.world, self.name, life.number),
             trace=life.trace,
+            audit=_check if self.world.checks_invariants else None,
         )
 
     # --- ways to end -----------------------------------------------------------------
@@ -253,3 +254,8 @@ def is_ordinary(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(is_ordinary(one) for one in error.exceptions)
     return isinstance(error, OctopiError)
+
+
+def _check(machine: Machine) -> None:
+    """`octopi.environment.Audit` of a world that checks invariants."""
+    machine.check_invariants()

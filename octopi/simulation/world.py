@@ -100,6 +100,8 @@ class World:
         self.outlives_crashes = False
         """Whether the run goes on when a program ends with an exception that is its own fault,
         as it would for everybody else."""
+        self.checks_invariants = False
+        """Whether every machine of every node checks its invariants after each event."""
         self.scope = trio.CancelScope()
         """All tasks of the run."""
         self._due: list[_Due] = []

@@ -285,6 +285,8 @@ class PartitionReplica:
                 except ProtocolError as error:
                     # Of a peer, maybe one that is gone: nothing of what it said is done.
                     _log.warning("peer refused", partition=self.partition, why=str(error))
+                if (audit := self._environment.audit) is not None:
+                    audit(self.machine)
                 self._note_role()
                 continue
             effect = self._effects.popleft()

@@ -146,7 +146,6 @@ class ReplicaSteps:
     def note_role(self) -> None:
         """An event was decided on: tell what it made of the replica.  Its effects are still to
         come."""
-        self._machine.check_invariants()
         leader, record = self._machine.leader, self._machine.state.record
         role, was = (self._machine.role, int(self._machine.state.promised)), self._role
         in_sync = (leader.version, sorted(leader.in_sync)) if leader is not None else (0, [])

@@ -150,8 +150,8 @@ class RegisterNode:
         for entry in entries:
             self.events.decided(entry, self.registrar.state)
             self.registrar.apply(entry)
-        if self.environment.trace is not None:
-            self.registrar.check_invariants()
+        if (audit := self.environment.audit) is not None:
+            audit(self.registrar)
 
     async def durable(self) -> None:
         """Wait until everything decided so far may be told."""
