@@ -116,7 +116,13 @@ def test_the_status_with_a_broker_away_is_1(program: Program, nodes: NodeProcess
     assert broker.terminate() == 0
     result = program("status", *server)
     assert result.exit_code == 1
-    assert result.stdout.endswith("not healthy:\n  broker 1 is away\n  no leader: partition 3\n")
+    assert result.stdout.endswith(
+        "not healthy:\n"
+        "  broker 1 is away\n"
+        "  no leader: partition 3\n"
+        "  partition 3: it waits for broker 1, in sync last: start what can be started; "
+        "`octopi-node partitions recover 3` says what may be lost otherwise\n"
+    )
     described = program("topics", "describe", "orders", *server, "--timeout", "1")
     assert described.exit_code == 0
     assert "  no leader\n" in described.stdout
