@@ -155,9 +155,14 @@ class MemoryNet:
         for link in self._links.get(url, []):
             link.end(broken=True)
 
+    def kill(self, url: str) -> None:
+        """The node's process is gone, its machine is not: links break, new ones are refused."""
+        self._handlers.pop(url, None)
+        self.cut(url)
+
     @contextmanager
     def away(self, url: str) -> Iterator[None]:
-        """Within the block the node can't be reached."""
+        """Within the block the node's machine can't be reached, which is no refusal."""
         self.unreachable.add(url)
         self.cut(url)
         yield
@@ -204,8 +209,10 @@ class MemoryNet:
         await trio.lowlevel.checkpoint()
         await self.runs(owner, path)
         self.connect_count += 1
-        if url not in self._handlers or url in self.unreachable:
+        if url in self.unreachable:
             raise UnreachableError(f"nobody answers at {url}")
+        if url not in self._handlers:
+            raise UnreachableError(f"nobody answers at {url}") from ConnectionRefusedError()
         handler, nursery = self._handlers[url]
         here, there = MemoryLink(self, owner, url, path), MemoryLink(self, url, "client", path)
         here.other, there.other = there, here
@@ -234,7 +241,7 @@ class MemoryNet:
         try:
             await trio.sleep_forever()
         finally:
-            del self._handlers[url]
+            self._handlers.pop(url, None)
 
 
 class OwnNet:

@@ -65,6 +65,7 @@ async def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(
         with pytest.raises(octopi.RefusedError, match=f"runs, at {address}"):
             await client.remove_broker(leaving)
         await world.kill(address)
+        await trio.testing.wait_all_tasks_blocked()  # the register has asked its address
         with pytest.raises(octopi.RefusedError, match="holds replicas of partitions ") as caught:
             await client.remove_broker(leaving)
         assert caught.value.status is octopi.Status.BROKER_IN_USE

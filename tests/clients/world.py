@@ -124,7 +124,7 @@ class World:
     async def kill(self, url: str = BROKER) -> None:
         """End a node at once; its disk stays."""
         node = self.nodes[url]
-        self.net.cut(url)
+        self.net.kill(url)
         node.scope.cancel()
         await node.ended.wait()
         node.disk.crash(keep_page_cache=True)
