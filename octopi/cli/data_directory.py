@@ -105,7 +105,8 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             checkpoint.load(disk, path)
         except DamagedCheckpointError as error:
             damaged.append((path, str(error)))
-    noted: dict[str, NotedLog] = {}
+    # By partition and topic id, as a topic has a log on each of its partitions.
+    noted: dict[tuple[str, str], NotedLog] = {}
     for partition in partitions:
         path = f"{data_directory}/replicas/{partition}{ENDS_SUFFIX}"
         ends = load_ends(disk, path)
@@ -113,8 +114,8 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             continue
         if ends.damage:
             damaged.append((path, ends.damage))
-        noted.update(ends.logs)
-        for log in ends.logs.values():
+        for topic_id, log in ends.logs.items():
+            noted[partition, topic_id] = log
             folder = f"{data_directory}/logs/{partition}/{log.topic.get('topic')}"
             if log.topic and directory == data_directory and folder not in log_directories:
                 what = f"the log is gone, and had been durable up to offset {log.recovery_point}"
@@ -129,7 +130,7 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
         else:
             recovery_point = Offset(stored["recovery_point"]) if stored else None
             topic = (stored or {}).get("topic", {"topic_id": ""})  # a journal has none
-            log_noted = noted.get(topic["topic_id"])
+            log_noted = noted.get((Path(folder).resolve().parent.name, topic["topic_id"]))
             if log_noted is not None:
                 recovery_point = max(recovery_point or Offset(0), log_noted.recovery_point)
                 start = log_noted.start

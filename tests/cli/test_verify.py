@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+import octopi
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
 from tests.asking import batch, produce
@@ -46,6 +47,23 @@ async def test_sound_directories_are_sound(program: Program, tmp_path: Path) -> 
     assert program("verify", str(tmp_path / "register")).exit_code == 0
     log = segment_of(tmp_path / "broker-1").parent
     assert program("verify", str(log)).stdout == broker.stdout
+
+
+async def test_the_logs_of_a_topic_on_two_partitions_may_end_at_different_places(
+    program: Program, tmp_path: Path
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        broker = await cluster.start_broker()
+        async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
+            for topic, longer in (("orders", 2), ("returns", 3)):
+                await client.create_topic(topic, at=[2, 3])
+                await producer.send(topic, b"first", partition=2)
+                await producer.send(topic, b"second", partition=3)
+                await producer.send(topic, b"third", partition=longer)
+        await cluster.stop(broker)
+    result = program("verify", str(tmp_path / "broker-1"))
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.startswith("checked 4 logs, ")
 
 
 async def test_verifying_changes_nothing(program: Program, tmp_path: Path) -> None:
