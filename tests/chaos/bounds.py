@@ -38,13 +38,21 @@ class Bounds:
         self.spoilt: set[int] = set()
         """Brokers some of whose copies may lack something."""
 
-    def spoil(self, broker: int, places: Collection[Place]) -> bool:
-        """Whether the copies of *broker*, which is dead and known to be, may be taken away;
-        they count as spoilt from then on."""
-        lost = self.spoilt | {broker}
-        allowed = all(
+    def can_spare(self, broker: int, places: Collection[Place], dead: Collection[int] = ()) -> bool:
+        """Whether all partitions that have *broker* in their in-sync set have another broker
+        there whose copy is intact, not counting the *dead* ones."""
+        lost = self.spoilt | {broker, *dead}
+        return all(
             set(one.in_sync) - lost for one in places if broker in one.in_sync or not one.in_sync
         )
+
+    def spoil(self, broker: int, places: Collection[Place]) -> bool:
+        """Whether the copies of *broker* may be taken away; they count as spoilt from then on.
+
+        The register knows that the broker is dead, and said *places* after that.  So none of the
+        in-sync sets can shrink to that broker alone any more.
+        """
+        allowed = self.can_spare(broker, places)
         if allowed:
             self.spoilt.add(broker)
         return allowed

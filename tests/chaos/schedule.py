@@ -362,21 +362,50 @@ class Schedule:
             self._count("disks replaced")
             self._say(f"{name} does not start: {last_line(node.log())}; its disk is replaced")
             await self._replace_disk(name)
-        is_in_sync = await self._comes_in_sync(name)
-        flipped = await trio.to_thread.run_sync(flipped_logs, node.data_dir)
-        if flipped:
-            # What was flushed is not read again at a start, so a flipped bit shows only when it
-            # is read, or to `verify`.  An operator who ran that has the log copied anew.
-            self._count("flipped logs removed")
-            self._say(f"{name} has flipped bits in {flipped}: they are removed")
-            await in_thread(node.kill9)
-            for directory in flipped:
-                await in_thread(partial(shutil.rmtree, directory))
-            await self._start(name)
-            is_in_sync = await self._comes_in_sync(name)
+        await self._comes_in_sync(name)
+        is_sound = await self._copy_flipped_anew(name)
+        is_in_sync = is_sound and await self._comes_in_sync(name)
         if is_in_sync:
             self.bounds.trust(self._cluster.ids[name])
         self._say(f"{name} is {'' if is_in_sync else 'not '}in sync")
+
+    async def _copy_flipped_anew(self, name: str) -> bool:
+        """Do what an operator does who was told by `verify` of flipped bits: have the logs copied
+        anew from others, once others have them.  Return whether no flipped bit is left.
+
+        What was flushed is not read again at a start, so a flipped bit shows only when it is
+        read, or to `verify`; and meanwhile the broker is in sync, may be the only one that is,
+        and then has the only copy of newer messages.
+        """
+        node = self._cluster.nodes[name]
+        while flipped := await trio.to_thread.run_sync(flipped_logs, node.data_dir):
+            was_stopping = self._stopping.is_set()
+            if await self._others_have_all(name):
+                await in_thread(node.kill9)
+                if await self._may_spoil(name):  # others may have fallen behind before the kill
+                    self._count("flipped logs removed")
+                    self._say(f"{name} has flipped bits in {flipped}: they are removed")
+                    for directory in flipped:
+                        await in_thread(partial(shutil.rmtree, directory))
+                await self._start(name)
+                await self._comes_in_sync(name)
+            elif was_stopping:  # nothing else is disturbed any more
+                self.faults.append(f"{name} has flipped bits in {flipped}, and no other has all")
+                return False
+        return True
+
+    async def _others_have_all(self, name: str) -> bool:
+        """Wait until live brokers have intact copies of all that *name* is in sync in."""
+        broker = self._cluster.ids[name]
+        with trio.move_on_after(_IN_SYNC_S):
+            while True:
+                info = await self._workload.cluster_info()
+                if info is not None:
+                    dead = {one.broker for one in info.brokers if not one.live}
+                    if self.bounds.can_spare(broker, info.partitions, dead):
+                        return True
+                await trio.sleep(0.2)
+        return False
 
     async def _comes_in_sync(self, name: str) -> bool:
         broker = self._cluster.ids[name]

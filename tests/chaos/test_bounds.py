@@ -31,6 +31,16 @@ def test_a_copy_alone_in_sync_may_not_go_and_one_out_of_sync_may() -> None:
     assert bounds.spoil(2, everywhere(1))
 
 
+def test_a_copy_can_be_spared_only_where_another_intact_one_is_in_sync_and_live() -> None:
+    bounds = Bounds()
+    assert bounds.can_spare(3, everywhere(2, 3))
+    assert not bounds.can_spare(3, everywhere(2, 3), dead={2})
+    assert bounds.can_spare(3, everywhere(1, 2, 3), dead={2})
+    assert bounds.spoil(1, everywhere(1, 2, 3))
+    assert not bounds.can_spare(3, everywhere(1, 2, 3), dead={2})
+    assert not bounds.can_spare(3, [*everywhere(1, 2, 3), *everywhere(3)])
+
+
 def test_what_nobody_is_known_to_hold_may_not_go() -> None:
     assert not Bounds().spoil(1, everywhere())
 
