@@ -433,14 +433,23 @@ class Schedule:
     # --- topics and the register -------------------------------------------------------
 
     async def remake_topic(self, chance: random.Random, names: list[str]) -> None:
-        """A topic is deleted, and made again, while a broker that holds it is away."""
+        """A topic is deleted, and made again, while a broker that holds it is away.  It may be
+        the only one in sync, and then that has to wait for it; so it comes back after a while."""
+        [name] = names
+        remade = trio.Event()
+
+        async def come_back() -> None:
+            with trio.move_on_after(_AWAY_S[1]):
+                await remade.wait()
+            await self._start(name)
+
         async with self._remaking:
-            self._say(f"{names[0]} is away while a topic is made again")
-            await in_thread(self._cluster.nodes[names[0]].kill9)
-            try:
+            self._say(f"{name} is away while a topic is made again")
+            await in_thread(self._cluster.nodes[name].kill9)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(come_back)
                 await self._workload.remake_topic()
-            finally:
-                await self._start(names[0])
+                remade.set()
 
     async def forget_register(self, chance: random.Random, names: list[str]) -> None:
         """The register's directory is gone; it learns from the brokers, which all run."""

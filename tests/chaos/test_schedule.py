@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import trio
 from trio.testing import MockClock
 
 from tests.chaos.cluster import ChaosCluster
@@ -48,6 +50,14 @@ class Cluster:
     def wait_ready(self, timeout_s: float) -> None:
         if not self.log.exists():  # it copies the log, and is in sync
             self.in_sync = [1, 2, 3]
+
+    async def remake_topic(self) -> None:
+        """Waits for the broker, as nothing is made on a partition that has no leader."""
+        for _ in range(1000):
+            if self.is_running:
+                return
+            await trio.sleep(0.1)
+        raise AssertionError("the broker does not come back")
 
     async def cluster_info(self) -> SimpleNamespace:
         self.asked += 1
@@ -120,3 +130,11 @@ async def test_a_log_with_flipped_bits_that_no_other_broker_ever_has_is_a_fault(
     [fault] = schedule.faults
     assert fault.startswith("broker-3 has flipped bits in ")
     assert not schedule.bounds.all_intact
+
+
+async def test_a_broker_that_a_topic_waits_for_comes_back_while_the_topic_is_made_again(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path, [3])
+    await schedule_of(cluster).remake_topic(random.Random(1), ["broker-3"])
+    assert cluster.starts == 1

@@ -32,7 +32,8 @@ _IN_FLIGHT_MAX: Final = 200
 _VALUE_BYTES: Final = (30, 30, 300, 300, 300, 3_000, 3_000, 30_000)
 _REOPEN_S: Final = 0.2
 _REMADE_COUNT: Final = 20
-_REMADE_S: Final = 60.0
+_REMADE_S: Final = 120.0
+"""Long enough for a broker that is away meanwhile to be back, and in sync."""
 _ANSWER_S: Final = 20.0
 
 
