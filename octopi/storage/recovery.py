@@ -143,7 +143,7 @@ def recover(
         raise
     if not lacks_beginning:
         damage = tail.damage or damage
-    start = end = Offset(damage.offset if damage is not None else 0)
+    start = end = Offset(damage.offset if damage is not None else noted.start or 0)
     if segments:
         start, end = segments[0].base, segments[-1].end
     report = Recovery(start, end, tail.scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
@@ -191,6 +191,8 @@ def _find_damage(
                 offset,
                 f"it ends at offset {segment.end} and the next segment begins at {following.base}",
             )
+    if not segments and start is not None and floor <= start:
+        return None  # nothing had come since the log was to begin there
     path, base, end = directory, Offset(0), Offset(0)
     if segments:
         path, base, end = segments[-1].path, segments[-1].base, segments[-1].end

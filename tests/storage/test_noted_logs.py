@@ -296,3 +296,12 @@ def test_where_retention_will_have_a_log_begin_is_known_before() -> None:
     assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE
     assert log.apply_retention(NOW_MS, below=log.end).start == 2 * SIZE
     assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE
+
+
+def test_a_log_that_was_to_begin_somewhere_and_got_no_records_lacks_none() -> None:
+    for durable_end in (0, SIZE):
+        log = reopened(empty_disk(), durable_end, start=SIZE)
+        assert (log.damage, log.start, log.end) == (None, SIZE, SIZE)
+        append(log, BATCHES[0])
+        assert log.end == 2 * SIZE
+    damaged_at(reopened(empty_disk(), SIZE + 1, start=SIZE), SIZE)
