@@ -98,7 +98,11 @@ class ReplicaEnds:
           StorageError: if the disk fails.
         """
         log = self.noted(topic_id)
-        if log is not None and (max(log.recovery_point, log.highwater) > end or start != log.start):
+        if log is None:
+            return
+        says_more = max(log.recovery_point, log.highwater) > end or start != log.start
+        # An earlier attempt may have failed after it was noted, and before it was durable.
+        if says_more or not self._file.is_synced:
             await self._file.set_back(topic_id, start, end)
 
     async def end(self) -> None:
