@@ -49,9 +49,9 @@ class BrokerLog:
     # fmt: off
     __slots__ = (
         "_cut_at", "_environment", "_files", "_flusher", "_is_closed", "_notes", "_policy",
-        "_proving", "_published", "_recovery_point", "_storing", "_wakers", "appended_bytes",
-        "appended_count", "delivered_bytes", "directory", "epoch", "flush_listener", "partition",
-        "refused_cuts", "state", "topic", "topic_id",
+        "_proving", "_published", "_recovery_point", "_sets_aside", "_storing", "_wakers",
+        "appended_bytes", "appended_count", "delivered_bytes", "directory", "epoch",
+        "flush_listener", "partition", "refused_cuts", "state", "topic", "topic_id",
     )
     # fmt: on
 
@@ -119,12 +119,8 @@ class BrokerLog:
             expected(noted, lost_power=lost_power),
             cut_altered=cut_altered,
         )
-        begin = Offset(stored.get("start", 0))
-        if begin > self._files.end and self._files.fault is None:
-            # It died while it dropped its records to go on there.  What is left of them is of
-            # no use, and what the checkpoint says isn't about them.
-            self._files.restart(begin)
-            sequences = sequences_of(stored)
+        self._sets_aside = self._files.damage is not None
+        """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
         start, end = self._files.start, self._files.end
         highwater = Offset(stored.get("highwater", 0))
         if noted is not None:
@@ -219,23 +215,25 @@ class BrokerLog:
           StorageError: if the disk fails.
         """
         async with self._storing:
-            if self._files.damage is None:
+            if not self._sets_aside:
                 return
-            saved = await self._files.set_aside(refill=refill)
+            if self._files.damage is not None:  # else only the notes failed the last time
+                saved = await self._files.set_aside(refill=refill)
+                self.state.damage_set_aside(self._files.start, self._files.end)
+                _log.warning(
+                    "what is damaged was set aside",
+                    topic=self.topic.topic,
+                    partition=self.partition,
+                    log_start=self._files.start,
+                    log_end=self._files.end,
+                    files=saved,
+                )
             start, end = self._files.start, self._files.end
-            self.state.damage_set_aside(start, end)
-            _log.warning(
-                "what is damaged was set aside",
-                topic=self.topic.topic,
-                partition=self.partition,
-                log_start=start,
-                log_end=end,
-                files=saved,
-            )
             # Until the second one is stored, the log counts as damaged when it is opened.
             await self._note(end)
             if self._notes is not None:
                 await self._notes.set_back(self.topic_id, start, end)
+            self._sets_aside = False
         self._published = self.state.highwater
         self.wake()
 
@@ -343,23 +341,28 @@ class BrokerLog:
     async def _note_all(self) -> None:
         if self._files.damage is not None:
             # One before the damage would have the rest cut as a torn tail next time.
-            await self._note(self._recovery_point)
+            await self._note(self._recovery_point, is_damaged=True)
             return
         if self._files.fault is not None:
             raise self._files.fault
         await self._note(self._files.end)
 
-    async def _note(self, recovery_point: Offset) -> None:
+    async def _note(self, recovery_point: Offset, *, is_damaged: bool = False) -> None:
         """Store the checkpoint with that recovery point; one at a time."""
         # The producers are those up to the log's end of this very moment.
+        start, sequences = self.state.start, self.state.sequences
+        if is_damaged:
+            # The next opening notes the records behind the recovery point again, and takes a
+            # start beyond it for a restart that was not finished.
+            start, sequences = min(start, recovery_point), sequences.before(recovery_point)
         state: dict[str, Any] = {
             "topic": attrs.asdict(self.topic),
-            "start": self.state.start,
+            "start": start,
             "highwater": self.state.highwater,
             "recovery_point": recovery_point,
             "epochs": self.state.epochs.dump(),
-            "producers": self.state.sequences.dump(),
-            "requests": self.state.sequences.dump_requests(),
+            "producers": sequences.dump(),
+            "requests": sequences.dump_requests(),
         }
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from octopi import record
-from octopi.environment import Environment
+from octopi.environment import Disk, Environment
+from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId
 from octopi.limits import SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.replica_ends import topic_of
 from octopi.storage import checkpoint
+from octopi.storage.file_names import segment_bases, segment_path
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
@@ -59,6 +62,47 @@ def sequences_of(stored: dict[str, Any]) -> ProducerSequences:
     return ProducerSequences.load(stored.get("producers", []), stored.get("requests", []))
 
 
+def restart_begun(disk: Disk, directory: str) -> Offset | None:
+    """Where the log in *directory* is to begin, if it died while it dropped its records to go on
+    there; else None.
+
+    Such a log's checkpoint says where it begins, and has a smaller recovery point; no other does.
+
+    Raises:
+      StorageError: if that can't be read.
+    """
+    stored = checkpoint.load(disk, f"{directory}/checkpoint") or {}
+    start = Offset(stored.get("start", 0))
+    if stored.get("recovery_point", 0) >= start:
+        return None
+    bases = _bases(disk, directory)
+    return start if not bases or bases[0] < start else None
+
+
+def _finish_restart(disk: Disk, directory: str, begin: Offset) -> None:
+    """Remove the segments that a log had before it was to go on at *begin*; the last one first, so
+    that what is left after a failure is removed the same way again.
+
+    They are of no use: the leader's log begins at *begin*, and the checkpoint isn't about them.
+
+    Raises:
+      StorageError: if the disk fails.
+    """
+    try:
+        for base in reversed(_bases(disk, directory)):
+            if base < begin:
+                disk.remove(segment_path(directory, base))
+    except OSError as error:
+        raise StorageError(f"{error.filename} can't be removed: {error.strerror}") from error
+
+
+def _bases(disk: Disk, directory: str) -> list[Offset]:
+    try:
+        return segment_bases(disk.list_directory(directory))
+    except OSError as error:
+        raise StorageError(f"{directory} can't be read: {error.strerror}") from error
+
+
 def open_files(
     environment: Environment,
     directory: str,
@@ -71,17 +115,22 @@ def open_files(
     cut_altered: bool,
 ) -> SegmentedLog:
     """Open a log's files, and have *sequences*, which are those up to the recovery point, know the
-    records behind it.
+    records behind it.  A restart that was not finished is finished first.
 
     Raises:
       AlteredTailError, StorageError: see `octopi.storage.segmented_log.SegmentedLog.open`.
     """
 
+    disk = environment.disk
+    begin = restart_begun(disk, directory)
+    if begin is not None:
+        _finish_restart(disk, directory, begin)
+
     def rebuild(base: Offset, scan: record.Scan) -> None:
         sequences.note(scan, base)
 
     files, recovery = SegmentedLog.open(
-        environment.disk,
+        disk,
         directory,
         log_options(topic.options),
         recovery_point=recovery_point,
@@ -90,6 +139,9 @@ def open_files(
         cut_altered=cut_altered,
         noted=noted,
     )
+    if begin is not None and not files.segment_count and files.fault is None:
+        with suppress(DiskFullError):  # the log begins there all the same
+            files.restart(begin)
     if files.damage is not None:
         _log.error(
             "a log is damaged",

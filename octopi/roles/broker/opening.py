@@ -14,12 +14,12 @@ import attrs
 
 from octopi.environment import Disk, Environment
 from octopi.errors import AlteredTailError, StorageError
-from octopi.identifiers import PartitionId
+from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.log_files import log_directory, stored_topic
+from octopi.roles.broker.log_files import log_directory, restart_begun, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
 from octopi.roles.broker.replica_state import forget_intact, stored_state
 from octopi.storage import checkpoint
@@ -119,6 +119,10 @@ class Opening:
             else:
                 await self._set_aside(directory, partition_id, "it has no checkpoint")
             return
+        begin = restart_begun(self._disk, directory)
+        if begin is not None:
+            # First: a segment that is missing of what is noted is damage.
+            await ends.set_back(TopicId(topic.topic_id), begin, Offset(0))
         try:
             log = self._make(directory, topic, partition_id, ends, cut_altered=self._lost_power)
         except AlteredTailError as error:
