@@ -7,7 +7,6 @@ disk what existed.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,13 @@ from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.log_files import log_directory
-from octopi.roles.broker.opening import DELETED_SUFFIX, Opening, names_in, remove_directory
+from octopi.roles.broker.opening import (
+    DELETED_SUFFIX,
+    Opening,
+    names_in,
+    remove_directory,
+    remove_file,
+)
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.roles.broker.preparation import Preparation
@@ -140,6 +145,12 @@ class Logs(Peers):
         if self._identity is not None:
             return
         self._identity = (broker, incarnation)
+        for decided in self.partitions.values():
+            if broker not in decided.replicas and decided.partition in self._ends:
+                try:  # its last life ended while it gave the replica up
+                    await self._retire(decided.partition)
+                except StorageError as error:
+                    _log.error("replica still here", partition=decided.partition, why=str(error))
         for decided in self.partitions.values():
             if broker in decided.replicas:
                 await self._begin_replica(decided.partition)
@@ -512,27 +523,20 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             trace(steps.J13_RETIRING, partition=partition_id)
         self.stop_following(partition_id)
-        replica = self._retiring[partition_id]
-        await replica.settled()
+        if (replica := self._retiring.get(partition_id)) is not None:  # else an earlier life's
+            await replica.settled()
+        path = self._replica_path(partition_id)
         for key in [key for key in self._logs if key[1] == partition_id]:
             self._doomed.append(self._logs.pop(key))
-        ends = self._ends.pop(partition_id, None)
-        if ends is not None:
+        if (ends := self._ends.pop(partition_id, None)) is not None:
             await ends.end()
-        self._remove_file(ends_path(replica.path))
+        remove_file(self._environment.disk, ends_path(path))
         await self._delete_doomed(lambda log: log.partition == partition_id)
-        self._remove_file(replica.path)
-        del self._retiring[partition_id]
+        remove_file(self._environment.disk, path)
+        self._retiring.pop(partition_id, None)
         if trace is not None:
             trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
-
-    def _remove_file(self, path: str) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._environment.disk.remove(path)
-        except OSError as error:
-            raise StorageError(f"{path} can't be removed: {error}") from error
 
     # --- looking up --------------------------------------------------------------------
 

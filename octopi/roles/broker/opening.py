@@ -9,6 +9,7 @@ hold records is deleted: what can't be used as a log is renamed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import attrs
 
@@ -253,6 +254,19 @@ class Opening:
 
     def _replica_path(self, partition_id: int) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
+
+
+def remove_file(disk: Disk, path: str) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+      StorageError: if that can't be done.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            disk.remove(path)
+    except OSError as error:
+        raise StorageError(f"{path} can't be removed: {error}") from error
 
 
 def remove_directory(disk: Disk, directory: str) -> None:
