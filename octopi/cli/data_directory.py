@@ -138,7 +138,7 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
         logs.append(StoredLog(folder, recovery_point, start, segment_bytes))
         kept += [str(path) for path in sorted(Path(folder).glob("*.cut"))]
         bases = segment_bases(disk.list_directory(folder))
-        if noted and bases and start < min(bases[0], recovery_point or 0):
+        if noted and bases and start < bases[0]:
             what = f"what the log held from offset {start} to {bases[0]} is gone"
             damaged.append((folder, what))
     return DataDirectory(logs, damaged, kept)

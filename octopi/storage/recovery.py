@@ -174,8 +174,12 @@ def _find_damage(
     segments: list[Segment], directory: str, floor: Offset, start: Offset | None
 ) -> CorruptLogError | None:
     """The first place below *floor* where the segments don't join, or what is missing before
-    them from *start* on."""
-    if segments and start is not None and start < min(segments[0].base, floor):
+    them from *start* on.
+
+    A log is never begun behind what it is noted to begin with, so a first segment that is missing
+    is damage also above *floor*: a failure of power may take its name and leave those of later
+    ones."""
+    if segments and start is not None and start < segments[0].base:
         return CorruptLogError(
             directory,
             0,

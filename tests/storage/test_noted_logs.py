@@ -124,6 +124,15 @@ def test_a_first_segment_that_is_gone_is_damage_unless_retention_took_it() -> No
     assert log.read(Offset(SIZE), 1000, log.end) == BATCHES[1]
 
 
+def test_a_first_segment_that_was_never_flushed_and_is_gone_is_missed_all_the_same() -> None:
+    """A failure of power may take its name, and leave those of the later ones."""
+    disk = stored(*BATCHES)
+    disk.remove(path(0))
+    log = reopened(disk, 0)
+    assert isinstance(log.fault, CorruptLogError)
+    assert log.fault.offset == 0
+
+
 def test_a_beginning_that_is_gone_is_told_before_damage_behind_it() -> None:
     disk = stored(*BATCHES)
     disk.remove(path(0))
