@@ -59,7 +59,7 @@ async def opened(disk: MemoryDisk, *, lost_power: bool = False) -> BrokerLog:
     """The log, as a broker opens it that starts."""
     flusher = Flusher(SystemClock())
     opening = Opening(environment_of(disk), "data", flusher, FlushOptions(), lost_power=lost_power)
-    await opening.open(PARTITION, known_epoch=0)
+    await opening.open(PARTITION, None, None)
     if not opening.logs:
         return await opening.make(DIRECTORY, TOPIC, PARTITION)
     return opening.logs["orders", PARTITION]

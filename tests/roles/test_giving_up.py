@@ -33,7 +33,7 @@ async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> Logs:
         lost_power=False,
         catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
     )
-    await logs.open_all()
+    await logs.open_all(1)
     await logs.identified(1, 1)
     return logs
 
@@ -67,4 +67,31 @@ async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_
         logs = await begun(disk, tasks)
         assert not left(disk)
         assert not list(logs)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("gone", ["data/replicas/0.ends", "data/replicas/0", "data/logs/0/orders"])
+async def test_whichever_files_a_failure_of_power_brought_back_are_removed_without_a_word(
+    gone: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names that are removed and not synced may come back, each by itself."""
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])], [])
+        await logs.install_topics([TOPIC])
+        before = {path: disk.content(path) for path in left(disk)}
+        await logs.install_partitions([m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])], [])
+        assert not left(disk)
+        tasks.cancel_scope.cancel()
+    if not gone.startswith("data/logs"):
+        disk.make_directory("data/logs/0/orders")
+    for path, content in before.items():
+        if not path.startswith(gone):
+            disk.plant(path, content)
+    caplog.clear()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        assert not left(disk)
+        assert not caplog.records
         tasks.cancel_scope.cancel()

@@ -112,8 +112,8 @@ class Logs(Peers):
         self.partitions: dict[int, PartitionRecord] = {}
         """The newest decision about each partition of the cluster that this broker heard of."""
 
-    async def open_all(self) -> None:
-        """Open, and recover, every log in the data directory.
+    async def open_all(self, broker: int | None = None) -> None:
+        """Open, and recover, every log in the data directory of *broker* (None: not known yet).
 
         A log that is not what was noted of it makes its replica count as not intact, which is on
         the device before anything is changed.  One that can't be read is left out, and the same
@@ -132,8 +132,7 @@ class Logs(Peers):
                 decided = PartitionRecord(**fields)
                 self.partitions[decided.partition] = decided
         for number in self._opening.partitions():
-            found = self.partitions.get(number)
-            await self._opening.open(number, known_epoch=found.epoch if found else 0)
+            await self._opening.open(number, self.partitions.get(number), broker)
 
     def _replica_path(self, partition_id: int) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"

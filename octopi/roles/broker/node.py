@@ -100,7 +100,7 @@ async def run_broker(
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
             )
-            await logs.open_all()
+            await logs.open_all(identity.broker)
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)
             nursery.start_soon(flusher.run)
             nursery.start_soon(logs.keep_time)

@@ -3,7 +3,8 @@
 Being intact is a property of each log: one that is missing, shorter or not sound makes its
 replica count as not intact.  That is on the device before anything is changed, and before the
 broker joins, so the register hears of it whatever happens to this process.  Nothing that may
-hold records is deleted: what can't be used as a log is renamed.
+hold records is deleted, but for replicas that were given up: what can't be used as a log is
+renamed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from octopi.storage.directories import make_durable_directory
 from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
 from octopi.storage.file_names import DAMAGED_SUFFIX
 from octopi.storage.flush_policy import FlushOptions
-from octopi.wire.messages import TopicRecord
+from octopi.wire.messages import PartitionRecord, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -73,15 +74,53 @@ class Opening:
                 numbers.add(int(number))
         return [PartitionId(one) for one in sorted(numbers)]
 
-    async def open(self, partition_id: PartitionId, *, known_epoch: int) -> None:
-        """Open the logs of one replica, and compare them with what was noted of them.
-        *known_epoch*: of the newest decision about the partition.
+    def _was_given_up(
+        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
+    ) -> bool:
+        """Whether what lies here of a replica is left of one that *broker* had to give up, by the
+        newest decision that it stored: *decided*, or what the replica itself was told."""
+        if broker is None or decided is None:
+            return False
+        try:
+            own = stored_state(self._environment, self._replica_path(partition_id)).record
+        except StorageError:
+            own = None
+        if own is not None and (own.epoch, own.version) > (decided.epoch, decided.version):
+            decided = own
+        return broker not in decided.replicas
+
+    def _give_up(self, partition_id: PartitionId) -> None:
+        """Remove what is left of a replica that was given up, in whichever order a failure of
+        power brought its files back.  What was set aside stays.
+
+        Raises:
+          StorageError: if that can't be done.
+        """
+        root = f"{self._data_directory}/logs/{partition_id}"
+        if str(partition_id) in names_in(self._disk, f"{self._data_directory}/logs"):
+            for name in names_in(self._disk, root):
+                if not name.endswith(DAMAGED_SUFFIX):
+                    remove_directory(self._disk, f"{root}/{name}")
+        path = self._replica_path(partition_id)
+        remove_file(self._disk, ends_path(path))
+        remove_file(self._disk, path)
+
+    async def open(
+        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
+    ) -> None:
+        """Open the logs of one replica, and compare them with what was noted of them; or remove
+        what is left of one that *broker* gave up.  *decided*: the newest decision about the
+        partition in the table.
 
         Raises:
           StorageError: if it can't be known what logs there are, or the disk doesn't take what was
               found.
         """
-        ends = await self._open_ends(partition_id, known_epoch)
+        if self._was_given_up(partition_id, decided, broker):
+            with suppress(StorageError):  # `Logs.identified` tries again, and says so
+                self._give_up(partition_id)
+                return
+        ends = await self._open_ends(partition_id, decided.epoch if decided else 0)
         root = f"{self._data_directory}/logs/{partition_id}"
         for name in names_in(self._disk, root):
             directory = f"{root}/{name}"
