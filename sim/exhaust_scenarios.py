@@ -104,7 +104,7 @@ SCENARIOS: Final[dict[str, Plan]] = {
         seed=3,
         loses_all=True,
         flush_interval_s=5.0,
-        load={"consumers": 2, "records": 20, "pause_s": 0.02},
+        load={"consumers": 2, "records": 60, "pause_s": 0.02},
     ),
     # The register folds its journal.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
