@@ -334,9 +334,10 @@ class _Turning:
             self._release()
         while not runner.runq:
             deadline = runner.deadlines.next_deadline()
-            when = min(world.next_due(), deadline)
+            is_over = runner.main_task_outcome is not None
+            when = inf if is_over else min(world.next_due(), deadline)
             if when == inf:
-                # Trio wakes itself through a socket when it ends.
+                # Trio wakes itself through a socket when it ends, whatever is due in the world.
                 events = runner.io_manager.get_events(0)
                 if not events:
                     self._end_deadlock()

@@ -209,6 +209,22 @@ def test_what_main_raises_comes_out(how: How) -> None:
         run(main, how)
 
 
+def test_what_comes_round_for_ever_in_the_world_keeps_no_run_from_its_end() -> None:
+    world = World(1)
+
+    def again() -> None:
+        assert world.now < 1000.0, "the run is over"
+        world.after(0.1, again)
+
+    async def main() -> float:
+        again()
+        await trio.sleep(1.0)
+        return trio.current_time()
+
+    run(main, world=world)
+    assert world.now < 2.0
+
+
 def test_the_reason_for_giving_up_is_the_verdict(how: How) -> None:
     world = World(1)
 
