@@ -470,6 +470,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
             await stop_and_start(cluster, flow)
         await follow_from_behind_retention(cluster, observation)
         await abandon_a_message(cluster, environment)
+        await read_on_behind_a_fork(cluster, environment)
     seen = {event.step for event in observation.events}
     assert sorted(set(steps.ALL) - seen) == []
     assert not observation.undocumented
@@ -564,6 +565,20 @@ async def follow_from_behind_retention(cluster: LocalCluster, observation: Obser
             with contextlib.suppress(UnknownTopicError):
                 while await consumer.next_batch():
                     pass
+
+
+async def read_on_behind_a_fork(cluster: LocalCluster, environment: Environment) -> None:
+    """A consumer goes on at the end of what the first epoch never wrote."""
+    async with octopi.connect(cluster.url, environment=environment) as client:
+        async with client.producer() as producer:
+            receipt = await producer.send("orders", b"of a later epoch")
+        assert receipt.epoch > 1
+        topic = await client.describe_topic("orders")
+        place = f"{receipt.partition}={receipt.next_offset}~1"
+        elsewhere = f"v1:orders@{topic.topic_id}:{place}"
+        async with client.consumer("orders", start=elsewhere) as consumer:
+            with pytest.raises(octopi.HistoryForkedError):
+                await anext(consumer)
 
 
 async def abandon_a_message(cluster: LocalCluster, environment: Environment) -> None:
