@@ -489,6 +489,7 @@ class Leadership:
             await self.until(
                 lambda: self._record(partition).epoch >= epoch, HAND_OVER_TIMEOUT_S, "a new leader"
             )
+            await self._node.durable()  # before anyone is told
         except NotReadyError:
             if (trace := self._node.environment.trace) is not None:
                 trace(steps.E20_GIVEN_UP, partition=partition, wish=wish)
