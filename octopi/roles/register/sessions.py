@@ -290,6 +290,7 @@ class MembershipSession:
     async def _hand_over(self, message: m.Stopping) -> None:
         try:
             await self._node.hand_overs.broker_stops(self)
+            await self._node.durable()
             self._connection.post(m.Done(message.request))
         except ConnectionLostError:
             pass
