@@ -9,7 +9,7 @@ from sim.mutants.mutant import HISTORY, Mutant
 MUTANTS: Final = (
     Mutant(
         "anchors-not-looked-at",
-        "octopi.roles.broker.broker_log",
+        "octopi.roles.broker.readable_log",
         """
          epoch = epoch_of(anchor)
 -        if not epoch:

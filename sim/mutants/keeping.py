@@ -9,6 +9,7 @@ from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 _LOG: Final = "octopi.storage.segmented_log"
 _RECOVERY: Final = "octopi.storage.recovery"
 _BROKER_LOG: Final = "octopi.roles.broker.broker_log"
+_READABLE_LOG: Final = "octopi.roles.broker.readable_log"
 _REPLICA: Final = "octopi.roles.broker.partition_replica"
 
 MUTANTS: Final = (
@@ -111,7 +112,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "reads-to-the-end-of-the-log",
-        _BROKER_LOG,
+        _READABLE_LOG,
         """
 -        until = self._published
 +        until = self._files.end
@@ -121,7 +122,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "highwater-told-ahead-of-effects",
-        _BROKER_LOG,
+        _READABLE_LOG,
         """
 -        return self._published
 +        return self.state.highwater

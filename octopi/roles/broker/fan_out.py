@@ -47,7 +47,7 @@ class Encoded:
 
 
 class ReadLog(Protocol):
-    """What a tail needs of a log; see `octopi.roles.broker.broker_log.BrokerLog`."""
+    """What a tail needs of a log; see `octopi.roles.broker.readable_log.ReadableLog`."""
 
     epoch: int
 

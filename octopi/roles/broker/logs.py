@@ -184,7 +184,7 @@ class Logs(Peers):
         return self._replicas.get(partition_id)
 
     def check_anchor(self, log: BrokerLog, offset: Offset, anchor: str) -> None:
-        """See `octopi.roles.broker.broker_log.BrokerLog.check_anchor`; *log* is served."""
+        """See `octopi.roles.broker.readable_log.ReadableLog.check_anchor`; *log* is served."""
         replica = self._replicas.get(log.partition)
         leads = replica is not None and replica.leads
         log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)

@@ -51,7 +51,7 @@ class Subscription:
 
         Raises:
           NeedsTimeError: if that is not known yet; `run` can find it out.
-          RefusedError, StorageError: see `octopi.roles.broker.broker_log.BrokerLog.read` and
+          RefusedError, StorageError: see `octopi.roles.broker.readable_log.ReadableLog.read` and
               its `check_anchor`.
         """
         log = self._log
