@@ -1,17 +1,15 @@
 """All logs of a broker, and its replicas of partitions.
 
-Keeps on disk what the register decided (the partition table) and where brokers are,
-because a broker goes on while the register is away, and tells a register that lost its
-disk what existed.
+What the register decided is in `octopi.roles.broker.partition_table`; how logs are opened and
+deleted is in `octopi.roles.broker.opening` and `octopi.roles.broker.deletion`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from octopi import steps
@@ -22,26 +20,20 @@ from octopi.limits import NOTES_SYNC_S, REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.replica import Role
-from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
+from octopi.roles.broker.deletion import Deletion, remove_file
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
 from octopi.roles.broker.log_files import log_directory
-from octopi.roles.broker.opening import (
-    DELETED_SUFFIX,
-    Opening,
-    names_in,
-    remove_directory,
-    remove_file,
-)
+from octopi.roles.broker.opening import Opening
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
+from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.replica_ends import ends_path
 from octopi.roles.broker.walks import Walks
-from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import TokenSource
@@ -82,14 +74,12 @@ class Logs(Peers):
             environment, data_directory, flusher, flush_options, lost_power=lost_power
         )
         self._logs, self._ends = self._opening.logs, self._opening.ends
-        self._doomed: list[BrokerLog] = []
-        """Nobody uses them any more, and their files have to go."""
+        self._deletion = Deletion(environment, self._ends)
         self._replicas: dict[int, PartitionReplica] = {}
         self._retiring: dict[int, PartitionReplica] = {}  # their files are not all deleted
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
         self._following: dict[int, FollowerStream] = {}
-        self._addresses: dict[int, str] = {}
         self._away: frozenset[int] = frozenset()
         self._stopping: frozenset[int] = frozenset()
         self._is_stopping = False
@@ -109,8 +99,7 @@ class Logs(Peers):
         self.status = OwnStatus(environment, data_directory)
         self.membership: Membership | None = None
         """The way to the register."""
-        self.partitions: dict[int, PartitionRecord] = {}
-        """The newest decision about each partition of the cluster that this broker heard of."""
+        self._table = PartitionTable(environment, f"{data_directory}/partitions")
 
     async def open_all(self, broker: int | None = None) -> None:
         """Open, and recover, every log in the data directory of *broker* (None: not known yet).
@@ -125,14 +114,9 @@ class Logs(Peers):
         """
         disk = self._environment.disk
         await make_durable_directory(disk, f"{self._data_directory}/replicas")
-        stored = checkpoint.load(disk, f"{self._data_directory}/partitions")
-        if stored:
-            self._addresses = {int(broker): url for broker, url in stored["addresses"].items()}
-            for fields in stored["partitions"]:
-                decided = PartitionRecord(**fields)
-                self.partitions[decided.partition] = decided
+        self._table.load()
         for number in self._opening.partitions():
-            await self._opening.open(number, self.partitions.get(number), broker)
+            await self._opening.open(number, self._table.partitions.get(number), broker)
 
     def _replica_path(self, partition_id: int) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
@@ -144,13 +128,13 @@ class Logs(Peers):
         if self._identity is not None:
             return
         self._identity = (broker, incarnation)
-        for decided in self.partitions.values():
+        for decided in self._table.partitions.values():
             if broker not in decided.replicas and decided.partition in self._ends:
                 try:  # its last life ended while it gave the replica up
                     await self._retire(decided.partition)
                 except StorageError as error:
                     _log.error("replica still here", partition=decided.partition, why=str(error))
-        for decided in self.partitions.values():
+        for decided in self._table.partitions.values():
             if broker in decided.replicas:
                 await self._begin_replica(decided.partition)
         for replica in self._replicas.values():
@@ -196,7 +180,7 @@ class Logs(Peers):
     def decisions(self) -> list[PartitionRecord]:
         """The newest decision about each partition that this broker heard of.  The table doesn't
         have them all: what a leader asked for it hears as the answer to its replica."""
-        newest = dict(self.partitions)
+        newest = dict(self._table.partitions)
         for replica in self._replicas.values():
             known, own = newest.get(replica.partition), replica.machine.state.record
             if own and (known is None or (known.epoch, known.version) < (own.epoch, own.version)):
@@ -242,6 +226,11 @@ class Logs(Peers):
             self.follow(replica.partition, record.leader)
 
     @property
+    def partitions(self) -> Mapping[int, PartitionRecord]:
+        """The newest decision about each partition of the cluster that is in the table."""
+        return self._table.partitions
+
+    @property
     def replicas(self) -> Iterable[PartitionReplica]:
         """This broker's replicas."""
         return self._replicas.values()
@@ -249,7 +238,7 @@ class Logs(Peers):
     @property
     def addresses(self) -> Iterable[str]:
         """Where brokers are, as the register said last."""
-        return self._addresses.values()
+        return self._table.addresses.values()
 
     # --- Peers -----------------------------------------------------------------------------
 
@@ -299,7 +288,7 @@ class Logs(Peers):
 
     def address_of(self, broker: int) -> str:
         """Where a broker is, as the register said last; empty: not known."""
-        return self._addresses.get(broker, "")
+        return self._table.addresses.get(broker, "")
 
     # --- what the register decides -----------------------------------------------------
 
@@ -312,30 +301,14 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             trace(steps.E10_INSTALLING, records=records)
         undone: list[m.Undone] = []
-        table = dict(self.partitions)
-        for decided in records:
-            known = table.get(decided.partition)
-            if known is None or (known.epoch, known.version) <= (decided.epoch, decided.version):
-                table[decided.partition] = decided
-        addresses = self._addresses | {one.broker: one.address for one in brokers}
-        if table != self.partitions or addresses != self._addresses:
-            state: dict[str, Any] = {
-                "partitions": [attrs.asdict(one) for one in table.values()],
-                "addresses": addresses,
-            }
-            try:
-                await checkpoint.store(
-                    self._environment.disk, f"{self._data_directory}/partitions", state
-                )
-            except StorageError as error:
-                undone = [
-                    self.status.undone(error, [one.partition])
-                    for one in records
-                    if table[one.partition] != self.partitions.get(one.partition)
-                ]
-            else:
-                self.partitions = table
-            self._addresses = addresses
+        try:
+            await self._table.remember(records, brokers)
+        except StorageError as error:
+            undone = [
+                self.status.undone(error, [one.partition])
+                for one in records
+                if not self._table.knows(one)
+            ]
         failed = {one.partition for one in undone}
         stored = [one for one in records if one.partition not in failed]
         if trace is not None and stored:
@@ -367,7 +340,7 @@ class Logs(Peers):
         now = self._environment.clock.now()
         replica.submit(partial(replica.machine.installed, decided, now))
         await replica.settled()
-        if broker not in self.partitions[partition].replicas:
+        if broker not in self._table.partitions[partition].replicas:
             self._retiring[partition] = self._replicas.pop(partition)
             self.status.gave_up(partition)
             await self._retire(partition)
@@ -448,7 +421,7 @@ class Logs(Peers):
         if (trace := self._environment.trace) is not None:
             made = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition_id}
             trace(steps.T3_MAKING, **made)
-        await self._delete_doomed(lambda log: log.directory == directory)
+        await self._deletion.delete(lambda log: log.directory == directory)
         log = await self._opening.make(directory, topic, partition_id)
         if trace is not None:
             trace(steps.T3_MADE, **made)
@@ -465,53 +438,18 @@ class Logs(Peers):
         for key, log in list(self._logs.items()):
             if log.topic_id not in removed:
                 continue
-            self._doomed.append(self._logs.pop(key))
+            self._deletion.doom(self._logs.pop(key))
             replica = self._replicas.get(log.partition)
             if replica is not None:
                 replica.remove_log(log.topic_id)
                 await replica.settled()
         undone: list[m.Undone] = []
-        for topic_id in sorted({log.topic_id for log in self._doomed} & removed):
+        for topic_id in sorted(self._deletion.topic_ids & removed):
             try:
-                await self._delete_doomed(lambda log: log.topic_id == topic_id)  # noqa: B023
+                await self._deletion.delete(lambda log: log.topic_id == topic_id)  # noqa: B023
             except StorageError as error:
                 undone.append(self.status.undone(error, [], topic_id))
         return undone
-
-    async def _delete_doomed(self, is_meant: Callable[[BrokerLog], bool]) -> None:
-        """Delete those of the doomed logs; what fails is to be asked for again.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        for log in [log for log in self._doomed if is_meant(log)]:
-            await self._delete(log)
-            self._doomed.remove(log)
-
-    async def _delete(self, log: BrokerLog) -> None:
-        """Delete a log's files; nobody uses it any more.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        if (trace := self._environment.trace) is not None:
-            trace(steps.T7_REMOVING, **facts.of_log(log, 0))
-        await log.discard()
-        ends = self._ends.get(log.partition)
-        if ends is not None:  # else the whole replica goes
-            await ends.remove(log.topic_id)
-        parent, _, name = log.directory.rpartition("/")
-        # The new name is what makes it gone; removing the files may take two lives.
-        doomed = f"{log.directory}!{log.topic_id}{DELETED_SUFFIX}"
-        try:
-            if name in names_in(self._environment.disk, parent):  # else only not stored
-                self._environment.disk.rename(log.directory, doomed)
-            await self._environment.disk.sync_directory(parent)
-        except OSError as error:
-            raise StorageError(f"{log.directory} can't be removed: {error}") from error
-        if trace is not None:
-            trace(steps.T7_REMOVED, **facts.of_log(log, 0))
-        remove_directory(self._environment.disk, doomed)
 
     async def _retire(self, partition_id: int) -> None:
         """The partition lives elsewhere now: what was kept here is deleted.
@@ -526,11 +464,11 @@ class Logs(Peers):
             await replica.settled()
         path = self._replica_path(partition_id)
         for key in [key for key in self._logs if key[1] == partition_id]:
-            self._doomed.append(self._logs.pop(key))
+            self._deletion.doom(self._logs.pop(key))
         if (ends := self._ends.pop(partition_id, None)) is not None:
             await ends.end()
         remove_file(self._environment.disk, ends_path(path))
-        await self._delete_doomed(lambda log: log.partition == partition_id)
+        await self._deletion.delete(lambda log: log.partition == partition_id)
         remove_file(self._environment.disk, path)
         self._retiring.pop(partition_id, None)
         if trace is not None:

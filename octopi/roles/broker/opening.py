@@ -14,12 +14,18 @@ from contextlib import suppress
 
 import attrs
 
-from octopi.environment import Disk, Environment
+from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.deletion import (
+    DELETED_SUFFIX,
+    names_in,
+    remove_directory,
+    remove_file,
+)
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.log_files import log_directory, restart_begun, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
@@ -33,9 +39,6 @@ from octopi.storage.flush_policy import FlushOptions
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
 _log = get_logger(__name__)
-
-DELETED_SUFFIX = ".deleted"
-"""No topic name ends like this within a partition's folder: ``!`` precedes it."""
 
 
 class Opening:
@@ -293,42 +296,3 @@ class Opening:
 
     def _replica_path(self, partition_id: int) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
-
-
-def remove_file(disk: Disk, path: str) -> None:
-    """Remove a file, if it is there.
-
-    Raises:
-      StorageError: if that can't be done.
-    """
-    try:
-        with suppress(FileNotFoundError):
-            disk.remove(path)
-    except OSError as error:
-        raise StorageError(f"{path} can't be removed: {error}") from error
-
-
-def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a directory of files.
-
-    Raises:
-      StorageError: if that can't be done.
-    """
-    try:
-        for name in names_in(disk, directory):
-            disk.remove(f"{directory}/{name}")
-        disk.remove_directory(directory)
-    except OSError as error:
-        raise StorageError(f"{directory} can't be removed: {error}") from error
-
-
-def names_in(disk: Disk, directory: str) -> list[str]:
-    """The names in a directory, sorted; empty if there is none.
-
-    Raises:
-      StorageError: if it can't be read.
-    """
-    try:
-        return disk.list_directory(directory)
-    except OSError as error:
-        raise StorageError(f"{directory} can't be read: {error}") from error

@@ -1,0 +1,74 @@
+"""The partition table of a broker: what the register decided, and where brokers are.
+
+It is kept on disk, because a broker goes on while the register is away, and tells a register that
+lost its disk what existed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from octopi.environment import Environment
+from octopi.storage import checkpoint
+from octopi.wire.messages import BrokerInfo, PartitionRecord
+
+
+class PartitionTable:
+    """The newest decision about each partition of the cluster that a broker heard of."""
+
+    def __init__(self, environment: Environment, path: str) -> None:
+        """Empty; *path*: of its file."""
+        self._disk = environment.disk
+        self._path = path
+        self.partitions: dict[int, PartitionRecord] = {}
+        """What was decided, and is on the device."""
+        self.addresses: dict[int, str] = {}
+        """Where brokers are, by their number, as the register said last."""
+
+    def load(self) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+          StorageError: if it can't be read.
+        """
+        stored = checkpoint.load(self._disk, self._path)
+        if not stored:
+            return
+        self.addresses = {int(broker): url for broker, url in stored["addresses"].items()}
+        for fields in stored["partitions"]:
+            decided = PartitionRecord(**fields)
+            self.partitions[decided.partition] = decided
+
+    async def remember(self, records: list[PartitionRecord], brokers: list[BrokerInfo]) -> None:
+        """Take over, durably, what is newer than what is known; nothing is written if nothing is.
+
+        Raises:
+          StorageError: if the disk fails: then the decisions are not taken over, and the addresses
+              are, but not durably.
+        """
+        table = dict(self.partitions)
+        for decided in records:
+            known = table.get(decided.partition)
+            if known is None or (known.epoch, known.version) <= (decided.epoch, decided.version):
+                table[decided.partition] = decided
+        addresses = self.addresses | {one.broker: one.address for one in brokers}
+        if table == self.partitions and addresses == self.addresses:
+            return
+        state: dict[str, Any] = {
+            "partitions": [attrs.asdict(one) for one in table.values()],
+            "addresses": addresses,
+        }
+        try:
+            await checkpoint.store(self._disk, self._path, state)
+        finally:
+            self.addresses = addresses
+        self.partitions = table
+
+    def knows(self, decided: PartitionRecord) -> bool:
+        """Whether *decided*, or what was decided later, is on the device."""
+        known = self.partitions.get(decided.partition)
+        if known is None:
+            return False
+        return known == decided or ((known.epoch, known.version) > (decided.epoch, decided.version))
