@@ -213,7 +213,7 @@ class RecordFile:
             fault = scan.fault
             if isinstance(fault, IncompleteRecordError) and position + len(data) < self.size_bytes:
                 if not scan.valid_bytes:
-                    size_bytes = RECORD_BYTES_MAX  # and that is enough
+                    size_bytes = min(2 * size_bytes, RECORD_BYTES_MAX)  # which is enough
                     continue
                 fault = None
             yield Chunk(position, data, scan, fault)

@@ -49,7 +49,7 @@ from octopi.storage.file_names import (
 )
 from octopi.storage.record_file import Chunk
 from octopi.storage.segment import Segment
-from octopi.storage.slices import at_once
+from octopi.storage.slices import Slices
 
 _COPY_BYTES: Final = MIB
 _BEGINNING: Final = Offset(0)
@@ -110,8 +110,8 @@ def recover(
     *,
     cut_altered: bool,
     noted: Noted = NOTHING,
-) -> Recovered:
-    """Open the log in *directory*; one that doesn't exist is empty.
+) -> Slices[Recovered]:
+    """Open the log in *directory*, in slices; one that doesn't exist is empty.
 
     *on_records* is told every sound record behind *recovery_point*, in order, a chunk at a
     time: the chunk's offset and its scan, of which only the valid prefix counts.
@@ -135,8 +135,8 @@ def recover(
         lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
         if damage is not None and not lacks_beginning:
             segments = [one for one in segments if one.base < damage.offset]
-            damage = _sound_end(segments, damage)
-        failure = tail.check(segments, recovery_point)
+            damage = yield from _sound_end(segments, damage)
+        failure = yield from tail.check(segments, recovery_point)
     except BaseException:
         for one in segments:
             one.close()
@@ -150,7 +150,7 @@ def recover(
     return Recovered(segments, report, damage, failure)
 
 
-def _sound_end(segments: list[Segment], damage: CorruptLogError) -> CorruptLogError:
+def _sound_end(segments: list[Segment], damage: CorruptLogError) -> Slices[CorruptLogError]:
     """Have the last one of *segments* end with a whole record at or before *damage*; return the
     damage that is there then.
 
@@ -164,7 +164,7 @@ def _sound_end(segments: list[Segment], damage: CorruptLogError) -> CorruptLogEr
     last = segments[-1]
     # Bytes beyond are not ours to give: the next segment claims them.
     last.size_bytes = min(last.size_bytes, damage.offset - last.base)
-    fault = at_once(last.recover(0, lambda chunk: None))
+    fault = yield from last.recover(0, lambda chunk: None)
     if fault is None:
         return damage
     return CorruptLogError(last.path, last.size_bytes, last.end, str(fault))
@@ -237,7 +237,9 @@ class _Tail:
         self.saved_as: list[str] = []
         self.damage: CorruptLogError | None = None
 
-    def check(self, segments: list[Segment], recovery_point: Offset) -> LogReadOnlyError | None:
+    def check(
+        self, segments: list[Segment], recovery_point: Offset
+    ) -> Slices[LogReadOnlyError | None]:
         """Check the records of *segments* behind *recovery_point*; take those that are cut off
         the list.  Return what failed while they were cut.
 
@@ -252,9 +254,9 @@ class _Tail:
                 continue
             file_bytes = segment.size_bytes
             start = min(max(0, recovery_point - segment.base), file_bytes)
-            if not self._is_boundary(segment, start):
+            if not (yield from self._is_boundary(segment, start)):
                 start = 0  # whoever keeps the recovery point erred: check all rather than cut it
-            fault = at_once(segment.recover(start, partial(self._note, segment)))
+            fault = yield from segment.recover(start, partial(self._note, segment))
             if fault is not None:
                 self.why = f"{segment.path} at byte {segment.size_bytes}: {fault}"
             elif not joined:
@@ -277,9 +279,9 @@ class _Tail:
                 segment.close()
         return None
 
-    def _is_boundary(self, segment: Segment, position: int) -> bool:
+    def _is_boundary(self, segment: Segment, position: int) -> Slices[bool]:
         try:
-            return at_once(segment.is_boundary(position))
+            return (yield from segment.is_boundary(position))
         except CorruptLogError:
             return True  # damage before it, which readers will meet
 

@@ -223,7 +223,7 @@ class Segment(RecordFile):
         self._index.keep_below(position)
         self._sound_from = position
         self.unsynced = True
-        for chunk in self.scan(position):
+        for chunk in self.scan(position, SLICE_BYTES):
             self._note(chunk.position, chunk.scan)
             on_chunk(chunk)
             if chunk.fault is not None:

@@ -106,8 +106,8 @@ class SegmentedLog:
         on_records: Callable[[Offset, Scan], None] | None = None,
         cut_altered: bool = True,
         noted: Noted = NOTHING,
-    ) -> tuple[SegmentedLog, Recovery]:
-        """Open the log in *directory*, which need not exist yet, and recover it.
+    ) -> Slices[tuple[SegmentedLog, Recovery]]:
+        """Open the log in *directory*, which need not exist yet, and recover it, in slices.
 
         *recovery_point* is what `flush` returned once: what lies below it is not read again.
         *noted* is what else is known of the log: where that doesn't hold, it is damaged.
@@ -121,7 +121,7 @@ class SegmentedLog:
             that were written whole are not sound any more.  Nothing was changed.
           StorageError: if the disk doesn't let us know what is there.
         """
-        found = recover(
+        found = yield from recover(
             disk, directory, recovery_point, on_records, cut_altered=cut_altered, noted=noted
         )
         if found.segments:

@@ -82,8 +82,8 @@ MUTANTS: Final = (
         "rot-taken-for-a-torn-tail",
         "octopi.roles.broker.opening",
         """
--            log = self._make(directory, topic, partition_id, ends, cut_altered=self._lost_power)
-+            log = self._make(directory, topic, partition_id, ends)
+-                directory, topic, partition_id, ends, cut_altered=self._lost_power
++                directory, topic, partition_id, ends
 """,
         "a broker whose log lost records to a flipped bit leads without them",
         "committed-cut",
@@ -95,7 +95,7 @@ MUTANTS: Final = (
 -        sequences.note(scan, base)
 +        pass
 
-     files, recovery = SegmentedLog.open(
+     opening = SegmentedLog.open(
 """,
         "a restarted broker doesn't know what producers sent since its checkpoint",
         "committed-twice",

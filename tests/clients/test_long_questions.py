@@ -50,6 +50,9 @@ class Here:
     topic: m.TopicInfo
     disk: MemoryDisk
     turns: Turns
+    opening_bytes: int = 0
+    """What one turn read at most until the broker led again after it had been killed."""
+    opening_task: str = ""
 
     @property
     def partition(self) -> int:
@@ -89,6 +92,7 @@ async def large_log(retention_ms: int | None = None) -> AsyncIterator[Here]:
             here = Here(world, broker, topic, disk, turns)
             with trio.fail_after(10):
                 await until_it_leads(here)
+            here.opening_bytes, here.opening_task = turns.bytes_max, turns.task
             turns.forget()
             yield here
 
@@ -102,6 +106,13 @@ async def until_it_leads(here: Here) -> None:
         else:
             assert found.offset == COUNT * RECORD_BYTES
             return
+
+
+async def test_a_broker_that_starts_with_a_large_log_reads_little_of_it_in_one_turn(
+    autojump_clock: MockClock,
+) -> None:
+    async with large_log() as here:
+        assert here.opening_bytes <= TURN_BYTES_MAX, here.opening_task
 
 
 QUESTIONS = {

@@ -26,12 +26,12 @@ from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
 
-def open_log(
+async def open_log(
     disk: MemoryDisk, flush: FlushOptions | None = None, flusher: Flusher | None = None
 ) -> BrokerLog:
     clock = SystemClock()
     topic = TopicRecord("orders", "0a", [0], TopicOptions())
-    return BrokerLog(
+    return await BrokerLog.open(
         Environment(clock, MemoryNet(), disk, SystemChance()),
         "orders",
         topic,
@@ -55,7 +55,7 @@ def append(log: BrokerLog, sequence: int) -> Offset:
 async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.Nursery) -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     append(log, 0)
     cut_at = append(log, 1)
     done = trio.Event()
@@ -76,7 +76,7 @@ async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.N
 async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     append(log, 0)
     log.state.end = log.end
     known = ProducerSequences()
@@ -85,7 +85,7 @@ async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before
     disk.fail(errno.EIO, "remove", path_end=".log")
     with pytest.raises(StorageError):
         await log.restart(Offset(500))
-    found = open_log(disk)
+    found = await open_log(disk)
     assert (found.start, found.end) == (500, 500)
     assert found.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
     assert found.state.epochs.epoch_at(Offset(200)) == 1
@@ -96,7 +96,7 @@ async def test_retention_passes_over_a_log_that_is_being_deleted(
 ) -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     append(log, 0)
     await log.discard()
     await log.apply_retention()
@@ -113,7 +113,7 @@ async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None
 
     disk = SlowDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     append(log, 0)
 
     async def make_anew() -> None:
@@ -134,7 +134,7 @@ async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None
 async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     known = ProducerSequences()
     known.record(repeated(7), Offset(200))
     log.state.restart(Offset(500), Past(sequences=known))
@@ -150,7 +150,7 @@ async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() ->
 async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_behind_a_cut() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     cut_at = append(log, 0)
     log.state.sequences.record(repeated(0), cut_at)
     disk.fail(errno.ENOSPC, "replace_file", done=True)
@@ -159,7 +159,7 @@ async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_beh
     await log.truncate(cut_at)
     assert log.state.sequences.check(repeated(0)) == Fresh()
     disk.crash(keep_page_cache=True)
-    found = open_log(disk)
+    found = await open_log(disk)
     assert found.end == cut_at
     assert found.state.sequences.check(repeated(0)) == Fresh()
 
@@ -167,7 +167,7 @@ async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_beh
 async def test_a_checkpoint_that_is_being_stored_does_not_come_behind_a_cut() -> None:
     disk = MemoryDisk()
     disk.make_directory("orders")
-    log = open_log(disk)
+    log = await open_log(disk)
     append(log, 0)
     cut_at = append(log, 1)
     for sequence, offset in ((0, Offset(0)), (1, cut_at)):
@@ -179,7 +179,7 @@ async def test_a_checkpoint_that_is_being_stored_does_not_come_behind_a_cut() ->
                 await trio.testing.wait_all_tasks_blocked()
                 tasks.start_soon(log.truncate, cut_at)
                 await trio.testing.wait_all_tasks_blocked()
-    found = open_log(disk)
+    found = await open_log(disk)
     assert found.end == cut_at
     assert found.state.sequences.check(repeated(1)) == Fresh()
 
@@ -204,7 +204,7 @@ async def test_no_flush_stores_a_checkpoint_of_what_a_log_will_be_once_it_is_cut
     disk = MemoryDisk()
     disk.make_directory("orders")
     flusher = Flusher(SystemClock())
-    log = open_log(disk, FlushOptions(messages=1, checkpoint_bytes=1), flusher)
+    log = await open_log(disk, FlushOptions(messages=1, checkpoint_bytes=1), flusher)
     log.flush_listener = replica = Replica()
     nursery.start_soon(flusher.run)
     for is_settled, count in ((False, 0), (True, 1)):

@@ -10,6 +10,7 @@ from octopi.record import BatchBuilder, encode_opaque, scan, whole_records_end
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Recovery
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 from octopi.storage.verification import Finding, verify_log
 from tests.fakes.disk import MemoryDisk
 
@@ -52,13 +53,15 @@ def recover_log(
     recovery_point: int = 0,
     cut_altered: bool = True,
 ) -> tuple[SegmentedLog, Recovery]:
-    return SegmentedLog.open(
-        disk,
-        DIRECTORY,
-        options or LogOptions(),
-        recovery_point=Offset(recovery_point),
-        now_ms=NOW_MS,
-        cut_altered=cut_altered,
+    return at_once(
+        SegmentedLog.open(
+            disk,
+            DIRECTORY,
+            options or LogOptions(),
+            recovery_point=Offset(recovery_point),
+            now_ms=NOW_MS,
+            cut_altered=cut_altered,
+        )
     )
 
 

@@ -18,6 +18,7 @@ from octopi.identifiers import Offset
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -49,14 +50,16 @@ def stored(*batches: bytes) -> MemoryDisk:
 def reopened(
     disk: MemoryDisk, durable_end: int, *, start: int = 0, recovery_point: int = 0, end: int = 0
 ) -> SegmentedLog:
-    log, _ = SegmentedLog.open(
-        disk,
-        DIRECTORY,
-        SMALL,
-        recovery_point=Offset(recovery_point),
-        now_ms=NOW_MS,
-        noted=Noted(Offset(start), Offset(durable_end), Offset(end)),
-        cut_altered=False,
+    log, _ = at_once(
+        SegmentedLog.open(
+            disk,
+            DIRECTORY,
+            SMALL,
+            recovery_point=Offset(recovery_point),
+            now_ms=NOW_MS,
+            noted=Noted(Offset(start), Offset(durable_end), Offset(end)),
+            cut_altered=False,
+        )
     )
     return log
 
@@ -177,13 +180,15 @@ async def test_what_is_damaged_inside_a_segment_is_durable_beside_before_it_is_c
     one = len(batch(b"one"))
     disk.flip(path(0), 8 * (one + 30))
     flipped = disk.content(path(0))
-    log, _ = SegmentedLog.open(
-        disk,
-        DIRECTORY,
-        LogOptions(),
-        recovery_point=Offset(0),
-        now_ms=NOW_MS,
-        noted=Noted(Offset(0), Offset(len(data))),
+    log, _ = at_once(
+        SegmentedLog.open(
+            disk,
+            DIRECTORY,
+            LogOptions(),
+            recovery_point=Offset(0),
+            now_ms=NOW_MS,
+            noted=Noted(Offset(0), Offset(len(data))),
+        )
     )
     damaged_at(log, one)
     saved = await log.set_aside(refill=False)
@@ -294,12 +299,14 @@ def test_a_reader_meets_damage_in_what_it_walks() -> None:
 
 def test_where_retention_will_have_a_log_begin_is_known_before() -> None:
     disk = stored(*BATCHES)
-    log, _ = SegmentedLog.open(
-        disk,
-        DIRECTORY,
-        LogOptions(segment_bytes_max=1000, retention_bytes=2 * SIZE),
-        recovery_point=Offset(4 * SIZE),
-        now_ms=NOW_MS,
+    log, _ = at_once(
+        SegmentedLog.open(
+            disk,
+            DIRECTORY,
+            LogOptions(segment_bytes_max=1000, retention_bytes=2 * SIZE),
+            recovery_point=Offset(4 * SIZE),
+            now_ms=NOW_MS,
+        )
     )
     assert log.retention_start(NOW_MS, below=Offset(SIZE)) == SIZE
     assert log.retention_start(NOW_MS, below=log.end) == 2 * SIZE

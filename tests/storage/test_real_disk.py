@@ -12,6 +12,7 @@ from octopi.operating_system import SystemDisk
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 from octopi.storage.verification import Finding, Kind, verify_log
 from tests.storage.building import NOW_MS, batch, read_all
 
@@ -23,8 +24,10 @@ async def test_a_log_lives_on_a_real_disk(tmp_path: Path) -> None:
     data = b"".join(batches)
 
     def open_log(recovery_point: int) -> SegmentedLog:
-        log, _ = SegmentedLog.open(
-            disk, directory, options, recovery_point=Offset(recovery_point), now_ms=NOW_MS
+        log, _ = at_once(
+            SegmentedLog.open(
+                disk, directory, options, recovery_point=Offset(recovery_point), now_ms=NOW_MS
+            )
         )
         return log
 

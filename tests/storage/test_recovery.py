@@ -13,6 +13,7 @@ from octopi.record import Scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -238,13 +239,15 @@ def test_only_what_lies_behind_the_recovery_point_is_told() -> None:
     size = len(batches[0])
     disk = stored(*batches, options=SMALL)
     told: list[tuple[Offset, Scan]] = []
-    log, recovery = SegmentedLog.open(
-        disk,
-        DIRECTORY,
-        SMALL,
-        recovery_point=Offset(4 * size),
-        now_ms=NOW_MS,
-        on_records=lambda base, scan: told.append((base, scan)),
+    log, recovery = at_once(
+        SegmentedLog.open(
+            disk,
+            DIRECTORY,
+            SMALL,
+            recovery_point=Offset(4 * size),
+            now_ms=NOW_MS,
+            on_records=lambda base, scan: told.append((base, scan)),
+        )
     )
     assert recovery.scanned_bytes == 6 * size
     assert log.flushed_end == 4 * size
@@ -268,13 +271,15 @@ def test_a_torn_record_is_not_told() -> None:
     told: list[int] = []
     for data in (whole + last[:-1], last[:-1]):
         disk.plant(path(0), data)
-        SegmentedLog.open(
-            disk,
-            DIRECTORY,
-            SMALL,
-            recovery_point=Offset(0),
-            now_ms=NOW_MS,
-            on_records=lambda _, scan: told.append(scan.count),
+        at_once(
+            SegmentedLog.open(
+                disk,
+                DIRECTORY,
+                SMALL,
+                recovery_point=Offset(0),
+                now_ms=NOW_MS,
+                on_records=lambda _, scan: told.append(scan.count),
+            )
         )
     assert told == [1]
 

@@ -20,6 +20,7 @@ from octopi.limits import INDEX_INTERVAL_BYTES, MIB, SEGMENT_AGE_S_MAX
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -634,8 +635,10 @@ async def test_a_directory_that_a_log_made_is_durable_with_it() -> None:
         disk.make_directory("/a/b")
         await disk.sync_directory("/")
         await disk.sync_directory("/a")
-        log, _ = SegmentedLog.open(
-            disk, directory, LogOptions(), recovery_point=Offset(0), now_ms=NOW_MS
+        log, _ = at_once(
+            SegmentedLog.open(
+                disk, directory, LogOptions(), recovery_point=Offset(0), now_ms=NOW_MS
+            )
         )
         append(log, batch(b"1"))
         await log.flush()

@@ -153,6 +153,42 @@ async def test_no_question_reads_much_in_one_turn(
     assert large.turns.bytes_max <= TURN_BYTES_MAX
 
 
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("known_share", [0.0, 0.4])
+async def test_opening_reads_little_in_one_turn(
+    large: Large, harm: Callable[[MemoryDisk], None], known_share: float
+) -> None:
+    harm(large.disk)
+    known = int(large.count * known_share) * RECORD_BYTES
+    work = SegmentedLog.open(
+        counted(large.disk, large.turns), DIRECTORY, OPTIONS, recovery_point=Offset(known), now_ms=0
+    )
+    log, report = await in_turns(work)
+    assert (log.end, report.scanned_bytes) == (large.end, large.end - known)
+    assert large.turns.bytes_max <= TURN_BYTES_MAX
+
+
+async def test_opening_a_log_that_is_too_short_reads_little_in_one_turn(large: Large) -> None:
+    last = f"{DIRECTORY}/{large.bases[-1]:020d}.log"
+    large.disk.plant(last, large.disk.content(last)[:-1])
+    work = SegmentedLog.open(
+        counted(large.disk, large.turns), DIRECTORY, OPTIONS, recovery_point=large.end, now_ms=0
+    )
+    log, _ = await in_turns(work)
+    assert log.damage is not None
+    assert log.end == large.end - RECORD_BYTES
+    assert large.turns.bytes_max <= TURN_BYTES_MAX
+
+
+async def test_an_opening_that_is_given_up_leaves_no_file_open(large: Large) -> None:
+    machine = counted(large.disk, large.turns)
+    work = SegmentedLog.open(machine, DIRECTORY, OPTIONS, recovery_point=Offset(0), now_ms=0)
+    next(work)
+    assert large.disk.open_files
+    work.close()
+    assert not large.disk.open_files
+
+
 @pytest.mark.parametrize("ask", QUESTIONS)
 def test_an_index_that_is_whole_spares_reading_the_records(
     large: Large, ask: Callable[[Large, SegmentedLog], tuple[Slices[Offset], int]]

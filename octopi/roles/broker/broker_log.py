@@ -18,11 +18,12 @@ import trio
 from octopi import record, steps
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import Offset, PartitionId
+from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
+from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
 from octopi.roles.broker.log_files import open_files, sequences_of
 from octopi.roles.broker.readable_log import ReadableLog
@@ -30,6 +31,7 @@ from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
+from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import in_turns
 from octopi.wire.messages import LogInfo, TopicRecord
 
@@ -57,20 +59,13 @@ class BrokerLog(ReadableLog):
         partition: PartitionId,
         flusher: Flusher,
         flush_options: FlushOptions,
-        *,
-        cut_altered: bool = True,
-        ends: ReplicaEnds | None = None,
-        lost_power: bool = False,
+        ends: ReplicaEnds | None,
+        files: SegmentedLog,
+        stored: dict[str, Any],
+        sequences: ProducerSequences,
     ) -> None:
-        """Open the log in *directory*, recovering what an unclean end left.
-
-        *ends*: where it is noted how far the log goes; what it says now is held against the files.
-        *lost_power*: the machine may have stopped since, and not only the process.
-
-        Raises:
-          AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
-          StorageError: if that can't be done.
-        """
+        """Use `BrokerLog.open`.  *files* were opened by what *stored*, the log's checkpoint, and
+        *ends* say; *sequences* are those of all its records."""
         super().__init__(topic, partition)
         self.directory = directory
         self.flush_listener: FlushListener | None = None
@@ -89,47 +84,86 @@ class BrokerLog(ReadableLog):
         self._policy = FlushPolicy(flush_options)
         self._storing = BriefLock()
         self._is_closed = False
-        stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         self._recovery_point = Offset(stored.get("recovery_point", 0))
-        sequences = sequences_of(stored)
-        if (trace := environment.trace) is not None:
-            opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
-            trace(steps.D5_RECOVERING, **opened)
-        noted = ends.noted(self.topic_id) if ends is not None else None
-        self._files = open_files(
-            environment,
-            directory,
-            self.topic,
-            partition,
-            self._recovery_point,
-            sequences,
-            expected(noted, lost_power=lost_power),
-            cut_altered=cut_altered,
-        )
-        self._sets_aside = self._files.damage is not None
+        self._files = files
+        self._sets_aside = files.damage is not None
         """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
-        start, end = self._files.start, self._files.end
         highwater = Offset(stored.get("highwater", 0))
+        noted = ends.noted(self.topic_id) if ends is not None else None
         if noted is not None:
             highwater = max(highwater, noted.highwater)
         self.state = LogState(
-            end=end,
-            highwater=max(start, min(highwater, end)),
-            flushed_end=self._files.flushed_end,
-            start=start,
+            end=files.end,
+            highwater=max(files.start, min(highwater, files.end)),
+            flushed_end=files.flushed_end,
+            start=files.start,
             epochs=EpochHistory.load(stored.get("epochs", [])),
             sequences=sequences,
             flush_before_ack=topic.options.flush_before_ack,
             min_insync=topic.options.min_insync,
-            sound=self._files.damage is None,
+            sound=files.damage is None,
             held_end=max(
                 self._recovery_point, highwater, noted.recovery_point if noted else highwater
             ),
         )
         self._published = self.state.highwater
+
+    @classmethod
+    async def open(
+        cls,
+        environment: Environment,
+        directory: str,
+        topic: TopicRecord,
+        partition: PartitionId,
+        flusher: Flusher,
+        flush_options: FlushOptions,
+        *,
+        cut_altered: bool = True,
+        ends: ReplicaEnds | None = None,
+        lost_power: bool = False,
+    ) -> BrokerLog:
+        """Open the log in *directory*, recovering what an unclean end left.  Other tasks have
+        their turn meanwhile, as that takes long for a large log.
+
+        *ends*: where it is noted how far the log goes; what it says now is held against the files.
+        *lost_power*: the machine may have stopped since, and not only the process.
+
+        Raises:
+          AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
+          StorageError: if that can't be done.
+        """
+        stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
+        sequences = sequences_of(stored)
+        if (trace := environment.trace) is not None:
+            opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
+            trace(steps.D5_RECOVERING, **opened)
+        noted = ends.noted(TopicId(topic.topic_id)) if ends is not None else None
+        files = await open_files(
+            environment,
+            directory,
+            topic,
+            partition,
+            Offset(stored.get("recovery_point", 0)),
+            sequences,
+            expected(noted, lost_power=lost_power),
+            cut_altered=cut_altered,
+        )
+        log = cls(
+            environment,
+            directory,
+            topic,
+            partition,
+            flusher,
+            flush_options,
+            ends,
+            files,
+            stored,
+            sequences,
+        )
         if trace is not None:
-            known = {"log_start": start, "highwater": self._published}
-            trace(steps.D5_RECOVERED, **self._ends(), **known, epochs=self.state.epochs.dump())
+            known = {"log_start": log.start, "highwater": log.highwater}
+            trace(steps.D5_RECOVERED, **log._ends(), **known, epochs=log.state.epochs.dump())
+        return log
 
     # --- writing ---------------------------------------------------------------------
 

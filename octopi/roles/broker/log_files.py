@@ -19,6 +19,7 @@ from octopi.storage.file_names import segment_bases, segment_path
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import in_turns
 from octopi.wire.messages import TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
@@ -103,7 +104,7 @@ def _bases(disk: Disk, directory: str) -> list[Offset]:
         raise StorageError(f"{directory} can't be read: {error.strerror}") from error
 
 
-def open_files(
+async def open_files(
     environment: Environment,
     directory: str,
     topic: TopicRecord,
@@ -115,7 +116,8 @@ def open_files(
     cut_altered: bool,
 ) -> SegmentedLog:
     """Open a log's files, and have *sequences*, which are those up to the recovery point, know the
-    records behind it.  A restart that was not finished is finished first.
+    records behind it.  A restart that was not finished is finished first.  Other tasks have their
+    turn meanwhile.
 
     Raises:
       AlteredTailError, StorageError: see `octopi.storage.segmented_log.SegmentedLog.open`.
@@ -129,7 +131,7 @@ def open_files(
     def rebuild(base: Offset, scan: record.Scan) -> None:
         sequences.note(scan, base)
 
-    files, recovery = SegmentedLog.open(
+    opening = SegmentedLog.open(
         disk,
         directory,
         log_options(topic.options),
@@ -139,6 +141,7 @@ def open_files(
         cut_altered=cut_altered,
         noted=noted,
     )
+    files, recovery = await in_turns(opening)
     if begin is not None and not files.segment_count and files.fault is None:
         with suppress(DiskFullError):  # the log begins there all the same
             files.restart(begin)

@@ -167,12 +167,14 @@ class Opening:
             # First: a segment that is missing of what is noted is damage.
             await ends.set_back(TopicId(topic.topic_id), begin, Offset(0))
         try:
-            log = self._make(directory, topic, partition_id, ends, cut_altered=self._lost_power)
+            log = await self._make(
+                directory, topic, partition_id, ends, cut_altered=self._lost_power
+            )
         except AlteredTailError as error:
             # The register must hear of it, also if this process dies once it is cut.
             _log.error("a log lost records", directory=directory, why=error.why)
             await self._forget_intact(partition_id)
-            log = self._make(directory, topic, partition_id, ends)
+            log = await self._make(directory, topic, partition_id, ends)
         if ends.noted(log.topic_id) is None:
             # Its making was not finished, or a program made it that noted nothing.
             await ends.add(topic)
@@ -262,7 +264,7 @@ class Opening:
         """
         ends = self.ends[partition_id]
         await make_durable_directory(self._disk, directory)
-        log = self._make(directory, topic, partition_id, ends)
+        log = await self._make(directory, topic, partition_id, ends)
         try:
             await log.store_checkpoint()
             if ends.noted(log.topic_id) is None:
@@ -273,7 +275,7 @@ class Opening:
         self.logs[topic.topic, partition_id] = log
         return log
 
-    def _make(
+    async def _make(
         self,
         directory: str,
         topic: TopicRecord,
@@ -282,7 +284,7 @@ class Opening:
         *,
         cut_altered: bool = True,
     ) -> BrokerLog:
-        return BrokerLog(
+        return await BrokerLog.open(
             self._environment,
             directory,
             topic,

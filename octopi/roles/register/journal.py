@@ -30,6 +30,7 @@ from octopi.membership.entries import Entry
 from octopi.storage import checkpoint
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.slices import at_once
 
 _log = get_logger(__name__)
 
@@ -253,13 +254,15 @@ class Journal:
             self._log.close()
 
     def _open(self, number: int, flushed: Offset, *, cut_altered: bool = True) -> SegmentedLog:
-        log, recovery = SegmentedLog.open(
-            self._environment.disk,
-            f"{self._directory}/{number:06d}",
-            LogOptions(),
-            recovery_point=flushed,
-            now_ms=self._environment.clock.wall_ms(),
-            cut_altered=cut_altered,
+        log, recovery = at_once(
+            SegmentedLog.open(
+                self._environment.disk,
+                f"{self._directory}/{number:06d}",
+                LogOptions(),
+                recovery_point=flushed,
+                now_ms=self._environment.clock.wall_ms(),
+                cut_altered=cut_altered,
+            )
         )
         if recovery.cut_bytes:
             _log.warning(
