@@ -11,14 +11,18 @@ from octopi.errors import StorageError
 from octopi.storage.full_disk import FULL, disk_full
 
 
-async def make_durable_directory(disk: Disk, path: str) -> None:
+async def make_durable_directory(disk: Disk, path: str, lasting: set[str] | None = None) -> None:
     """Make *path* and what is missing above it, durably.
+
+    *lasting*: the directories above whose names are known to last, to which those are added that
+    do now.  Others are synced though they are there: an earlier attempt, or an earlier process, may
+    have made them and not come to that.  None: what is there lasts.
 
     Raises:
       DiskFullError: if there is no space.
       StorageError: if it can't be done.
     """
-    naming = _missing_names(disk, path)
+    naming = _missing_names(disk, path) if lasting is None else _doubtful_names(path, lasting)
     try:
         disk.make_directory(path)
         for parent in reversed(naming):
@@ -27,6 +31,8 @@ async def make_durable_directory(disk: Disk, path: str) -> None:
         if error.errno in FULL:
             raise disk_full(f"{path} was not made", error) from error
         raise StorageError(f"{path} can't be made or written: {error.strerror}") from error
+    if lasting is not None:
+        lasting.update(naming)
 
 
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
@@ -40,6 +46,17 @@ def lock_directory(disk: Disk, path: str) -> DirectoryLock:
         return disk.lock_directory(path)
     except OSError as error:
         raise StorageError(f"{path} can't be used: {error.strerror}") from error
+
+
+def _doubtful_names(path: str, lasting: set[str]) -> list[str]:
+    """The directories that name *path*, or one above it that may not last, the innermost first."""
+    naming: list[str] = []
+    while not naming or naming[-1] not in lasting:
+        path = path.rpartition("/")[0]
+        if not path:
+            break
+        naming.append(path)
+    return naming
 
 
 def _missing_names(disk: Disk, path: str) -> list[str]:

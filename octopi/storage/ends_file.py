@@ -266,14 +266,15 @@ class EndsFile:
             self._is_whole = False  # and what is there of the entry ends the file
 
     async def add(self, topic_id: str, topic: Mapping[str, Any]) -> None:
-        """List a log, durably.
+        """List a log, durably; what is noted of one that is listed stays.
 
         Raises:
-          StorageError: if the disk fails; then it may be listed or not.
+          StorageError: if the disk fails; then it is listed, and maybe not durably: try again.
         """
         async with self._writing:
-            log = self._logs[topic_id] = NotedLog(topic)
-            self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
+            if topic_id not in self._logs:
+                log = self._logs[topic_id] = NotedLog(topic)
+                self._append(topic_id, _made(topic_id, log) + _moved(topic_id, log))
             await self._sync()
 
     async def remove(self, topic_id: str) -> None:

@@ -75,3 +75,19 @@ def test_a_directory_that_cannot_be_locked_is_reported() -> None:
     disk.fail(errno.EACCES, "lock_directory")
     with pytest.raises(StorageError, match="/a can't be used: Permission denied"):
         lock_directory(disk, "/a")
+
+
+async def test_what_is_there_is_synced_unless_it_is_known_to_last() -> None:
+    disk = MemoryDisk()
+    for name in ("/a", "/a/b", "/a/b/c"):
+        disk.make_directory(name)  # by a process that died before it synced
+    lasting: set[str] = set()
+    await make_durable_directory(disk, "/a/b/c", lasting)
+    assert lasting == {"/a", "/a/b"}
+    assert disk.calls.count("sync_directory") == 2
+    await make_durable_directory(disk, "/a/b/c", lasting)
+    assert disk.calls.count("sync_directory") == 3  # that one may have been removed meanwhile
+    disk.fail(errno.EIO, "sync_directory")
+    with pytest.raises(StorageError):
+        await make_durable_directory(disk, "/a/b/d/e", lasting)
+    assert "/a/b/d" not in lasting

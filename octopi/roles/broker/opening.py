@@ -63,6 +63,8 @@ class Opening:
         self._flusher = flusher
         self._flush_options = flush_options
         self._lost_power = lost_power
+        self._lasting = {data_directory}
+        """Directories that are there also after a failure of power."""
 
     def partitions(self) -> list[PartitionId]:
         """Those of which anything lies here.
@@ -263,12 +265,11 @@ class Opening:
           StorageError: if the disk fails; what lies there by then is of use the next time.
         """
         ends = self.ends[partition_id]
-        await make_durable_directory(self._disk, directory)
+        await make_durable_directory(self._disk, directory, self._lasting)
         log = await self._make(directory, topic, partition_id, ends)
         try:
             await log.store_checkpoint()
-            if ends.noted(log.topic_id) is None:
-                await ends.add(topic)
+            await ends.add(topic)  # also if it is listed: that may have failed before it lasted
         except StorageError:
             await log.discard()  # it is tried again with what lies there
             raise

@@ -75,10 +75,10 @@ class ReplicaEnds:
         await self._file.sync()
 
     async def add(self, topic: TopicRecord) -> None:
-        """List a log, durably.
+        """List a log, durably, if it isn't listed yet.
 
         Raises:
-          StorageError: if the disk fails.
+          StorageError: if the disk fails; then it may be listed, and not durably.
         """
         await self._file.add(topic.topic_id, attrs.asdict(topic))
 

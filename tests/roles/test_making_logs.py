@@ -1,0 +1,91 @@
+"""A log that was made is there after a failure of power, however often its making had failed."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from octopi.roles.broker.logs import Logs
+from octopi.wire import messages as m
+from tests.fakes.disk import MemoryDisk
+from tests.roles.test_giving_up import TOPIC, begun
+
+PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])
+DIRECTORY = "data/logs/0/orders"
+
+
+async def made_at_last(disk: MemoryDisk, logs: Logs) -> None:
+    """Have the topic made, as often as it takes; the first time fails."""
+    assert await logs.install_topics([TOPIC])
+    disk.heal()
+    assert not await logs.install_topics([TOPIC])
+
+
+def opened(logs: Logs, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The topics that a broker has after its start, which has nothing to tell."""
+    assert not [one.getMessage() for one in caplog.records]
+    return [log.topic.topic for log in logs]
+
+
+@pytest.mark.parametrize("parent", ["data/logs/0", "data/logs", "data"])
+async def test_a_log_lasts_though_the_name_of_its_directory_was_not_synced_at_first(
+    parent: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.fail(errno.EIO, "sync_directory", path_end=parent)
+        await made_at_last(disk, logs)
+        tasks.cancel_scope.cancel()
+    caplog.clear()
+    disk.crash(keep_page_cache=False)
+    async with trio.open_nursery() as tasks:
+        assert opened(await begun(disk, tasks), caplog) == ["orders"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_log_lasts_though_the_process_died_while_it_made_the_directory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.fail(errno.EIO, "sync_directory", path_end="data")
+        assert await logs.install_topics([TOPIC])
+        tasks.cancel_scope.cancel()
+    disk.crash(keep_page_cache=True)
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        assert not await logs.install_topics([TOPIC])
+        tasks.cancel_scope.cancel()
+    caplog.clear()
+    disk.crash(keep_page_cache=False)
+    async with trio.open_nursery() as tasks:
+        assert opened(await begun(disk, tasks), caplog) == ["orders"]
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([PLACED], [])
+        disk.fail(errno.EIO, "sync", path_end=".ends", times=9)
+        disk.fail(errno.EIO, "replace_file", path_end=".ends", times=9)
+        await made_at_last(disk, logs)
+        tasks.cancel_scope.cancel()
+    disk.crash(keep_page_cache=False)
+    for name in disk.list_directory(DIRECTORY):
+        disk.remove(f"{DIRECTORY}/{name}")
+    disk.remove_directory(DIRECTORY)  # which is noticed, if it is noted
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        assert [log.topic.topic for log in logs] == ["orders"]
+        replica = logs.replica(0)
+        assert replica is not None
+        assert not replica.machine.state.intact
+        tasks.cancel_scope.cancel()
