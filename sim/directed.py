@@ -14,7 +14,8 @@ from typing import TypeVar
 import attrs
 
 from sim.plan import Plan, Tier, Workload
-from sim.stories import STORIES, Story
+from sim.stories import STORIES
+from sim.story import Story
 from sim.swarm import KILLS_EACH
 
 T = TypeVar("T")

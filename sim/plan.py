@@ -54,7 +54,7 @@ _LINE_OF_WORDS: Final = (
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
-    "membership follow renew"
+    "membership follow renew tail"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that plans are full of.  New ones come at the end."""

@@ -51,17 +51,8 @@ from sim.drawing import (
     when_producing,
 )
 from sim.kinds import DAMAGE, FULL, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
-
-
-@attrs.frozen
-class Story:
-    """Faults, and what of the plan has to be so for them to tell anything."""
-
-    faults: tuple[Fault, ...]
-    options: Mapping[str, Any] = attrs.field(factory=dict)
-    load: Mapping[str, Any] = attrs.field(factory=dict)
-    """Of the workload."""
-
+from sim.stories_of_loss import TOLD_OF_LOSS
+from sim.story import Story
 
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
@@ -758,14 +749,17 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
 """One that stands here twice is drawn more often."""
 
 TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
-    DAMAGE: (_damaged_comes_first, _damaged_comes_first, _damaged_leads, _damaged_leads),
+    DAMAGE: (
+        *(_damaged_comes_first, _damaged_comes_first, _damaged_leads, _damaged_leads),
+        *TOLD_OF_LOSS[DAMAGE],
+    ),
     STOPS: (_stopped, _stopped),
     GONE: (_gone_for_good,),
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk,),
     RENEWED: (_made_again, _made_again),
     FULL: (_starts_with_a_full_disk,),
-    POWER: (_all_lose_power, _all_lose_power),
+    POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER]),
 }
 """More, by the kind of `sim.kinds` that has to be drawn."""
 

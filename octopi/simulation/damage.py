@@ -2,12 +2,15 @@
 
 Only what had been made durable some time ago is damaged: a node can't tell that bytes are gone
 of which it had noted nowhere that they were on the device.  The last flush of a log may have
-ended just before the node did, so what counts is the flush before that one.
+ended just before the node did, so what counts is the flush before that one.  A failure of power
+may take what was noted last: then what counts is what is noted still.
 
 =============  =========================================================================
 part           files, below the data directory
 =============  =========================================================================
 ``log``        segments of a broker's logs
+``tail``       what was flushed of such a segment behind the log's checkpoint: it is read again
+               when the log is opened, so a flipped bit there is noticed
 ``index``      their indexes
 ``checkpoint`` the checkpoint of a log
 ``directory``  the directory of a log, with all that is in it
@@ -30,9 +33,12 @@ import attrs
 from octopi import steps
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.replica_ends import ends_path
 from octopi.simulation.disk import DiskSnapshot, SimulatedDisk
 from octopi.simulation.disk_image import FileImage
+from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.world import Event
+from octopi.storage.ends_file import load_ends
 
 Part = Literal[
     "log",
@@ -44,6 +50,7 @@ Part = Literal[
     "table",
     "identity",
     "journal",
+    "tail",
 ]
 """What is damaged: see the table above."""
 
@@ -72,7 +79,7 @@ class Damage:
         """Whether the node notices the damage by itself before it plays a role, says that its
         replica isn't intact, and gets what is missing from others.  Otherwise an operator has
         to give the host an empty disk."""
-        if self.part in {"log", "checkpoint", "ends", "directory"}:
+        if self.part in {"log", "tail", "checkpoint", "ends", "directory"}:
             # A bit in the midst of a segment is noticed only by those that read it, and an older
             # list of ends is a list of ends.
             return (self.part, self.harm) not in {("log", "flip"), ("ends", "older")}
@@ -94,35 +101,66 @@ class Flushed:
     kinds: Final = frozenset(
         {
             steps.D1_FLUSHED,
+            steps.D3_NOTING,
             steps.D5_RECOVERED,
             steps.E13_TRUNCATED,
             steps.E14_RESTARTED,
             steps.T7_REMOVED,
             steps.R3_FLUSHED,
+            LOSE_POWER,
         }
     )
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, str], tuple[int, int]] = {}
         """Host and directory -> the ends of the last two flushes."""
+        self._checkpoints: dict[tuple[str, str], int] = {}
+        """Host and directory -> the greatest recovery point that a checkpoint may have."""
+        self._dark: set[tuple[str, str]] = set()
+        """Host and directory of logs that were not opened since the host lost its power."""
 
     def __call__(self, event: Event) -> None:
         """Take note of a flush."""
         facts = event.facts
+        if event.what == LOSE_POWER:
+            self._dark.update(key for key in self._ends if key[0] == event.host)
+            return
         if event.what == steps.R3_FLUSHED:
             key, end = (event.host, "journal"), facts["log_end"]
         else:
             directory = log_directory("data", PartitionId(facts["partition"]), facts["topic"])
             key, end = (event.host, directory), facts.get("flushed_end", 0)
+        if event.what == steps.D3_NOTING:
+            self._checkpoints[key] = max(self.checkpoint(*key), facts["recovery_point"])
+            return
+        if event.what == steps.D5_RECOVERED:
+            self._dark.discard(key)
         if event.what in _FORGETTING:
             self._ends.pop(key, None)
             return
         _, before = self._ends.get(key, (0, 0))
         self._ends[key] = before, end
 
-    def end(self, host: str, directory: str) -> int:
-        """Up to where the log in *directory* had been flushed for some time."""
-        return min(self._ends.get((host, directory), (0, 0)))
+    def end(self, host: str, directory: str, disk: SimulatedDisk | None = None) -> int:
+        """Up to where the log in *directory* of *disk* had surely been flushed."""
+        end = min(self._ends.get((host, directory), (0, 0)))
+        if disk is not None and (host, directory) in self._dark:
+            end = min(end, _noted_end(disk, directory))
+        return end
+
+    def checkpoint(self, host: str, directory: str) -> int:
+        """What lies before it in the log in *directory* may not be read when the log is opened."""
+        return self._checkpoints.get((host, directory), 0)
+
+
+def _noted_end(disk: SimulatedDisk, directory: str) -> int:
+    """Up to where the log in *directory* is noted to have been flushed."""
+    _, partition, topic = directory.rsplit("/", 2)
+    copy = SimulatedDisk()  # to be read without a process on the other one
+    copy.restore(disk.snapshot())
+    stored = load_ends(copy.attach(lambda *_: None), ends_path(f"data/replicas/{partition}"))
+    logs = stored.logs.values() if stored is not None else ()
+    return max((one.recovery_point for one in logs if one.topic.get("topic") == topic), default=0)
 
 
 class Target(NamedTuple):
@@ -130,7 +168,9 @@ class Target(NamedTuple):
 
     path: str
     size_bytes: int
-    """So many leading bytes of it count."""
+    """So many leading bytes of it count..."""
+    start_bytes: int = 0
+    """... without these."""
 
 
 _FILES: Final[dict[str, str]] = {
@@ -143,6 +183,7 @@ _FILES: Final[dict[str, str]] = {
     "table": r"/data/partitions",
     "identity": r"/data/identity",
     "journal": r"/data/journal/\d+/(\d{20})\.log",
+    "tail": r"/data/logs/\d+/[^/]+/(\d{20})\.log",
 }
 
 
@@ -162,19 +203,22 @@ def targets(
             continue
         size_bytes = len(disk.durable(path))
         directory = path.rpartition("/")[0][1:]
-        if action.part in {"log", "directory"}:
-            size_bytes = min(size_bytes, flushed.end(host, directory) - int(match[1]))
-        elif action.part == "journal":
+        start_bytes = 0
+        if action.part in {"log", "tail", "directory"}:
+            size_bytes = min(size_bytes, flushed.end(host, directory, disk) - int(match[1]))
+        if action.part == "tail":
+            start_bytes = max(0, flushed.checkpoint(host, directory) - int(match[1]))
+        if action.part == "journal":
             size_bytes = min(size_bytes, flushed.end(host, "journal") - int(match[1]))
         elif action.part == "checkpoint" and not flushed.end(host, directory):
             continue
-        if size_bytes <= 0:
+        if size_bytes <= start_bytes:
             continue
         if action.harm == "older" and not _is_older(disk, path, snapshot):
             continue
         if action.part == "directory":
             path = path.rpartition("/")[0]
-        found.append(Target(path, size_bytes))
+        found.append(Target(path, size_bytes, start_bytes))
     return found
 
 
@@ -198,11 +242,11 @@ def harm(
     path = target.path
     match action.harm:
         case "flip" if action.part != "directory":
-            bit = chance.randrange(8 * target.size_bytes)
+            bit = chance.randrange(8 * target.start_bytes, 8 * target.size_bytes)
             disk.flip(path, bit)
             return f"bit {bit} flipped"
         case "cut" if action.part != "directory":
-            size_bytes = chance.randrange(target.size_bytes)
+            size_bytes = chance.randrange(target.start_bytes, target.size_bytes)
             disk.put(path, disk.cached(path, 0, size_bytes))
             return f"cut to {size_bytes} bytes"
         case "older" if action.part != "directory":

@@ -34,9 +34,11 @@ MUTANTS: Final = (
         _OPENING,
         """
 -            await self._forget_intact(partition_id)
-             if not noted.topic:
+-            if not noted.topic:
++            if noted.topic:
 """,
-        "a broker whose log is gone makes an empty one, and says that it is intact",
+        "a broker whose log is gone strikes it from what it noted, says that it is intact, and "
+        "makes an empty one when it is told of the topic",
         "incomplete-leader",
     ),
     Mutant(
@@ -44,9 +46,12 @@ MUTANTS: Final = (
         _OPENING,
         """
 -        await self._forget_intact(partition_id)
++        for one in self.ends[partition_id].topic_ids:
++            await self.ends[partition_id].remove(one)
          parent, _, name = directory.rpartition("/")
 """,
-        "a broker that can't use a log's directory says that it is intact once it is set aside",
+        "a broker that can't use a log's directory sets it aside, strikes what it noted of it, "
+        "and says that it is intact",
         "incomplete-leader",
     ),
     Mutant(

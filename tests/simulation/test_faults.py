@@ -42,6 +42,7 @@ from octopi.simulation.failures import (
     When,
     Wipe,
 )
+from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT, SKIPPED, Injector
 from octopi.simulation.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
@@ -331,6 +332,33 @@ def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> N
     flushed(Event(2, 0.0, "broker-1", 1, steps.E13_TRUNCATED, facts))
     assert flushed.end("broker-1", directory) == 0
     assert targets(SimulatedDisk(), "broker-1", Damage(), flushed, None) == []
+
+
+def test_a_bit_of_a_tail_lies_behind_the_checkpoint() -> None:
+    disk, flushed = SimulatedDisk(), Flushed()
+    view = disk.attach(lambda *_: None)
+    for directory in ("data", "data/logs", "data/logs/0", "data/logs/0/orders"):
+        view.make_directory(directory)
+    view.open("data/logs/0/orders/00000000000000000000.log", create=True).append(bytes(300))
+    disk.settle()
+    facts = {"partition": 0, "topic": "orders", "flushed_end": 300, "recovery_point": 120}
+    for what in (steps.D1_FLUSHED, steps.D1_FLUSHED, steps.D3_NOTING):
+        flushed(Event(0, 0.0, "broker-1", 1, what, facts))
+    [target] = targets(disk, "broker-1", Damage("flip", "tail"), flushed, None)
+    assert (target.start_bytes, target.size_bytes) == (120, 300)
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D3_NOTING, {**facts, "recovery_point": 300}))
+    assert targets(disk, "broker-1", Damage("flip", "tail"), flushed, None) == []
+
+
+def test_where_power_was_lost_only_what_is_still_noted_is_damaged() -> None:
+    disk, flushed = SimulatedDisk(), Flushed()
+    facts = {"partition": 0, "topic": "orders", "flushed_end": 300}
+    for what in (steps.D1_FLUSHED, steps.D1_FLUSHED):
+        flushed(Event(0, 0.0, "broker-1", 1, what, facts))
+    flushed(Event(0, 0.0, "broker-1", 1, LOSE_POWER, {}))
+    assert flushed.end("broker-1", "data/logs/0/orders", disk) == 0
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D5_RECOVERED, facts))
+    assert flushed.end("broker-1", "data/logs/0/orders", disk) == 300
 
 
 # --- single connections, and brokers that stay away ---------------------------------------

@@ -1,0 +1,128 @@
+"""More of `sim.stories`: what devices lost, and who leads then.
+
+Damage that a broker notices when it opens its logs, failures of power that leave each replica
+with another end, and a broker whose damage nobody can notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.damage import Damage, Harm, Part
+from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.failures import (
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Fault,
+    Kill,
+    LosePower,
+    Reset,
+    Slow,
+)
+from sim.drawing import some_seconds
+from sim.kinds import DAMAGE, POWER
+from sim.story import Story
+
+_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+
+
+def _nothing_is_healed_before(seconds: float) -> Fault:
+    """Else that is done as soon as all messages are sent."""
+    return Fault(AtTime(seconds), Reset("client"), "leader")
+
+
+def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Story]:
+    """All brokers are killed, and one finds that some of what it had flushed is missing.  It is
+    back, alone, for as long as it takes to choose a leader."""
+
+    def tell(chance: Random) -> Story:
+        damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+        flushed = AtStep("D1b", damaged, chance.choice((3, 4, 5, 6)))
+        faults = [Fault(flushed, Damage(harm, part, 0.1), damaged)]
+        faults += [Fault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+        return _told(faults, {"min_insync": 1})
+
+    return tell
+
+
+_shorter = _found_by_its_owner("cut", "tail")
+_gone = _found_by_its_owner("missing", "directory")
+_useless = _found_by_its_owner("cut", "checkpoint")
+
+
+def _altered_and_dark(chance: Random) -> Story:
+    """The same, and the machine has lost its power, too.  All that was acknowledged had been
+    flushed, so it would have lost nothing; but a bit turned over in it, far from its end."""
+    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    faults = [
+        # What was flushed is noted on the device within a second.
+        Fault(AtTime(some_seconds(chance, 1.5, 1.9)), LosePower(0.1), damaged),
+        Fault(AtTime(0.0, behind=True), Damage("flip", "tail", 0.1), damaged),
+    ]
+    faults += [Fault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1, "flush_before_ack": True})
+
+
+def _told(faults: list[Fault], options: Mapping[str, Any]) -> Story:
+    """The story of *faults*, in a cluster of three whose logs are flushed often, and of which no
+    checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
+    faults.append(_nothing_is_healed_before(4.0))
+    usual = {
+        "latency_s": 0.0005,
+        "jitter_s": 0.0005,
+        "segment_bytes": None,
+        "partitions": 1,
+        "replicas": 3,
+        "flush_before_ack": False,
+        "flush_interval_s": 0.05,
+        "checkpoint_bytes": 1_000_000,
+        "faults_s": 8.0,
+    }
+    load = {
+        "pause_s": 0.04,
+        "records": 80,
+        "burst_count": 1,
+        "topic_partitions": 1,
+        "value_bytes_max": 400,
+        "delivery_timeout_s": 30.0,
+    }
+    return Story(tuple(faults), {**usual, **options}, load)
+
+
+def _less_leads_unnoticed(chance: Random) -> Story:
+    """A broker comes back with less than it had flushed, and with an older copy of what it noted
+    of that, so it can't know.  It leads before the others accept, and they know better."""
+    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    older = Damage("older", "ends", 0.1, taken_s=chance.choice((0.2, 0.3)))
+    flushed = AtStep("D1b", damaged, chance.choice((6, 8, 10)))
+    faults = [
+        Fault(flushed, older, damaged),
+        Fault(AtTime(0.0, behind=True), Damage("cut", "log", 0.1), damaged),
+    ]
+    faults += [Fault(AtTime(0.0, behind=True), Kill(1.0), one) for one in others]
+    faults.append(_nothing_is_healed_before(4.0))
+    return _told(faults, {"min_insync": 2})
+
+
+def _back_one_by_one(chance: Random) -> Story:
+    """All machines lose their power when one has flushed more than the others.  That one is far
+    from the register, so for a while only those accept that have less."""
+    best, *others = chance.sample(_BROKERS, len(_BROKERS))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 0.2)), ".log", times=60))
+    flushed = AtStep("D1b", best, chance.choice((3, 4, 6)), behind=True)
+    faults = [Fault(AtTime(0.3), slow, one) for one in others]
+    faults.append(Fault(flushed, LosePower(0.2), best))
+    faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
+    late = some_seconds(chance, 0.3, 0.45)
+    faults.append(Fault(AtTime(0.0, behind=True), Slow("register", 3.0, latency_s=late), best))
+    return _told(faults, {"min_insync": 1, "loses_all": True})
+
+
+TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
+    DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
+    POWER: (_back_one_by_one,),
+}
+"""By the kind of `sim.kinds` that has to be drawn."""
