@@ -26,7 +26,10 @@ ANCHOR_BYTES_MAX: Final = 40
 """Two numbers of 63 bits would fit; see `octopi.position`."""
 
 TEXT_BYTES_MAX: Final = 1000
-"""The text of an error, the name of a client program: read by people, so short."""
+"""The text of an error: read by people, so short."""
+
+AGENT_BYTES_MAX: Final = 200
+"""The name and version of a client program.  It is shown for each of its subscriptions."""
 
 # --- records -------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from octopi.wire.messages import TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative
+from octopi.printable import has_controls
+from octopi.wire.messages import TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative, NoControls
 
 _ENTRIES_MAX = 4
 _BULK_BYTES_MAX = 300
@@ -62,12 +63,15 @@ def _as_written(value: Any) -> object:  # noqa: ANN401
 
 def _values(hint: object) -> st.SearchStrategy[object]:
     size_max = _BULK_BYTES_MAX
+    alphabet: st.SearchStrategy[str] = st.characters(codec="utf-8")
     if typing.get_origin(hint) is typing.Annotated:
         hint, *notes = typing.get_args(hint)
         if MayBeNegative() in notes:
             return st.integers(-(2**63), 2**63 - 1)
         sizes = [note.size for note in notes if isinstance(note, AtMost)]
         size_max = min([*sizes, _BULK_BYTES_MAX])
+        if NoControls() in notes:
+            alphabet = alphabet.filter(lambda one: not has_controls(one))
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])
@@ -81,7 +85,7 @@ def _values(hint: object) -> st.SearchStrategy[object]:
     if hint is int:
         return st.integers(0, 2**63 - 1)
     if hint is str:
-        return st.text(max_size=size_max // 4)
+        return st.text(alphabet, max_size=size_max // 4)
     if hint is bytes:
         return st.binary(max_size=size_max)
     assert isinstance(hint, type)

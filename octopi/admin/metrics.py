@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from octopi.admin.node_views import BrokerView, NodeView, RegisterView
 from octopi.metrics.latencies import BOUNDS_S
+from octopi.printable import printable
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.transport.traffic import Traffic
@@ -46,11 +47,11 @@ class Metrics:
     def __init__(self, node: NodeView, *, logs_max: int = LOGS_COUNT_MAX) -> None:
         """*logs_max*: logs with series of their own."""
         self._registry = CollectorRegistry()
-        self._registry.register(_Traffic(node))
+        self._registry.register(_Printable(_Traffic(node)))
         if isinstance(node, BrokerView):
-            self._registry.register(_Broker(node, logs_max))
+            self._registry.register(_Printable(_Broker(node, logs_max)))
         elif isinstance(node, RegisterView):
-            self._registry.register(_Register(node))
+            self._registry.register(_Printable(_Register(node)))
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
@@ -58,14 +59,34 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+class _Printable(Collector):
+    """What another collector has, with labels that a terminal obeys nothing in: names of agents
+    and addresses come from others, and the text format escapes line ends alone."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    def describe(self) -> Iterable[Metric]:
+        return []  # not asked for at registration: the node may not be ready for it
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._collector.collect():
+            metric.samples = [
+                sample
+                if all(map(str.isprintable, sample.labels.values()))
+                else sample._replace(
+                    labels={name: printable(value) for name, value in sample.labels.items()}
+                )
+                for sample in metric.samples
+            ]
+            yield metric
+
+
 class _Traffic(Collector):
     """What every node has: connections and answers."""
 
     def __init__(self, node: NodeView) -> None:
         self._node = node
-
-    def describe(self) -> Iterable[Metric]:
-        return []  # not asked for at registration: the node may not be ready for it
 
     def collect(self) -> Iterator[Metric]:
         facts, traffic = self._node.facts(), self._node.traffic
@@ -120,9 +141,6 @@ class _Broker(Collector):
     def __init__(self, view: BrokerView, logs_max: int) -> None:
         self._logs = view.node.logs
         self._logs_max = logs_max
-
-    def describe(self) -> Iterable[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         logs = nlargest(
@@ -240,9 +258,6 @@ class _Register(Collector):
 
     def __init__(self, view: RegisterView) -> None:
         self._node = view.node
-
-    def describe(self) -> Iterable[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         registrar = self._node.registrar

@@ -19,7 +19,7 @@ import jwt
 from jwt.exceptions import MissingCryptographyError
 
 from octopi.errors import InvalidOptionError, RefusedError, Status
-from octopi.limits import HELLO_BYTES_MAX, TEXT_BYTES_MAX
+from octopi.limits import AGENT_BYTES_MAX, HELLO_BYTES_MAX
 from octopi.security.grants import Grants, grants
 
 CLAIM: Final = "octopi"
@@ -97,7 +97,7 @@ class KeyRing:
         if ttl_s is not None:
             claims["exp"] = now_ms // 1000 + max(1, round(ttl_s))
         token = jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.name})
-        if len(token) > HELLO_BYTES_MAX - TEXT_BYTES_MAX - 100:
+        if len(token) > HELLO_BYTES_MAX - AGENT_BYTES_MAX - 100:
             raise InvalidOptionError("the token is too long for a hello: grant fewer patterns")
         return token
 

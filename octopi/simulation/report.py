@@ -20,12 +20,13 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from octopi.printable import printable
 from octopi.simulation.injector import FAULT, HEALED, SKIPPED
 from octopi.simulation.page_data import page_data
 from octopi.simulation.recording import Came, Note, Recording
 from octopi.simulation.space_time import Diagram, diagram
 from octopi.simulation.timeline import Moment, fields, name, timeline
-from octopi.simulation.wording import action_words, one_line, printable
+from octopi.simulation.wording import action_words, one_line
 from octopi.simulation.world import Event
 
 __all__ = ["Recording", "page", "timeline", "write_page"]

@@ -13,6 +13,8 @@ from typing import Final
 
 import attrs
 
+from octopi.printable import printable
+
 _DEPTH_MAX: Final = 4
 _COUNT_MAX: Final = 12
 """So many elements of a collection are shown."""
@@ -23,23 +25,12 @@ _CAPITALS: Final = re.compile("[A-Z]")
 _SPACES: Final = re.compile(" {2,}")
 
 
-def printable(text: str) -> str:
-    """*text* with everything escaped that isn't printable, line ends included."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
 def one_line(text: str, length_max: int = 1000) -> str:
     """*text* in at most *length_max* characters, without two spaces in a row."""
     text = printable(text[: length_max + 1])
     if "  " in text:
         text = _SPACES.sub(lambda found: " " + "\\x20" * (len(found[0]) - 1), text)
     return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def brief(value: object, length_max: int = 160) -> str:

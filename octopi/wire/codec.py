@@ -29,7 +29,8 @@ import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
-from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative
+from octopi.printable import has_controls
+from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative, NoControls
 
 # Major types, RFC 8949 section 3.1.
 _UNSIGNED: Final = 0
@@ -206,6 +207,28 @@ class _Text:
             return value.decode(), at
         except UnicodeDecodeError:
             raise _Problem("it is not UTF-8") from None
+
+
+@attrs.frozen
+class _Name:
+    """A text that people read, without what a terminal would obey."""
+
+    text: _Text
+    depth = 0
+
+    def encode(self, value: str, parts: list[bytes]) -> None:
+        _refuse_controls(value)
+        self.text.encode(value, parts)
+
+    def decode(self, data: bytes, at: int) -> tuple[str, int]:
+        value, at = self.text.decode(data, at)
+        _refuse_controls(value)
+        return value, at
+
+
+def _refuse_controls(value: str) -> None:
+    if has_controls(value):
+        raise _Problem("it has a control character")
 
 
 @attrs.frozen
@@ -533,7 +556,8 @@ def _kind(hint: object) -> _Kind[Any]:
         return _Part(_Structure(hint, is_part=True))
     assert bound is not None, f"{hint} needs a bound"
     if hint is str:
-        return _Text(bound)
+        is_name = any(isinstance(note, NoControls) for note in notes)
+        return _Name(_Text(bound)) if is_name else _Text(bound)
     if hint is bytes:
         return _Bytes(bound)
     assert origin is list, f"{hint} has no encoding"

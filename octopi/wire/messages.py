@@ -21,6 +21,7 @@ import attrs
 
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
+    AGENT_BYTES_MAX,
     ANCHOR_BYTES_MAX,
     BATCH_BYTES_MAX,
     EVENTS_KEPT_COUNT,
@@ -57,7 +58,14 @@ class MayBeMissing:
     peers that don't know it never see it, unless they are sent a value."""
 
 
+@attrs.frozen
+class NoControls:
+    """Said of a text that names something, and has no character that a terminal would obey
+    (`octopi.printable`)."""
+
+
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
+Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), NoControls()]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
@@ -235,7 +243,7 @@ class SubscriptionInfo:
 
     peer: Text
     """Address of the consumer."""
-    agent: Text
+    agent: Agent
     """Its program, as it says itself."""
     request: int
     """What it calls the subscription."""
@@ -275,7 +283,7 @@ class Hello:
 
     version: int
     """The newest protocol version that the sender speaks."""
-    agent: Text
+    agent: Agent
     """Program and version, for the node's log."""
     token: Annotated[str, AtMost(HELLO_BYTES_MAX)] | None = None
 
@@ -289,7 +297,7 @@ class Welcome:
     """The version that both speak from here on."""
     role: Text
     """``register`` or ``broker``."""
-    agent: Text
+    agent: Agent
     heartbeat_interval_ms: int
     """Each side sends something, if need be `Heartbeat`, at least so often."""
     heartbeat_timeout_ms: int

@@ -55,7 +55,7 @@ async def _be_evil(node: NodeProcess) -> None:
     allowed = CLIENT.to_register if "register" in node.name else CLIENT.to_broker
     async with trio.open_nursery() as nursery:
         here = system_environment(nursery)
-        connection = await open_connection(here, node.url, CLIENT, EVIL)
+        connection = await open_connection(here, node.url, CLIENT, "a program")
         nursery.start_soon(connection.run, lambda message: None)
         for question in questions:
             if question.func in allowed:

@@ -400,3 +400,17 @@ def test_hostile_input_costs_nothing(value: bytes, field: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < 64 * 1024
+
+
+@pytest.mark.parametrize("character", ["\n", "\x1b", "\x7f", "\x9b", "\u202e", "\u2028", "\u061c"])
+def test_a_program_s_name_with_a_control_character_is_refused(character: str) -> None:
+    agent = f"console/1{character}[2J"
+    fields = {"type": "hello", "version": 1, "agent": agent, "token": None}
+    assert str(refused(cbor2.dumps(fields))) == "hello.agent: it has a control character"
+    with pytest.raises(ValueError, match=r"^hello\.agent: it has a control character$"):
+        encode(m.Hello(version=1, agent=agent))
+
+
+def test_a_program_s_name_is_bounded() -> None:
+    fields = {"type": "hello", "version": 1, "agent": "a" * 201, "token": None}
+    assert str(refused(cbor2.dumps(fields))).startswith("hello.agent: it has 201 bytes")

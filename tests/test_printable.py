@@ -1,0 +1,57 @@
+"""What strangers wrote, on a terminal: `octopi.printable`."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given, strategies as st
+
+from octopi.printable import as_json, has_controls, printable, readable
+
+C0 = "".join(map(chr, range(0x20)))
+C1 = "".join(map(chr, range(0x7F, 0xA0)))
+BIDIRECTIONAL = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+ENDS_OF_LINES = "\u2028\u2029"
+FORBIDDEN = C0 + C1 + BIDIRECTIONAL + ENDS_OF_LINES
+
+
+@pytest.mark.parametrize("character", FORBIDDEN, ids=lambda one: f"U+{ord(one):04X}")
+def test_what_a_terminal_obeys_is_shown_as_an_escape(character: str) -> None:
+    for shown in (printable(f"a{character}b"), readable(f"a{character}b")):
+        assert shown == f"a{ascii(character)[1:-1]}b"
+    assert has_controls(f"a{character}b")
+    told = as_json({"name": f"a{character}b"})
+    assert not set(told) & set(FORBIDDEN)
+    assert json.loads(told) == {"name": f"a{character}b"}
+
+
+@given(st.text(st.characters()))
+def test_no_text_whatever_brings_a_control_character_through(text: str) -> None:
+    for shown in (printable(text), readable(text), as_json(text), as_json([text])):
+        assert not any(unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"} for one in shown)
+        assert not set(shown) & set(BIDIRECTIONAL)
+        assert not has_controls(shown)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_json_means_the_same_as_before(text: str) -> None:
+    value = {"key": text, "more": [text, None, 1]}
+    assert json.loads(as_json(value)) == json.loads(as_json(value, indent=2)) == value
+
+
+def test_text_of_any_language_stays_as_it_is() -> None:
+    for text in ("Zürich", "日本語", "שלום", "emoji 🐙", 'back\\slash "quoted"'):
+        assert printable(text) == readable(text) == text
+        assert not has_controls(text)
+
+
+def test_prose_keeps_what_its_spelling_needs() -> None:
+    for text in ("日本\u3000語", "می\u200cخواهم", "👩\u200d💻", "10\u00a0000"):
+        assert readable(text) == text
+        assert printable(text).isprintable()
+
+
+def test_indented_json_keeps_its_own_line_ends() -> None:
+    assert as_json({"a": "\n", "b": "\x9b"}, indent=1) == '{\n "a": "\\n",\n "b": "\\u009b"\n}'
