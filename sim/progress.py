@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from octopi.cli.output import is_watched, progress, say
 from octopi.cli.rendering import counted
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Progress:
         self._bar: tuple[Bar, TaskID] | None = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if is_watched():
             self._bar = self._open_bar()
         return self
 
@@ -59,7 +60,7 @@ class Progress:
             bar.update(task, completed=self.count, rate=self.rate())
         elif time.monotonic() - self._said >= LINE_INTERVAL_S:
             self._said = time.monotonic()
-            print(self.line(), file=sys.stderr, flush=True)
+            say(self.line(), err=True)
 
     def rate(self) -> str:
         """How fast it goes, and what failed."""
@@ -76,24 +77,20 @@ class Progress:
         return f"{of_all}, {self.rate()}, {minutes}:{seconds:02} left"
 
     def _open_bar(self) -> tuple[Bar, TaskID]:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
-            Progress as Bar,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
         known = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()] if self._total else []
-        bar = Bar(
+        bar = progress(
             TextColumn("{task.description}"),
             *known,
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
             # What is printed meanwhile comes above the bar, unless it goes to a file.
             redirect_stdout=sys.stdout.isatty(),
         )

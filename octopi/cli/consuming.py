@@ -16,6 +16,7 @@ import trio
 
 from octopi import Consumer, Position
 from octopi.cli.failures import CommandError, ExitCode
+from octopi.cli.message_format import for_terminal
 from octopi.cli.meter import Meter
 from octopi.environment import Disk
 from octopi.errors import InvalidOptionError
@@ -28,6 +29,11 @@ Printer = Callable[[list[Message]], bytes]
 def values_as_lines(messages: list[Message]) -> bytes:
     """Each value and a newline."""
     return b"\n".join([message.value for message in messages]) + b"\n"
+
+
+def values_for_terminal(messages: list[Message]) -> bytes:
+    """Each value on a line, such that a terminal obeys nothing in it."""
+    return b"".join([for_terminal(message.value) + b"\n" for message in messages])
 
 
 def one_by_one(formatter: Callable[[Message], bytes]) -> Printer:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import attrs
-import click
 import trio
 
 import octopi
+from octopi.cli import output
 from octopi.cli.failures import CommandError
 from octopi.cli.meter import Meter
 from octopi.cli.node_processes import NodeProcesses, node_processes
@@ -111,7 +111,7 @@ class Demonstration:
     def report(self) -> None:
         """Print where the time went, and the verdict."""
         total = sum(seconds for _, seconds in self._steps)
-        click.echo()
+        output.say()
         print_table(
             ["STEP", "SECONDS", "SHARE"],
             [
@@ -119,8 +119,8 @@ class Demonstration:
                 for name, seconds in [*self._steps, ("total", total)]
             ],
         )
-        click.echo()
-        click.echo(self._verdict)
+        output.say()
+        output.say(self._verdict)
 
     async def _start(self, nodes: NodeProcesses) -> str:
         url = await nodes.start("register", "register", "--gather", "0")
@@ -308,4 +308,4 @@ def _listed(numbers: list[int]) -> str:
 
 def say(what: str, facts: str) -> None:
     """Print a line of the story."""
-    click.echo(f"{what:<10} {facts}")
+    output.say(f"{what:<10} {facts}")

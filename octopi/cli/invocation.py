@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ import click
 
 from octopi.cli.config import ClientSettings, Configuration, NodeSettings, help_text
 from octopi.cli.failures import PROGRAM, ExitCode, did_you_mean, explain
+from octopi.cli.output import print_exception, say, say_lines
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -214,21 +214,21 @@ class OctopiGroup(LazyGroup):
         except click.exceptions.Exit as done:
             code = done.exit_code
         except click.Abort:
-            click.echo(f"{PROGRAM}: interrupted", err=True)
+            say(f"{PROGRAM}: interrupted", err=True)
             code = ExitCode.INTERRUPTED
         except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
+            say_lines(error.format_message(), err=True)
             code = ExitCode.USAGE
         except click.ClickException as error:
-            click.echo(_usage_line(error), err=True)
+            say(_usage_line(error), err=True)
             code = ExitCode.USAGE
         except SystemExit:
             raise
         except BaseException as error:
             if "--debug" in arguments:
-                traceback.print_exception(error)
+                print_exception(error)
             explanation = explain(error)
-            click.echo(f"{PROGRAM}: {explanation.line}", err=True)
+            say(f"{PROGRAM}: {explanation.line}", err=True)
             code = explanation.code
         sys.exit(int(code))
 

@@ -13,17 +13,18 @@ field   what it becomes
 ``%%``  a percent sign
 ======  ===========================================================
 
-Bytes are printed as they are.
+Bytes are printed as they are, but on a terminal: there `octopi.printable` sees to what a message
+must not do to it.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Callable
 from typing import Final
 
+from octopi import printable
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.record import Message
 
@@ -46,8 +47,9 @@ _ESCAPES: Final = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\
 _TOKEN: Final = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
 
 
-def compile_format(text: str) -> Formatter:
-    r"""What prints messages as *text* says; ``\n \t \r \0 \\`` are escapes.
+def compile_format(text: str, *, for_terminal: bool = False) -> Formatter:
+    r"""What prints messages as *text* says; ``\n \t \r \0 \\`` are escapes.  *for_terminal*:
+    what a terminal must not be sent is printed as escapes, but for what stands in *text*.
 
     Raises:
       CommandError: if *text* has a field or an escape that there is not.
@@ -55,7 +57,8 @@ def compile_format(text: str) -> Formatter:
     parts: list[Formatter] = []
     for token in _TOKEN.findall(text):
         if token in _FIELDS:
-            parts.append(_FIELDS[token])
+            field = _FIELDS[token]
+            parts.append(_cleaned(field) if for_terminal else field)
         elif token == "%%":
             parts.append(_constant("%"))
         elif token in _ESCAPES:
@@ -68,6 +71,16 @@ def compile_format(text: str) -> Formatter:
         else:
             parts.append(_constant(token))
     return lambda message: b"".join([part(message) for part in parts])
+
+
+def for_terminal(data: bytes) -> bytes:
+    """*data* on one line, with escapes for what a terminal would obey, and for what is no
+    UTF-8."""
+    return printable.readable(data.decode(errors="backslashreplace")).encode()
+
+
+def _cleaned(field: Formatter) -> Formatter:
+    return lambda message: for_terminal(field(message))
 
 
 def _constant(text: str) -> Formatter:
@@ -94,7 +107,7 @@ def as_json(message: Message) -> bytes:
     for name, value in message.headers.items():
         headers.update(_text_or_base64(name, value))
     fields["headers"] = headers
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    return printable.as_json(fields).encode() + b"\n"
 
 
 def _text_or_base64(name: str, data: bytes | None) -> dict[str, object]:

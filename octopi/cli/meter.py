@@ -7,12 +7,12 @@ everybody, in one line.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from octopi.cli.output import is_watched, progress
 from octopi.cli.rendering import counted, size
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Meter:
         self.messages += messages
         self.bytes += count_bytes
         if self._display is not None:
-            progress, task = self._display
-            progress.update(task, completed=self.bytes, rate=self.rates())
+            display, task = self._display
+            display.update(task, completed=self.bytes, rate=self.rates())
 
     def stop(self) -> None:
         """Take the time that counts for the rates."""
@@ -67,21 +67,15 @@ class Meter:
 
         With *total_bytes*, how much of it is done, too.
         """
-        if not sys.stderr.isatty():
+        if not is_watched():
             yield
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
         known = [BarColumn(), TaskProgressColumn()] if total_bytes else []
-        with Progress(
-            TextColumn("{task.description}"),
-            *known,
-            TextColumn("{task.fields[rate]}"),
-            console=Console(stderr=True),
-            transient=True,
-        ) as progress:
-            self._display = (progress, progress.add_task(what, total=total_bytes, rate=""))
+        columns = TextColumn("{task.description}"), *known, TextColumn("{task.fields[rate]}")
+        with progress(*columns) as shown:
+            self._display = (shown, shown.add_task(what, total=total_bytes, rate=""))
             try:
                 yield
             finally:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from octopi.cli.config import LogSettings
+from octopi.printable import printable
 
 _COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _BOLD: Final = "\x1b[1m"
@@ -66,14 +67,6 @@ class _Columns(logging.Formatter):
             trace = self.formatException(record.exc_info)
             line = "\n".join([line, *map(printable, trace.split("\n"))])
         return line
-
-
-def printable(text: str) -> str:
-    """*text* with what is not to be seen in it, and line ends, as escapes: what strangers wrote
-    must not move the cursor, colour the screen or begin a line."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _level(record: logging.LogRecord) -> str:

@@ -6,24 +6,22 @@ spaces, and nothing is cut or wrapped, so that awk and grep can read it.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-import click
+from octopi.cli.output import say_lines, show
+from octopi.printable import printable
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-def print_json(value: object) -> None:
-    """Print *value* as JSON on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table on standard output.  Columns of numbers are aligned to the right."""
-    cells = [["-" if cell is None or cell == "" else str(cell) for cell in row] for row in rows]
+    cells = [
+        ["-" if cell is None or cell == "" else printable(str(cell)) for cell in row]
+        for row in rows
+    ]
     numeric = [
         bool(rows) and all(isinstance(row[column], int | float | None) for row in rows)
         for column in range(len(headings))
@@ -31,7 +29,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     if sys.stdout.isatty():
         _print_rich(headings, cells, numeric)
     else:
-        click.echo(aligned([[*headings], *cells], numeric))
+        say_lines(aligned([[*headings], *cells], numeric))
 
 
 def aligned(cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
@@ -50,7 +48,6 @@ def _print_rich(
     headings: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]
 ) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -59,7 +56,7 @@ def _print_rich(
         table.add_column(heading, justify="right" if to_right else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))  # Text: brackets are no markup
-    Console().print(table)
+    show(table)
 
 
 def size(count_bytes: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from octopi.cli.rendering import print_table
 from sim.commands.options import json_file_option, write_numbers
 
@@ -36,11 +37,11 @@ def bench(runs: int, json_file: Path | None) -> None:
 
     found = [*figures(runs)]
     # Nodes that are stopped all at once miss each other, and warn of it.
-    with listening(lambda host: True, partial(click.echo, err=True)):
+    with listening(lambda host: True, partial(say_lines, err=True)):
         found += bench_hooks.figures(runs)
     rows = [(one.name, f"{one.value:,.4g}", one.unit, one.goal) for one in found]
     print_table(["WHAT", "VALUE", "UNIT", "GOAL"], rows)
     here = machine()
-    click.echo(f"Python {here['python']}, {here['cpus']} CPUs, load {here['load'][0]}", err=True)
+    say_lines(f"Python {here['python']}, {here['cpus']} CPUs, load {here['load'][0]}", err=True)
     numbers = [attrs.asdict(one) for one in found]
     write_numbers(json_file, {"machine": here, "runs": runs, "figures": numbers})

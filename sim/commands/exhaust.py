@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
 
 
@@ -49,8 +50,8 @@ def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
                 progress.set(len(search.done), len(search.failures))
                 for one in done.failures:
                     text = " ".join(one.text.split())
-                    click.echo(f"{one.cell}, {one.action}: broke {one.rule}: {text}")
-                    click.echo(f"  {replay_line(one.token)}")
+                    say_lines(f"{one.cell}, {one.action}: broke {one.rule}: {text}")
+                    say_lines(f"  {replay_line(one.token)}")
     except KeyboardInterrupt:
         raise interrupted(summary(search)) from None
     text = report(search)
@@ -58,5 +59,5 @@ def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
         table_file.parent.mkdir(parents=True, exist_ok=True)
         table_file.write_text(text + "\n", encoding="utf-8")
     write_numbers(json_file, numbers(search))
-    click.echo(text)
+    say_lines(text)
     return ExitCode.FAILED if search.failures or search.gaps() else ExitCode.OK

@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from octopi.cli.rendering import counted
 from sim.commands.options import (
     interrupted,
@@ -58,7 +59,7 @@ def meta(
 
     found, skipped = interpreters(pythons)
     for why in skipped:
-        click.echo(f"left out: {why}", err=True)
+        say_lines(f"left out: {why}", err=True)
     work = list(shares(first, seeds, found))
     comparison = Comparison()
 
@@ -77,7 +78,7 @@ def meta(
         raise interrupted(summary()) from None
     mismatches = comparison.mismatches()
     for one in mismatches:
-        click.echo(f"{one}")
+        say_lines(f"{one}")
     write_numbers(
         json_file,
         {
@@ -88,5 +89,5 @@ def meta(
             "mismatches": [str(one) for one in mismatches],
         },
     )
-    click.echo(summary())
+    say_lines(summary())
     return ExitCode.FAILED if mismatches else ExitCode.OK

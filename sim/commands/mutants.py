@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from sim.commands.options import interrupted, jobs_option, json_file_option, write_numbers
 
 
@@ -88,26 +89,26 @@ def mutants(
         raise CommandError("--resume goes by the file of --json: name it", ExitCode.USAGE)
     if lists:
         for name in chosen:
-            click.echo(f"{name}: {MUTANTS[name].bug}")
+            say_lines(f"{name}: {MUTANTS[name].bug}")
         return ExitCode.OK
     hunts = campaign.load(json_file) if resume and json_file else []
     hunts = [one for one in hunts if one.name in chosen]
     left = [name for name in chosen if name not in {one.name for one in hunts}]
 
-    click.echo(campaign.line(campaign.HEADINGS))
+    say_lines(campaign.line(campaign.HEADINGS))
     for one in hunts:
-        click.echo(campaign.line(campaign.row(one)))
+        say_lines(campaign.line(campaign.row(one)))
     budget = Budget(white_s=seconds, black_s=seconds, shrink_s=shrink_s)
     try:
         with Progress("mutant", len(left)) as progress:
             for one in campaign.run(left, jobs=jobs, budget=budget, first=first, plan=plan):
                 hunts.append(one)
                 survivors = [one for one in hunts if one.white is None]
-                click.echo(campaign.line(campaign.row(one)))
+                say_lines(campaign.line(campaign.row(one)))
                 progress.set(progress.count + 1, len(survivors))
                 write_numbers(json_file, campaign.numbers(hunts))
                 if plan and one.white is not None:
-                    click.echo(one.white.text)
+                    say_lines(one.white.text)
     except KeyboardInterrupt:
         told = str(campaign.score(hunts)) if hunts else "nothing is known yet"
         raise interrupted(told) from None
@@ -115,5 +116,5 @@ def mutants(
         table_file.parent.mkdir(parents=True, exist_ok=True)
         table_file.write_text(campaign.table(hunts) + "\n", encoding="utf-8")
     result = campaign.score(hunts)
-    click.echo(str(result))
+    say_lines(str(result))
     return ExitCode.OK if result.white == result.count else ExitCode.FAILED

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from octopi.cli.failures import CommandError, ExitCode, InterruptedByUserError
+from octopi.cli.output import say_lines
 
 if TYPE_CHECKING:
     from sim.plan import Plan
@@ -67,7 +68,7 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
             plan = from_token(text)
             if is_stale(text):
                 told = "made with other versions of Octopi, Trio or the WebSocket stack"
-                click.echo(f"this token was {told}: its run may take another course", err=True)
+                say_lines(f"this token was {told}: its run may take another course", err=True)
             return plan
         return from_json(Path(text).read_text(encoding="utf-8"))
     except (PlanError, OSError) as error:

@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say, say_lines
 from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
 
 
@@ -54,22 +55,22 @@ def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: 
     from sim.swarm import describe
 
     if as_json:
-        click.echo(to_json(plan))
+        say_lines(to_json(plan))
         return ExitCode.OK
-    click.echo(describe(plan))
+    say_lines(describe(plan))
     verdict, recording = record(plan, name_of(plan_text))
     lines = list(timeline(recording))
-    click.echo()
+    say()
     for line in lines[len(lines) - events :] if events else ():
-        click.echo(line)
-    click.echo()
+        say_lines(line)
+    say()
     if verdict.violation is None:
-        click.echo("no promise was broken")
+        say_lines("no promise was broken")
     else:
-        click.echo(f"broken: {verdict.violation}\n{verdict.details}".rstrip())
-    click.echo(f"{verdict.seconds:.3f} s of virtual time, digest {verdict.digest}")
-    click.echo(to_token(plan))
+        say_lines(f"broken: {verdict.violation}\n{verdict.details}".rstrip())
+    say_lines(f"{verdict.seconds:.3f} s of virtual time, digest {verdict.digest}")
+    say_lines(to_token(plan))
     if page is not None:
         write(recording, page)
-        click.echo(f"page: {page}", err=True)
+        say_lines(f"page: {page}", err=True)
     return ExitCode.FAILED if verdict.violation else ExitCode.OK

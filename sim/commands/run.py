@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from sim.commands.options import (
     interrupted,
     jobs_option,
@@ -68,12 +69,12 @@ def run(
 
     count = seeds or (100 if time_s is None else None)
     options = SearchOptions(first, count, plans, tier, time_s, jobs, pages)  # type: ignore[arg-type]
-    search = Search(options, click.echo)
+    search = Search(options, say_lines)
     try:
         search.run()
     except KeyboardInterrupt:
         raise interrupted(search.summary()) from None
     finally:
         write_numbers(json_file, search.numbers())
-    click.echo(search.report())
+    say_lines(search.report())
     return ExitCode.FAILED if search.failed_count else ExitCode.OK

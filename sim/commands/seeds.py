@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from sim.commands.options import interrupted, jobs_option
 
 _FILE = Path(__file__).parents[1] / "seeds.txt"
@@ -50,13 +51,13 @@ def seeds(file: Path, jobs: int) -> int:
                 if outcome.rule:
                     failed += 1
                     text = " ".join(outcome.text.split())
-                    click.echo(f"{outcome.name}: broke {outcome.rule}: {text}")
-                    click.echo(f"  {replay_line(outcome.token)}")
+                    say_lines(f"{outcome.name}: broke {outcome.rule}: {text}")
+                    say_lines(f"  {replay_line(outcome.token)}")
                 progress.set(count, failed)
     except PlanError as error:
         raise CommandError(f"{file}: {error}", ExitCode.USAGE) from error
     except KeyboardInterrupt:
         raise interrupted(f"{count} of {len(lines)} plans, {failed} failed") from None
     old = f"; {stale} are from other versions and may take another course" if stale else ""
-    click.echo(f"{count} plans that failed once, {failed} fail{old}")
+    say_lines(f"{count} plans that failed once, {failed} fail{old}")
     return ExitCode.FAILED if failed else ExitCode.OK

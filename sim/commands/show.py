@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say_lines
 from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
 
 
@@ -48,4 +49,4 @@ def show(plan_text: str, page: Path, shiviz: Path | None, tier: str | None) -> N
     write(recording, page)
     if shiviz is not None:
         shiviz.write_text(shiviz_log(recording), encoding="utf-8")
-    click.echo(f"{page}: {verdict.violation or 'all is well'}")
+    say_lines(f"{page}: {verdict.violation or 'all is well'}")

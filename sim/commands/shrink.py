@@ -6,6 +6,7 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
+from octopi.cli.output import say, say_lines
 from sim.commands.options import PLAN_HELP, plan_of, tier_option
 
 
@@ -45,13 +46,13 @@ def shrink(plan_text: str, seconds: float, clients_only: bool, tier: str | None)
     from sim.swarm import describe
 
     try:
-        small = shrink_plan(plan, seconds, click.echo, () if clients_only else (Oracle,))
+        small = shrink_plan(plan, seconds, say_lines, () if clients_only else (Oracle,))
     except NothingFailsError as error:
         raise CommandError(f"{plan_text[:60]}: {error}") from None
-    click.echo()
-    click.echo(describe(small.plan))
-    click.echo(f"{small.verdict.violation}")
+    say()
+    say_lines(describe(small.plan))
+    say_lines(f"{small.verdict.violation}")
     least = "" if small.is_minimal else "; there was no time to try everything (--seconds)"
-    click.echo(f"{small.runs} runs in {small.seconds:.1f} s{least}")
-    click.echo(replay_line(to_token(small.plan)))
+    say_lines(f"{small.runs} runs in {small.seconds:.1f} s{least}")
+    say_lines(replay_line(to_token(small.plan)))
     return ExitCode.FAILED

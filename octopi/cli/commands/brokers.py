@@ -7,7 +7,7 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.rendering import print_json
+from octopi.cli.output import print_json, say
 
 
 @click.group()
@@ -71,7 +71,7 @@ def drain(
     from octopi.cli.asking import ask
 
     ask(settings, lambda client: client.drain_broker(broker))
-    click.echo(f"broker {broker} leads nothing", err=True)
+    say(f"broker {broker} leads nothing", err=True)
 
 
 @brokers.command()
@@ -98,4 +98,4 @@ def remove(
     from octopi.cli.asking import ask
 
     ask(settings, lambda client: client.remove_broker(broker))
-    click.echo(f"broker {broker} is forgotten", err=True)
+    say(f"broker {broker} is forgotten", err=True)

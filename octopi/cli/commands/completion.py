@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from octopi.cli.failures import PROGRAM
+from octopi.cli.output import say_lines
 
 
 @click.command()
@@ -26,4 +27,4 @@ def completion(context: click.Context, shell: str) -> None:
     assert completion_class is not None, "the choices are click's own"
     variable = f"_{PROGRAM}_COMPLETE".replace("-", "_").upper()
     script = completion_class(context.find_root().command, {}, PROGRAM, variable)
-    click.echo(script.source())
+    say_lines(script.source())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from octopi.cli.invocation import Invocation, common_options, json_option, pass_invocation
-from octopi.cli.rendering import print_json, print_table
+from octopi.cli.output import print_json
+from octopi.cli.rendering import print_table
 
 
 @click.group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +19,7 @@ from octopi.cli.invocation import (
     retry_option,
 )
 from octopi.cli.meter import Meter
+from octopi.cli.output import say
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
@@ -63,6 +65,11 @@ _STDOUT = 1
     help="When messages that were read are gone from the log, and others may be in their place: "
     "end with an error, or say so and go on with what is there now.",
 )
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print bytes as they are on a terminal, too, whatever they do to it.",
+)
 @json_option
 @retry_option
 @client_options
@@ -78,6 +85,7 @@ def consume(
     format_text: str | None,
     position_file: Path | None,
     on_fork: Literal["raise", "resume"],
+    raw: bool,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -92,7 +100,9 @@ def consume(
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
 
-    Each value is followed by a newline.  Nothing but messages goes to standard output.
+    Each value is followed by a newline.  Nothing but messages goes to standard output, and to
+    a terminal nothing that it would obey: control characters are printed as escapes such as
+    \x1b there.
     """
     if as_json and format_text is not None:
         raise CommandError("give --format or --json, not both", ExitCode.USAGE)
@@ -109,11 +119,11 @@ def consume(
     meter = Meter()
     output = Output(
         _STDOUT,
-        _printer(format_text, as_json),
+        _printer(format_text, as_json, for_terminal=os.isatty(_STDOUT) and not raw),
         meter,
         count_max=count,
         position_file=PositionFile(position_file, SystemDisk()) if position_file else None,
-        warn=lambda text: click.echo(f"warning: {text}", err=True),
+        warn=lambda text: say(f"warning: {text}", err=True),
     )
     run(
         partial(_consume, settings, topic, start, partition, stop_at_end, on_fork, output),
@@ -121,15 +131,16 @@ def consume(
     )
 
 
-def _printer(format_text: str | None, as_json: bool) -> Printer:
+def _printer(format_text: str | None, as_json: bool, *, for_terminal: bool) -> Printer:
     from octopi.cli import message_format
-    from octopi.cli.consuming import one_by_one, values_as_lines
+    from octopi.cli.consuming import one_by_one, values_as_lines, values_for_terminal
 
     if as_json:
         return one_by_one(message_format.as_json)
     if format_text is not None:
-        return one_by_one(message_format.compile_format(format_text))
-    return values_as_lines
+        form = message_format.compile_format(format_text, for_terminal=for_terminal)
+        return one_by_one(form)
+    return values_for_terminal if for_terminal else values_as_lines
 
 
 async def _consume(

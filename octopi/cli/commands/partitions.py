@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,8 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.rendering import counted, print_json, print_table, size
+from octopi.cli.output import is_watched, print_json, progress, say
+from octopi.cli.rendering import counted, print_table, size
 from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def list_partitions(
     else:
         print_table(PARTITION_HEADINGS, partition_rows(cluster, cluster.partitions))
         in_use = len(cluster.partitions)
-        click.echo()
-        click.echo(f"{in_use} of {counted(cluster.partition_count, 'partition')} in use")
+        say()
+        say(f"{in_use} of {counted(cluster.partition_count, 'partition')} in use")
         for note in notes(cluster.partitions):
-            click.echo(f"note: {note}")
+            say(f"note: {note}")
 
 
 @partitions.command()
@@ -85,7 +85,7 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
     from octopi.cli.asking import ask
 
     total = ask(settings, lambda client: client.add_partitions(count))
-    click.echo(f"the cluster has {counted(total, 'partition')}", err=True)
+    say(f"the cluster has {counted(total, 'partition')}", err=True)
 
 
 @partitions.command()
@@ -161,29 +161,29 @@ def _print_recovery(found: PartitionRecovery) -> None:
                 for one in found.replicas
             ],
         )
-        click.echo()
+        say()
     if found.leader is None:
-        click.echo(f"partition {found.partition} has no leader")
+        say(f"partition {found.partition} has no leader")
         if found.waits_for:
             names = " ".join(map(str, found.waits_for))
-            click.echo(f"  it waits for brokers {names}: start them, if that can be done")
+            say(f"  it waits for brokers {names}: start them, if that can be done")
         if found.candidate is None:
-            click.echo("  no replica answers")
+            say("  no replica answers")
         else:
-            click.echo(f"  with --accept-loss broker {found.candidate} leads")
+            say(f"  with --accept-loss broker {found.candidate} leads")
     else:
         how = "leads now" if found.recovered else "leads, nothing had to be given up"
-        click.echo(f"partition {found.partition}: broker {found.leader} {how}, epoch {found.epoch}")
+        say(f"partition {found.partition}: broker {found.leader} {how}, epoch {found.epoch}")
     if found.candidate is None or not (found.recovered or found.leader is None):
         return
     word = "is" if found.recovered else "would be"
-    click.echo(f"  messages that were acknowledged and that only others had {word} lost")
+    say(f"  messages that were acknowledged and that only others had {word} lost")
     for one in found.lost:
-        click.echo(f"  known: topic {one.topic}, offsets {one.kept_end} to {one.known_end}")
+        say(f"  known: topic {one.topic}, offsets {one.kept_end} to {one.known_end}")
     if found.lost_log_count > len(found.lost):
-        click.echo(f"  and {counted(found.lost_log_count - len(found.lost), 'other log')}")
+        say(f"  and {counted(found.lost_log_count - len(found.lost), 'other log')}")
     if not found.lost:
-        click.echo("  known: nothing")
+        say("  known: nothing")
 
 
 @partitions.command()
@@ -233,7 +233,7 @@ def move(
             nursery.cancel_scope.cancel()
 
     ask(settings, question)
-    click.echo(f"partition {partition}: broker {joining} in the place of {leaving}", err=True)
+    say(f"partition {partition}: broker {joining} in the place of {leaving}", err=True)
 
 
 async def _watch(
@@ -259,22 +259,21 @@ async def _watch(
 @contextmanager
 def _progress(partition: int, joining: int) -> Iterator[Callable[[int, int], None] | None]:
     """Show the bytes that were copied on standard error; None if that is no terminal."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, TextColumn
 
     columns = [
         TextColumn(f"partition {partition} to broker {joining}"),
         BarColumn(),
         TextColumn("{task.description}"),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
+    with progress(*columns) as display:
+        task = display.add_task("", total=None)
 
         def show(copied_bytes: int, total_bytes: int) -> None:
             what = f"{size(copied_bytes)} of {size(total_bytes)}"
-            progress.update(task, completed=copied_bytes, total=total_bytes, description=what)
+            display.update(task, completed=copied_bytes, total=total_bytes, description=what)
 
         yield show

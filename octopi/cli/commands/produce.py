@@ -18,6 +18,7 @@ from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, pass_invocation, retry_option
 from octopi.cli.meter import Meter
+from octopi.cli.output import say
 from octopi.cli.rendering import counted
 
 if TYPE_CHECKING:
@@ -112,13 +113,13 @@ def produce(
     acknowledged = _Acknowledged()
     with _opened(file) as descriptor:
         if descriptor == _STDIN and sys.stdin.isatty():
-            click.echo("Each line is a message; end with Ctrl-D.", err=True)
+            say("Each line is a message; end with Ctrl-D.", err=True)
         body = partial(
             _produce, settings, topic, options, descriptor, linger_s, meter, acknowledged
         )
         with meter.shown("producing", _size_bytes(descriptor)):
             run(body, acknowledged.summary)
-    click.echo(meter.summary(), err=True)
+    say(meter.summary(), err=True)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options, json_option
-from octopi.cli.rendering import counted, print_json, size
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import counted, size
 
 
 @click.command()
@@ -60,7 +61,8 @@ def salvage(
     with held(disk, directory):
         found = find_kept(disk, directory)
         if prints is not None:
-            form = message_format.compile_format(r"%v\n")
+            watched = sys.stdout.isatty()
+            form = message_format.compile_format(r"%v\n", for_terminal=watched)
             if as_json:
                 form = message_format.as_json
             output = sys.stdout.buffer
@@ -78,17 +80,17 @@ def salvage(
             what = f"{counted(kept.messages, 'message')} from offset {kept.offset} on"
             if not dry_run:
                 put_back(disk, kept)
-            click.echo(f"{'would put' if dry_run else 'put'} back {what}")
+            say(f"{'would put' if dry_run else 'put'} back {what}")
             return ExitCode.OK
     if as_json:
         print_json([attrs.asdict(one) for one in found])
         return ExitCode.OK
     for one in found:
         damage = f", {counted(one.damaged_places, 'damaged place')}" * bool(one.damaged_places)
-        click.echo(
+        say(
             f"{one.path}: {one.topic}/{one.partition} from offset {one.offset}, "
             f"{size(one.size_bytes)}: {counted(one.messages, 'message')}{damage}"
             f"{'; --put-back is possible' * one.fits}"
         )
-    click.echo(f"{counted(len(found), 'file')} kept")
+    say(f"{counted(len(found), 'file')} kept")
     return ExitCode.OK

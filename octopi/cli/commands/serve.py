@@ -23,6 +23,7 @@ from octopi.cli.invocation import (
     pass_invocation,
     taken,
 )
+from octopi.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -156,4 +157,4 @@ def _refuse(role: str, flags: dict[str, object]) -> None:
 
 def announce(role: str, url: str) -> None:
     """Tell whoever started this process that the node can be used."""
-    click.echo(f"ready {role} {url}")
+    say(f"ready {role} {url}")

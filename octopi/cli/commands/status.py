@@ -10,7 +10,8 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.rendering import counted, print_json, print_table, size
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import counted, print_table, size
 
 if TYPE_CHECKING:
     from octopi import BrokerInfo, ClusterInfo
@@ -58,11 +59,11 @@ def status(
         )
     else:
         _print(seen.cluster, found)
-        click.echo("not healthy:" if wrong else "healthy")
+        say("not healthy:" if wrong else "healthy")
         for problem in wrong:
-            click.echo(f"  {problem}")
+            say(f"  {problem}")
         for note in notes(seen.cluster.partitions):
-            click.echo(f"note: {note}")
+            say(f"note: {note}")
     return ExitCode.FAILED if wrong else ExitCode.OK
 
 
@@ -70,18 +71,18 @@ def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
     from octopi.admin.replicas import PARTITION_HEADINGS, partition_rows
 
     live = sum(one.live for one in cluster.brokers)
-    click.echo(
+    say(
         f"cluster {cluster.cluster or '(not formed yet)'}: "
         f"{live} of {counted(len(cluster.brokers), 'broker')} up, "
         f"{len(cluster.partitions)} of {counted(cluster.partition_count, 'partition')} in use, "
         f"{counted(cluster.topic_count, 'topic')}"
     )
-    click.echo()
+    say()
     print_brokers(cluster)
-    click.echo()
+    say()
     if cluster.partitions:
         print_table(PARTITION_HEADINGS, partition_rows(cluster, cluster.partitions))
-        click.echo()
+        say()
         print_table(
             ["PARTITION", "BROKER", "ROLE", "STATE", "LOGS", "LOG END", "HIGHWATER", "LAG"],
             [
@@ -98,7 +99,7 @@ def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
                 for one in found
             ],
         )
-        click.echo()
+        say()
 
 
 def print_brokers(cluster: ClusterInfo) -> None:

@@ -9,6 +9,7 @@ import click
 from octopi.cli.failures import CommandError
 from octopi.cli.invocation import common_options
 from octopi.cli.key_files import refuse_existing, write_secret
+from octopi.cli.output import say
 
 
 @click.group()
@@ -55,4 +56,4 @@ def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
     write_secret(ca_file, authority.cert_pem.bytes().decode(), mode=0o644)
     write_secret(cert_file, chain, mode=0o644)
     write_secret(key_file, certificate.private_key_pem.bytes().decode())
-    click.echo(f"{directory}: ca.pem, node.pem and node.key", err=True)
+    say(f"{directory}: ca.pem, node.pem and node.key", err=True)

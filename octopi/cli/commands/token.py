@@ -13,7 +13,7 @@ import click
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options, json_option
 from octopi.cli.key_files import read_keys, refuse_existing, write_secret
-from octopi.cli.rendering import print_json
+from octopi.cli.output import print_json, say
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -59,14 +59,14 @@ def keygen(file: Path, public: Path | None) -> None:
     name = chance.token_bytes(4).hex()
     if public is None:
         write_secret(file, _key_set(secret_key(name, chance.token_bytes(SECRET_BYTES_MIN))))
-        click.echo(f"{file}: key {name} signs and verifies; keep it secret", err=True)
+        say(f"{file}: key {name} signs and verifies; keep it secret", err=True)
         return
     refuse_existing(public)
     signing, verifying = signing_key_pair(name)
     write_secret(file, _key_set(signing))
     write_secret(public, _key_set(verifying), mode=0o644)
-    click.echo(f"{file}: key {name} signs; keep it secret", err=True)
-    click.echo(f"{public}: key {name} verifies; give it to nodes (--auth-keys)", err=True)
+    say(f"{file}: key {name} signs; keep it secret", err=True)
+    say(f"{public}: key {name} verifies; give it to nodes (--auth-keys)", err=True)
 
 
 @token.command()
@@ -108,7 +108,7 @@ def create(
         raise CommandError("grant something: --publish, --subscribe, ...", ExitCode.USAGE)
     keys = read_keys(key_file)
     ttl_s = None if forever else _seconds(ttl or "1h")
-    click.echo(keys.sign(subject, wanted, SystemClock().wall_ms(), ttl_s))
+    say(keys.sign(subject, wanted, SystemClock().wall_ms(), ttl_s))
 
 
 @token.command()
@@ -130,11 +130,11 @@ def show(file: Path | None, as_json: bool) -> None:
         print_json(said)
         return
     granted: dict[str, Any] = said.get(CLAIM) or {}
-    click.echo(f"subject  {said.get('sub')}")
-    click.echo(f"key      {said.get('kid')} ({said.get('alg')})")
-    click.echo(f"expires  {_time(said.get('exp'))}")
+    say(f"subject  {said.get('sub')}")
+    say(f"key      {said.get('kid')} ({said.get('alg')})")
+    say(f"expires  {_time(said.get('exp'))}")
     for verb, patterns in granted.items():
-        click.echo(f"{verb:8} {' '.join(patterns)}")
+        say(f"{verb:8} {' '.join(patterns)}")
 
 
 def _key_set(entry: dict[str, str]) -> str:

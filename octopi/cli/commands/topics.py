@@ -12,7 +12,8 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, json_option, pass_invocation
-from octopi.cli.rendering import counted, print_json, print_table, size
+from octopi.cli.output import agreed, print_json, say
+from octopi.cli.rendering import counted, print_table, size
 
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
@@ -143,7 +144,7 @@ def create(
         print_json(attrs.asdict(info))
     else:
         places = " ".join(str(one.partition) for one in info.partitions)
-        click.echo(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
+        say(f"created {info.topic} on partition{'s' * (len(info.partitions) > 1)} {places}")
 
 
 def _partitions(text: str) -> list[int]:
@@ -212,11 +213,11 @@ def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
         for name, value in attrs.asdict(info.options).items()
         if value != usual[name]
     ]
-    click.echo(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
-    click.echo()
+    say(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
+    say()
     rows = partition_rows(seen.cluster, info.partitions, info.options.min_insync)
     print_table(PARTITION_HEADINGS, rows)
-    click.echo()
+    say()
     print_table(
         [
             "PARTITION",
@@ -245,7 +246,7 @@ def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
         ],
     )
     for fault in faults(seen.logs):
-        click.echo(f"fault: {fault}")
+        say(f"fault: {fault}")
 
 
 @topics.command()
@@ -276,13 +277,13 @@ def delete(
                 "deleting takes every message: say --yes where nobody can be asked",
                 ExitCode.USAGE,
             )
-        click.confirm(f"Delete {counted(len(names), 'topic')} for good?", abort=True, err=True)
+        agreed(f"Delete {counted(len(names), 'topic')} for good?")
 
     from octopi.cli.asking import ask
 
     async def question(client: Client) -> None:
         for name in names:
             await client.delete_topic(name)
-            click.echo(f"deleted {name}", err=True)
+            say(f"deleted {name}", err=True)
 
     ask(settings, question)

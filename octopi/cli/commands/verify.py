@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ import click
 
 from octopi.cli.failures import ExitCode
 from octopi.cli.invocation import common_options, json_option
-from octopi.cli.rendering import counted, print_json, size
+from octopi.cli.output import is_watched, print_json, progress, say
+from octopi.cli.rendering import counted, size
 
 if TYPE_CHECKING:
     from octopi.storage.verification import Finding
@@ -75,26 +75,24 @@ def verify(directory: str, as_json: bool) -> int:
     else:
         for one in findings:
             place = f"{one.path}: byte {one.position_bytes}, offset {one.offset}"
-            click.echo(f"{one.kind}: {place}: {one.what}")
+            say(f"{one.kind}: {place}: {one.what}")
         verdict = counted(damages, "damaged place") if damages else "no damage"
-        click.echo(f"checked {counted(len(found.logs), 'log')}, {size(total_bytes)}: {verdict}")
+        say(f"checked {counted(len(found.logs), 'log')}, {size(total_bytes)}: {verdict}")
     return ExitCode.DATA_FAULT if damages else ExitCode.OK
 
 
 @contextmanager
 def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
     """Show the bytes that were checked on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         yield lambda done_bytes: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
 
-    columns = [BarColumn(), DownloadColumn(), TransferSpeedColumn()]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("checking", total=total_bytes)
+    with progress(BarColumn(), DownloadColumn(), TransferSpeedColumn()) as display:
+        task = display.add_task("checking", total=total_bytes)
 
         def show(done_bytes: int) -> None:
-            progress.update(task, completed=done_bytes)
+            display.update(task, completed=done_bytes)
 
         yield show

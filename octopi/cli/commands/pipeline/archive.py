@@ -8,7 +8,8 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, json_option, pass_invocation
-from octopi.cli.rendering import counted, print_json
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import counted
 from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
 
@@ -79,7 +80,7 @@ def archive(
         with shown(spark, "archiving"):
             query = job.start_archive(spark, options)
             for line in batch_lines(query):
-                click.echo(line, err=True)
+                say(line, err=True)
             done = job.finish(spark, options, query)
     if as_json:
         print_json(
@@ -93,7 +94,7 @@ def archive(
     else:
         merged = f"; {counted(done.merged_files, 'file')} merged into others"
         gaps = f"; messages are missing at {counted(done.gaps, 'place')}: see the warnings"
-        click.echo(
+        say(
             f"archived {counted(done.rows, 'message')}"
             f"{merged if done.merged_files else ''}{gaps if done.gaps else ''}"
         )

@@ -9,7 +9,8 @@ import click
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import json_option
-from octopi.cli.rendering import counted, print_json, size
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import counted, size
 from octopi.cli.spark_job import spark_job, spark_options
 
 
@@ -50,11 +51,11 @@ def audit(
         print_json(attrs.asdict(done))
     else:
         for fault in done.faults:
-            click.echo(str(fault))
+            say(str(fault))
         for rest in done.not_judged:
-            click.echo(str(rest))
+            say(str(rest))
         verdict = counted(len(done.faults), "fault") if done.faults else "no fault"
-        click.echo(
+        say(
             f"audited {counted(done.logs, 'log')}, {counted(done.replicas, 'replica')}, "
             f"{size(done.size_bytes)}: {verdict}"
         )

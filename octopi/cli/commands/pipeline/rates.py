@@ -10,7 +10,8 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, json_option, pass_invocation
-from octopi.cli.rendering import print_json, print_table
+from octopi.cli.output import print_json, say
+from octopi.cli.rendering import print_table
 from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
 
@@ -64,7 +65,7 @@ def rates(
             if continuous:
                 query = job.start_rates(spark, options, Path(own))
                 for line in batch_lines(query):
-                    click.echo(line, err=True)
+                    say(line, err=True)
                     if chart is not None:
                         page = job.chart_page(job.current_rates(spark), job.bytes_behind(query))
                         chart.write_text(page, encoding="utf-8")

@@ -8,6 +8,7 @@ import click
 
 from octopi.cli.config import ClientSettings
 from octopi.cli.invocation import Invocation, pass_invocation
+from octopi.cli.output import say
 from octopi.cli.rendering import counted
 from octopi.cli.spark_job import cluster_options, connection, spark_job, spark_options
 
@@ -56,6 +57,4 @@ def replay(
         options = job.ReplayOptions(directory, topic, connection(client), only=names, speed=speed)
         with shown(spark, "replaying"):
             done = job.replay(spark, options)
-    click.echo(
-        f"replayed {counted(done.logs, 'log')}: {counted(done.rows, 'message')} are in {topic}"
-    )
+    say(f"replayed {counted(done.logs, 'log')}: {counted(done.rows, 'message')} are in {topic}")

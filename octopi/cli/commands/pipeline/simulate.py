@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from octopi.cli.failures import ExitCode
+from octopi.cli.output import say
 from octopi.cli.rendering import counted
 from octopi.cli.spark_job import spark_job, spark_options
 
@@ -42,11 +43,9 @@ def simulate(
         with shown(spark, "simulating"):
             done = job.simulate(spark, options)
     for one in done.failures:
-        click.echo(
-            f"{one.rule}: {counted(one.count, 'run')}, the first is seed {one.seed}: {one.text}"
-        )
-        click.echo(f"  octopi-node sim replay '{one.token}'")
-    click.echo(
+        say(f"{one.rule}: {counted(one.count, 'run')}, the first is seed {one.seed}: {one.text}")
+        say(f"  octopi-node sim replay '{one.token}'")
+    say(
         f"{counted(done.runs, 'run')}, {done.cpu_s:,.0f} s of processor time: "
         f"{counted(len(done.failures), 'broken promise')}"
     )

@@ -1,0 +1,78 @@
+"""The one way from a command to the terminal.
+
+What commands print has names and texts of strangers in it, which could hold commands for the
+terminal.  So nothing else in `octopi.cli` or `sim` writes to standard output or standard error
+(tests/architecture/test_output.py looks), and everything here passes `octopi.printable`.  The
+exceptions are messages (`octopi.cli.consuming`), and those only where no terminal reads them
+or ``--raw`` was given.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from octopi.printable import as_json, printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.progress import Progress, ProgressColumn
+
+
+def say(line: str = "", *, err: bool = False) -> None:
+    """Print one line; a line end within it is printed as an escape.  *err*: on standard error."""
+    click.echo(printable(line), err=err)
+
+
+def say_lines(text: str, *, err: bool = False) -> None:
+    """Print *text* that has line ends of its own."""
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
+def print_json(value: object) -> None:
+    """Print *value* as JSON on standard output."""
+    click.echo(as_json(value, indent=2))
+
+
+def print_exception(error: BaseException) -> None:
+    """Print the traceback of *error* on standard error."""
+    for part in traceback.format_exception(error):
+        say_lines(part.rstrip("\n"), err=True)
+
+
+def agreed(question: str) -> None:
+    """Ask, on standard error, and go on if the answer is yes.
+
+    Raises:
+      click.Abort: if it is no.
+    """
+    click.confirm(printable(question), abort=True, err=True)
+
+
+def show(renderable: RenderableType) -> None:
+    """Print what rich draws on standard output.  Texts in it have to be `printable` already:
+    what rich adds for colours can't be told from what a stranger wrote."""
+    from rich.console import Console
+
+    Console().print(renderable)
+
+
+def is_watched() -> bool:
+    """Whether standard error is a terminal, where `progress` can be seen."""
+    return sys.stderr.isatty()
+
+
+def progress(*columns: str | ProgressColumn, redirect_stdout: bool = True) -> Progress:
+    """A display on standard error of how far something has come, gone when it is done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=redirect_stdout,
+    )
