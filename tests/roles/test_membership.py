@@ -225,8 +225,10 @@ async def test_a_topic_whose_name_an_older_one_has_here_is_refused_until_that_is
     async with played_register() as (nursery, register):
         register.orders = order
         async with broker(nursery, register, tmp_path):
-            await eventually(lambda: len(answers) == 3)
+            await eventually(
+                lambda: len(answers) >= 3
+            )  # the broker asks for orders again and again
     (undone,) = answers[0]
     assert (undone.partition, undone.topic_id) == (None, newer.topic_id)
     assert "older topic of that name" in undone.reason
-    assert answers[1:] == [[], []]
+    assert answers[1:3] == [[], []]

@@ -16,7 +16,9 @@ import trio
 
 import octopi
 from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.operating_system import SystemDisk
 from octopi.record import decode
+from octopi.storage.ends_file import load_ends
 from tests.integration.clusters import ProcessCluster, process_cluster
 from tests.integration.replicas import DataDirectory
 from tests.integration.traffic import traffic
@@ -171,33 +173,44 @@ async def test_power_lost_everywhere_at_once_costs_nothing_that_was_on_the_devic
         }
 
 
-def cut_in_half(log: Path) -> None:
+def noted_end(data_dir: Path, partition: int, topic: str) -> int:
+    """Up to where a broker has noted that a log is committed: what it knows a second later."""
+    stored = load_ends(SystemDisk(), str(data_dir / "replicas" / f"{partition}.ends"))
+    assert stored is not None
+    return next(one.highwater for one in stored.logs.values() if one.topic["topic"] == topic)
+
+
+def cut_in_half(log: Path, noted: int) -> None:
     [segment] = log.glob("*.log")
     with segment.open("r+b") as file:
-        file.truncate(segment.stat().st_size // 2)
+        file.truncate(noted // 2)
 
 
-def lose_checkpoint(log: Path) -> None:
+def lose_checkpoint(log: Path, noted: int) -> None:
     (log / "checkpoint").unlink()
 
 
-def lose_directory(log: Path) -> None:
+def lose_directory(log: Path, noted: int) -> None:
     shutil.rmtree(log)
 
 
 @pytest.mark.parametrize("harm", [cut_in_half, lose_checkpoint, lose_directory])
 async def test_a_broker_with_damaged_files_that_comes_back_first_takes_nothing_from_the_others(
-    tmp_path: Path, harm: Callable[[Path], None]
+    tmp_path: Path, harm: Callable[[Path, int], None]
 ) -> None:
     async with process_cluster(tmp_path) as cluster:
         async with traffic(cluster.url, "orders", producers=3, consumers=2) as flow:
             await flow.progress(450)
             await healthy(cluster)
             partition = (await cluster.place("orders")).partition
+            with trio.fail_after(HEALED_S):
+                while not noted_end(cluster.data_dir(cluster.names[0]), partition, "orders"):  # noqa: ASYNC110
+                    await trio.sleep(0.05)
             for name in cluster.names:
                 await cluster.kill(name)
             damaged, *others = cluster.names
-            harm(cluster.data_dir(damaged) / "logs" / str(partition) / "orders")
+            noted = noted_end(cluster.data_dir(damaged), partition, "orders")
+            harm(cluster.data_dir(damaged) / "logs" / str(partition) / "orders", noted)
             await cluster.restart(damaged)
             for name in others:
                 await cluster.restart(name)

@@ -484,8 +484,8 @@ def masked(data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-async def test_a_thousand_idle_connections_cost_little() -> None:
-    count = 1000
+async def test_idle_connections_cost_little() -> None:
+    count = 300  # on a busy machine, too, the first is not silent for too long before the last
     allow_many_files()
     async with serving() as server, AsyncExitStack() as idle:
 
