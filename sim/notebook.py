@@ -55,7 +55,7 @@ class Notebook:
         self._recoveries = Recoveries(cluster)
         if plan.loses_all:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
-        if plan.retention_bytes is not None:
+        if plan.retention_bytes is not None or plan.retention_ms is not None:
             cluster.world.observe(self._see_retention, {steps.D4_RETIRED})
 
     @property

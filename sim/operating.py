@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from random import Random
 from typing import Final
 
@@ -74,6 +75,11 @@ class Operator:
                         flush_before_ack=plan.flush_before_ack,
                         min_insync=plan.min_insync,
                         segment_bytes=plan.segment_bytes,
+                        retention=(
+                            None
+                            if plan.retention_ms is None
+                            else timedelta(milliseconds=plan.retention_ms)
+                        ),
                         retention_bytes=plan.retention_bytes,
                     )
                     break

@@ -138,6 +138,8 @@ class Plan:
     kills_each: bool = False
     """Whether each broker is killed once more when everything has come back: the others have to
     go on without it."""
+    retention_ms: int | None = None
+    """Each log keeps what is not older, and not much more: that takes small segments."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

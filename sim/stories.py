@@ -51,6 +51,7 @@ from sim.drawing import (
     when_producing,
 )
 from sim.kinds import DAMAGE, FULL, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
+from sim.stories_of_keeping import retention_strikes
 from sim.stories_of_loss import TOLD_OF_LOSS
 from sim.story import Story
 
@@ -745,6 +746,8 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     _torn_writes,
     _disk_is_lost,
     _unsteady,
+    retention_strikes,
+    retention_strikes,
 )
 """One that stands here twice is drawn more often."""
 

@@ -118,7 +118,9 @@ class _Swarm:
         latency_s, jitter_s = self._pick(
             "latency", ((0.0005, 0.0005), (0.001, 0.0), (0.001, 0.02), (0.02, 0.005))
         )
-        retains = self._chance("retains").random() < 0.2
+        retains_bytes = self._chance("retains").random() < 0.2
+        retains_ms = self._chance("retains_ms").random() < 0.1
+        retains = retains_bytes or retains_ms
         check_s = self._pick("retention_check", (0.05, 0.3))
         return Plan(
             seed=self._seed,
@@ -130,7 +132,8 @@ class _Swarm:
             flush_before_ack=self._pick("flush_before_ack", (False, False, True)),
             flush_interval_s=self._pick("flush_interval", (1.0, 0.05, 0.3)),
             segment_bytes=4096 if retains else self._pick("segment", (None, None, 4096)),
-            retention_bytes=self._pick("retention", (4096, 20_000)) if retains else None,
+            retention_bytes=self._pick("retention", (4096, 20_000)) if retains_bytes else None,
+            retention_ms=self._pick("retention_ms", (300, 2000)) if retains_ms else None,
             retention_check_interval_s=check_s if retains else RETENTION_CHECK_INTERVAL_S,
             snapshot_entries=self._pick("snapshot", (JOURNAL_SNAPSHOT_ENTRIES, 3, 20)),
             rebalance_interval_s=self._pick("rebalance", (5.0, 5.0, 0.7)),

@@ -27,6 +27,8 @@ class CommittedLog:
         self.highwater: dict[Where, int] = {}
         self.opened_with: dict[Where, int] = {}
         """The highwater mark that was on the disk when a life opened the log."""
+        self.removed_end = 0
+        """Retention may have removed what lies before: it had to be kept no longer."""
         self._sequences: dict[tuple[bytes, int], int] = {}
 
     @property

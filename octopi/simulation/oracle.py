@@ -42,6 +42,8 @@ receipt-wrong           (W10) a producer is told of records that aren't committe
                         that are others than its own; or its newest batches are forgotten
 committed-twice         (W11) one sequence of a producer is committed twice, or a gap
 invalid-committed       bytes are committed that are no records
+removed-too-early       retention removes what the settings of its topic keep, or what is not
+                        committed; or a replica begins behind what may be gone
 lost-too-much           a leader begins with what it has, and another one that was in sync last
                         has more; or what is lost had to be on the device
 ======================= ================================================================
@@ -61,6 +63,7 @@ from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT
+from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.surroundings import Surroundings
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
@@ -99,7 +102,8 @@ class Oracle(Surroundings):
             steps.E11_LEADING: self._check_leader,
             steps.E12_FOLLOWING: self._check_role,
             steps.E13_TRUNCATING: self._check_cut,
-            steps.E14_RESTARTED: self._forget_highwater,
+            steps.E14_RESTARTED: self._check_restart,
+            steps.D4_RETIRED: self._check_retention,
             steps.D5_RECOVERED: self._note_opening,
             steps.T5_DELETED: self._note_deletion,
             steps.T7_REMOVED: self._forget_highwater,
@@ -466,7 +470,11 @@ class Oracle(Surroundings):
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
         ours, committed = replica.read(start, log.end), log.data[start:]
-        if ours != committed:
+        if replica.start > log.removed_end:
+            text = f"{host} leads or is in sync, and begins {log.name} at {replica.start}; what is "
+            text += f"gone from there by its topic's settings ends at {log.removed_end}"
+            self._break("removed-too-early", text, event)
+        elif ours != committed:
             at = start + agreement(ours, committed)
             text = f"{host} leads or is in sync, and of {log.name} it lacks what is committed "
             text += f"from {at} to {log.end}"
@@ -491,6 +499,31 @@ class Oracle(Surroundings):
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
             text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
             self._break("committed-cut", text + str(until), event, commit)
+
+    # --- keeping -----------------------------------------------------------------------
+
+    def _check_retention(self, event: Event) -> None:
+        log = self._log(event)
+        replica = self._replica(event.host, log)
+        topic = self._view.state.topic(log.topic)
+        if topic is not None and topic.topic_id != event.facts["topic_id"]:
+            topic = None  # the log is one of an older topic of that name
+        clock = self._cluster.nodes[event.host].host.clock
+        now_ms = None if self._clocks_differ else clock.wall_ms()
+        wrong = removed_wrongly(log, replica, topic, now_ms)
+        if wrong:
+            text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
+            self._break("removed-too-early", text + wrong, event)
+        log.removed_end = max(log.removed_end, replica.start)
+
+    def _check_restart(self, event: Event) -> None:
+        """A follower begins where the leader's log does: there is nothing before that any more."""
+        self._forget_highwater(event)
+        log, begin = self._log(event), event.facts["begin"]
+        if begin > log.removed_end:
+            text = f"{event.host} begins {log.name} anew at {begin}; what is gone by its topic's "
+            text += f"settings ends at {log.removed_end}"
+            self._break("removed-too-early", text, event)
 
     def _note_opening(self, event: Event) -> None:
         log = self._log(event)

@@ -42,6 +42,10 @@ PROMISES: Final[Mapping[str, str]] = {
     "receipt-wrong": "a receipt is given for committed records, and for the producer's own",
     "committed-twice": "the sequence of a producer is committed once, without gaps",
     "invalid-committed": "what is committed are whole, valid records",
+    "removed-too-early": (
+        "retention removes only what the settings of a topic don't keep, and no replica begins "
+        "behind that"
+    ),
     "lost-too-much": (
         "when all that were in sync have lost what was in their memories, the best of them leads "
         "with what it has on its device"

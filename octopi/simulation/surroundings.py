@@ -12,7 +12,7 @@ from typing import Any, Final
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog
 from octopi.simulation.damage import Damage
-from octopi.simulation.failures import RollBack, Rot, Wipe
+from octopi.simulation.failures import DriftClock, JumpClock, RollBack, Rot, Wipe
 from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event, Violation
@@ -53,6 +53,8 @@ class Surroundings:
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
+        self._clocks_differ = False
+        """Whether a fault changed the clock of a host: ages mean nothing any more."""
         self._recoveries = Recoveries(cluster)
         self._log_epochs: dict[tuple[str, int], int] = {}
         """Host and partition -> the epoch of the leader that it agreed with last."""
@@ -61,6 +63,8 @@ class Surroundings:
 
     def _note_fault(self, event: Event) -> None:
         action = event.facts["action"]
+        if isinstance(action, DriftClock | JumpClock):
+            self._clocks_differ = True
         if isinstance(action, Wipe | Rot | RollBack):
             self._note_loss(event)
         if isinstance(action, Damage) and action.touches_records:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sim.mutants import (
+    bounding,
     deciding,
     forks,
     forming,
@@ -28,6 +29,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *leaving.MUTANTS,
         *recovering.MUTANTS,
         *serving.MUTANTS,
+        *bounding.MUTANTS,
         *storing.MUTANTS,
     )
 }
