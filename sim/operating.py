@@ -20,6 +20,7 @@ from octopi.simulation.history import (
     TopicRemoved,
     unique_value,
 )
+from sim.asking import ask_for_offsets
 from sim.notebook import Notebook
 from sim.plan import Chore
 
@@ -101,6 +102,8 @@ class Operator:
                     await self._drain(client, chance)
                 case "renew":
                     await self._renew(client, f"renewed-{self._number}", chance)
+                case "ask":
+                    await ask_for_offsets(client, chance.choice(self._notebook.topics))
                 case "grow":
                     await client.add_partitions(1)
                 case "move":

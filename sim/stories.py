@@ -51,7 +51,7 @@ from sim.drawing import (
     when_producing,
 )
 from sim.kinds import DAMAGE, FULL, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
-from sim.stories_of_keeping import retention_strikes
+from sim.stories_of_keeping import large_log, many_large_logs, retention_strikes
 from sim.stories_of_loss import TOLD_OF_LOSS
 from sim.story import Story
 
@@ -748,6 +748,8 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     _unsteady,
     retention_strikes,
     retention_strikes,
+    large_log,
+    many_large_logs,
 )
 """One that stands here twice is drawn more often."""
 

@@ -1,11 +1,13 @@
-"""Stories of what brokers keep and remove: retention overtakes those who are away."""
+"""Stories of what brokers keep and remove, and of logs that are large: retention overtakes those
+who are away; what has to be looked at for a while keeps nobody waiting."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
-from octopi.simulation.failures import AtTime, Fault
+from octopi.simulation.damage import Damage, Harm
+from octopi.simulation.failures import AtTime, Fault, Kill, Slow
 from sim.drawing import a_death, an_absence, late, some_seconds, soon
 from sim.story import Story
 
@@ -33,3 +35,53 @@ def retention_strikes(chance: Random) -> Story:
     }
     load = {"value_bytes_max": 3_000, "records": 30, "pause_s": 0.05}
     return Story(tuple(faults), options, load)
+
+
+def large_log(chance: Random) -> Story:
+    """Megabytes, in segments whose indexes are damaged while their broker is down, and questions
+    that take a look at all of it."""
+    places = AtTime(some_seconds(chance, 1.2, 1.8)), late(chance)  # then another one leads
+    harms: tuple[Harm, ...] = ("missing", "missing", *get_args(Harm))
+    faults = [
+        Fault(
+            place,
+            Damage(chance.choice(harms), "index", some_seconds(chance, 0.1, 0.4)),
+            chance.choice(("leader", "leader", "follower")),
+        )
+        for place in places
+    ]
+    if chance.random() < 0.5:
+        slow = Slow("client", 2.0, latency_s=0.05, bytes_per_s=2_000_000.0)
+        faults.append(Fault(AtTime(some_seconds(chance, 0.2, 3.0)), slow, "leader"))
+    options: dict[str, Any] = {
+        "partitions": 1,
+        "segment_bytes": 4_500_000,
+        "flush_interval_s": 0.05,
+        "checkpoint_bytes": 1_000_000,
+        "faults_s": 8.0,
+        "latency_s": 0.0005,
+        "jitter_s": 0.0005,
+        "min_insync": 1,
+    }
+    load: dict[str, Any] = {
+        "producers": 4,
+        "records": 60,
+        "consumers": 2,
+        "topic_partitions": 1,
+        "value_bytes_max": 150_000,
+        "pause_s": 0.05,
+        "burst_count": 4,
+        "starts_late": chance.random() < 0.3,
+        "reopen_count": chance.choice((0, 20)),
+        "chores": ("ask",) * 16,
+    }
+    return Story(tuple(faults), options, load)
+
+
+def many_large_logs(chance: Random) -> Story:
+    """One who was away lacks much of each of many logs."""
+    away = Fault(AtTime(0.3), Kill(some_seconds(chance, 1.5, 2.5)), "follower")
+    told = large_log(chance)
+    load = {**told.load, "topics": 8, "value_bytes_max": 250_000, "records": 60, "pause_s": 0.02}
+    options = {**told.options, "replicas": chance.choice((2, 3))}
+    return Story((away,), options, load)

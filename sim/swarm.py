@@ -86,7 +86,7 @@ _PEERS: Final = ("others", "register", "leader", "follower", "client")
 _WAYS: Final[tuple[Way, ...]] = ("both", "both", "in", "out")
 _TARGETS: Final = ("register", "leader", "leader/0", "follower", "broker", "broker-1", "client")
 _CHORES: Final[tuple[Chore, ...]] = (
-    *("topic", "drain", "grow", "move"),
+    *("topic", "drain", "grow", "move", "ask"),
     *(("renew",) if is_drawn(RENEWED) else ()),
 )
 

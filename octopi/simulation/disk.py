@@ -37,6 +37,7 @@ import attrs
 from octopi.simulation.disk_faults import ArmedFaults, DiskFault
 from octopi.simulation.disk_image import Directory, Fate, FileImage, Tree, os_error
 from octopi.simulation.disk_view import After, DiskLock, DiskView, Effect, after_by_trio
+from octopi.simulation.turns import Turns
 
 
 @attrs.frozen
@@ -68,6 +69,8 @@ class SimulatedDisk:
         """What is there."""
         self.locks: dict[FileImage, DiskLock] = {}
         """By the file that is locked."""
+        self.turns = Turns()
+        """How much is read in each turn of a task."""
         self._views: list[DiskView] = []
         self._page_caches = 1
 

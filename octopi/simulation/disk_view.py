@@ -106,7 +106,9 @@ class DiskView:
 
     def read_file(self, path: str) -> bytes:
         self._look("read_file", path)
-        return self.disk.cached(path)
+        content = self.disk.cached(path)
+        self.disk.turns.note(len(content))
+        return content
 
     def list_directory(self, path: str) -> list[str]:
         self._look("list_directory", path)
@@ -406,12 +408,14 @@ class SimulatedFile:
         if self._disk.faults:
             return self._pread_amiss(size_bytes, position_bytes)
         end_bytes = position_bytes + size_bytes
+        self._disk.turns.note(max(0, min(end_bytes, len(self._image.cached)) - position_bytes))
         return bytes(memoryview(self._image.cached)[position_bytes:end_bytes])
 
     def _pread_amiss(self, size_bytes: int, position_bytes: int) -> bytes:
         image = self._image
         source, start = image.cached, position_bytes
         size_bytes = max(0, min(size_bytes, len(image.cached) - start))
+        self._disk.turns.note(size_bytes)
         met = self._disk.faults.strike("pread", self._path)
         for how in met:
             if isinstance(how, MisdirectedRead):

@@ -31,6 +31,9 @@ _TICK_S: Final = 1e-9
 LOSE_POWER: Final = "lose power"
 """What the event is called when a machine loses its power."""
 
+LONG_TURN: Final = "long turn"
+"""What the event is called when a task reads too much before it lets others have their turn."""
+
 Program = Callable[[Environment], Awaitable[None]]
 """What runs on a host: returns when it has stopped."""
 
@@ -147,6 +150,7 @@ class Host:
         self.network = network
         self.name = name
         self.disk = SimulatedDisk()
+        self.disk.turns.on_long_turn = self._note_long_turn
         self.clock = HostClock(world)
         self.life: Life | None = None
         """The current life; None while the host is down."""
@@ -209,6 +213,10 @@ class Host:
             trace=life.trace,
             audit=_check if self.world.checks_invariants else None,
         )
+
+    def _note_long_turn(self, task: str, read_bytes: int) -> None:
+        number = self.life.number if self.life is not None else self.life_count
+        self.world.note(LONG_TURN, self.name, number, task=task, read_bytes=read_bytes)
 
     # --- ways to end -----------------------------------------------------------------
 

@@ -44,6 +44,8 @@ committed-twice         (W11) one sequence of a producer is committed twice, or 
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed; or a replica begins behind what may be gone
+turn-too-long           a task reads so much before others have their turn that a node which
+                        isn't simulated would stand still
 lost-too-much           a leader begins with what it has, and another one that was in sync last
                         has more; or what is lost had to be on the device
 ======================= ================================================================
@@ -61,10 +63,11 @@ from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
-from octopi.simulation.host import LOSE_POWER
+from octopi.simulation.host import LONG_TURN, LOSE_POWER
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.surroundings import Surroundings
+from octopi.simulation.turns import TURN_BYTES_MAX
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
@@ -83,6 +86,7 @@ class Oracle(Surroundings):
         self._handlers: dict[str, Callable[[Event], None]] = {
             FAULT: self._note_fault,
             LOSE_POWER: self._note_power_loss,
+            LONG_TURN: self._check_turn,
             steps.J5_ADMITTED: self._note_recovery,
             WIPE: self._note_empty_disk,
             steps.D2_PROMISING: self._note_flag,
@@ -499,6 +503,14 @@ class Oracle(Surroundings):
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
             text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
             self._break("committed-cut", text + str(until), event, commit)
+
+    # --- turns -------------------------------------------------------------------------
+
+    def _check_turn(self, event: Event) -> None:
+        task, read_bytes = event.facts["task"], event.facts["read_bytes"]
+        text = f"{event.host} reads {read_bytes:,} bytes in one turn of {task}, and all its other "
+        text += f"tasks wait; at most {TURN_BYTES_MAX:,} are promised"
+        self._break("turn-too-long", text, event)
 
     # --- keeping -----------------------------------------------------------------------
 

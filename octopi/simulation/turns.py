@@ -7,11 +7,19 @@ tasks of the node waiting, those among them that send heartbeats.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import trio
 
 from octopi.environment import Disk, File
+from octopi.limits import FETCH_BYTES_DEFAULT, MIB
+
+TURN_BYTES_MAX: Final = 2 * MIB + 2 * FETCH_BYTES_DEFAULT
+"""What a turn may read.  The longest ones are those of the fan-out, which sends 2 MiB, and at most
+a delivery more, before others have their turn (`octopi.roles.broker.fan_out`).  Look-ups take
+slices of `octopi.limits.SLICE_BYTES`, and eight of them in one turn at most
+(`octopi.storage.slices`)."""
 
 
 class Turns:
@@ -22,17 +30,24 @@ class Turns:
         """What one turn read at most."""
         self.task = ""
         """Whose turn that was, for people to read."""
+        self.on_long_turn: Callable[[str, int], None] | None = None
+        """Called once for each turn that reads more than `TURN_BYTES_MAX`, with the name of the
+        task and how much it has read so far."""
         self._turn: object = None
         self._bytes = 0
+        self._is_told = False
 
     def note(self, size_bytes: int) -> None:
         """The task that runs now has read so many bytes."""
         turn, name = _turn_now()
-        if turn != self._turn:
-            self._turn, self._bytes = turn, 0
+        if turn is None or turn != self._turn:
+            self._turn, self._bytes, self._is_told = turn, 0, False
         self._bytes += size_bytes
         if self._bytes > self.bytes_max:
             self.bytes_max, self.task = self._bytes, name
+        if self._bytes > TURN_BYTES_MAX and self.on_long_turn and not self._is_told:
+            self._is_told = True
+            self.on_long_turn(name, self._bytes)
 
     def forget(self) -> None:
         """Count from here on."""
@@ -76,7 +91,7 @@ class _CountedFile:
 
 
 def _turn_now() -> tuple[object, str]:
-    """Something that no other turn is equal to, and the task's name."""
+    """Something that no other turn is equal to (None: no task runs), and the task's name."""
     try:
         task = trio.lowlevel.current_task()
     except RuntimeError:

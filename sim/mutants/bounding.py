@@ -7,6 +7,7 @@ from typing import Final
 from sim.mutants.mutant import Mutant
 
 _EARLY: Final = "removed-too-early"
+_LONG: Final = "turn-too-long"
 
 MUTANTS: Final = (
     Mutant(
@@ -60,5 +61,54 @@ MUTANTS: Final = (
 """,
         "a follower that retention overtook is sent no records that were committed before it came",
         _EARLY,
+    ),
+    Mutant(
+        "all-logs-of-a-follower-in-one-turn",
+        "octopi.roles.broker.follow_session",
+        """
+-                        if read_bytes >= _ROUND_BYTES:  # of many logs, each lacks some
++                        if False:
+""",
+        "a leader reads what a follower lacks of each of many logs before others have their turn",
+        _LONG,
+    ),
+    Mutant(
+        "slices-all-in-one-turn",
+        "octopi.storage.slices",
+        """
+-            await trio.lowlevel.checkpoint()
++            pass
+     finally:
+         work.close()
+""",
+        "what is done in slices lets no other task have its turn between them",
+        _LONG,
+    ),
+    Mutant(
+        "index-made-anew-in-one-slice",
+        "octopi.storage.segment",
+        """
+-                if position < self.size_bytes:
++                if position > self.size_bytes:
+                     yield
+                     if self._index_rebuilt or cuts != self._cuts:
+""",
+        "the index of a segment is made anew, with all of that read, in one turn",
+        _LONG,
+    ),
+    Mutant(
+        "look-ups-of-offsets-in-one-turn",
+        "octopi.roles.broker.sessions",
+        """
+-                offset = await in_turns(work)
++                while True:
++                    try:
++                        next(work)
++                    except StopIteration as done:
++                        offset = done.value
++                        break
+""",
+        "a question about an offset is answered in one turn, whatever has to be read for it",
+        _LONG,
     ),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from octopi.replication.effects import PartitionEffect
 from octopi.replication.partition_leader import PartitionLeader
 from octopi.simulation.failures import AtTime, Fault, JumpClock, Kill
 from octopi.simulation.oracle import Oracle
@@ -20,7 +21,7 @@ LOAD = Workload(producers=2, records=30, consumers=1, topic_partitions=1, value_
 AWAY = Fault(AtTime(0.2), Kill(1.5), "broker-3")
 
 
-def plan(*faults: Fault, **options: Any) -> Plan:
+def plan(*faults: Fault, **options: Any) -> Plan:  # noqa: ANN401
     small = {"segment_bytes": 4096, "retention_check_interval_s": 0.05, "partitions": 1}
     return Plan(3, workload=LOAD, faults=faults, flush_interval_s=0.05, **{**small, **options})
 
@@ -44,9 +45,12 @@ def test_brokers_that_remove_what_they_may_break_no_rule(one: Plan) -> None:
 def removing(more: int) -> Callable[..., int]:
     """Retention that removes so many segments *more*."""
 
-    def expired_count(closed: Iterable[retention.ClosedSegment], **options: Any) -> int:
+    def expired_count(
+        closed: Iterable[retention.ClosedSegment],
+        **limits: Any,  # noqa: ANN401
+    ) -> int:
         segments = list(closed)
-        count = retention.expired_count(segments, **options)
+        count = retention.expired_count(segments, **limits)
         return min(len(segments), count + more) if count else 0
 
     return expired_count
@@ -83,7 +87,7 @@ def test_a_follower_that_begins_behind_what_is_gone_is_found(
 ) -> None:
     follow = PartitionLeader.follow
 
-    def begins_late(leader: PartitionLeader, message: Follow) -> Any:
+    def begins_late(leader: PartitionLeader, message: Follow) -> list[PartitionEffect]:
         log = leader.logs.get(message.topic_id)  # type: ignore[call-overload]
         if log is None or log.log.start <= message.log_end:
             return follow(leader, message)

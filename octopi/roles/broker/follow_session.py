@@ -214,8 +214,16 @@ class FollowSession:
                 sent = 0
                 if not catches_up or catching_up.may_send():
                     due, self._due = self._due, {}
+                    read_bytes = 0
                     for topic_id in due:
-                        sent += await self._send_from(self._followed[topic_id])
+                        followed = self._followed[topic_id]
+                        begin = followed.position
+                        sent += await self._send_from(followed)
+                        read_bytes += followed.position - begin
+                        if read_bytes >= _ROUND_BYTES:  # of many logs, each lacks some
+                            await trio.lowlevel.checkpoint()
+                            await self._connection.drained()
+                            read_bytes = 0
                 if sent:
                     if self._due:
                         await trio.lowlevel.checkpoint()  # others' turn between two reads

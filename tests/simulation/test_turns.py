@@ -1,0 +1,74 @@
+"""Virtual time makes reading free: who reads too much in one turn of a task is found."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import trio
+
+from octopi.limits import MIB
+from octopi.simulation.disk import SimulatedDisk
+from octopi.simulation.oracle import Oracle
+from octopi.simulation.turns import TURN_BYTES_MAX
+from octopi.storage.slices import Slices
+from sim.plan import Plan, Workload
+from sim.simulation import simulate
+from sim.stories_of_keeping import large_log, many_large_logs
+from sim.story import Story
+
+PIECE_BYTES = MIB
+
+
+async def long_turns(*, with_turns: bool) -> list[tuple[str, int]]:
+    """What is told of a task that reads more than a turn may, in pieces."""
+    told: list[tuple[str, int]] = []
+    disk = SimulatedDisk()
+    disk.turns.on_long_turn = lambda task, read_bytes: told.append((task, read_bytes))
+    view = disk.attach(lambda operation, edge, path: None)
+    view.make_directory("data")
+    file = view.open("data/file", create=True)
+    file.append(bytes(2 * TURN_BYTES_MAX))
+    for number in range(2 * TURN_BYTES_MAX // PIECE_BYTES):
+        file.pread(PIECE_BYTES, number * PIECE_BYTES)
+        if with_turns:
+            await trio.lowlevel.checkpoint()
+    return told
+
+
+async def test_a_turn_that_reads_too_much_is_told_of_once() -> None:
+    ((task, read_bytes),) = await long_turns(with_turns=False)
+    assert task
+    assert TURN_BYTES_MAX < read_bytes <= TURN_BYTES_MAX + PIECE_BYTES
+
+
+async def test_who_lets_others_have_their_turn_may_read_as_much_as_it_likes() -> None:
+    assert await long_turns(with_turns=True) == []
+
+
+def of_story(story: Story) -> Plan:
+    return Plan(1, faults=story.faults, workload=Workload(**story.load), **story.options)
+
+
+def test_what_a_follower_lacks_of_many_logs_is_not_read_in_one_turn() -> None:
+    """All of it was, half a megabyte of each log, and as much more was put in the outbox."""
+    verdict = simulate(of_story(many_large_logs(Random(0))), [Oracle])
+    assert verdict.violation is None, verdict.violation
+
+
+def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from octopi.roles.broker import sessions
+    from octopi.storage.slices import at_once
+
+    async def in_one_turn(work: Slices[int]) -> int:
+        return at_once(work)
+
+    plan = of_story(large_log(Random(1)))
+    assert simulate(plan, [Oracle]).violation is None
+    monkeypatch.setattr(sessions, "in_turns", in_one_turn)
+    violation = simulate(plan, [Oracle]).violation
+    assert violation is not None
+    assert violation.rule == "turn-too-long"
+    assert "broker-" in str(violation)
