@@ -495,7 +495,10 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((C8_SUBSCRIBING,), ("topic", "partition", "offset", "peer")),
         ((C8_SUBSCRIBED,), (*_OF_LOG, "highwater")),
         ((C9_RESUMING,), ("topic", "partition", "offset", "why")),
-        ((C10_DELIVERING, C10_DELIVERED), ("topic", "partition", *_OF_PLACE, "highwater")),
+        (
+            (C10_DELIVERING, C10_DELIVERED),
+            ("topic", "partition", *_OF_PLACE, "highwater", "credit"),
+        ),
         ((C11_TAKEN, C12_SKIPPED, C14_FORKED), ("topic", "partition", *_OF_PLACE)),
         ((C13_ENDED,), ("topic", "partition", "why")),
     )

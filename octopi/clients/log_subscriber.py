@@ -258,6 +258,7 @@ class LogSubscriber:
                 self._unable.clear()
                 if (trace := self._environment.trace) is not None:
                     got = _place(chunk.offset, chunk.records) | {"highwater": highwater}
+                    got["credit"] = self.session.credit
                     trace(steps.C10_DELIVERING, **self._of_log, **got)
                 self._on_chunk(self, chunk)
                 if trace is not None:

@@ -3,7 +3,7 @@ and hold (`octopi.simulation.oracle`)."""
 
 from __future__ import annotations
 
-from octopi.record import scan
+from octopi.record import record_end, scan
 from octopi.simulation.world import Event
 
 Where = tuple[str, int]
@@ -47,6 +47,11 @@ class CommittedLog:
             if end > offset:
                 return (event,)
         return ()
+
+    def record_end(self, offset: int) -> int:
+        """Where the committed record at *offset* ends."""
+        with memoryview(self.data) as data:
+            return record_end(data, offset)
 
     def next_sequence(self, producer: bytes, producer_epoch: int) -> int:
         """What follows the committed records of a producer."""

@@ -6,7 +6,7 @@ against that.
 
 from __future__ import annotations
 
-from octopi.record import record_end, record_timestamp_ms
+from octopi.record import record_timestamp_ms
 from octopi.simulation.committed_log import CommittedLog
 from octopi.simulation.log_bytes import LogBytes
 from octopi.wire.messages import TopicRecord
@@ -50,7 +50,7 @@ def _last_timestamp_ms(log: CommittedLog, end: int) -> int:
     """The time stamp of the last record before *end*, where one ends.  A record comes to a log at
     that time or later."""
     position = log.removed_end
+    while (behind := log.record_end(position)) < end:
+        position = behind
     with memoryview(log.data) as data:
-        while (behind := record_end(data, position)) < end:
-            position = behind
         return record_timestamp_ms(data, position)

@@ -44,6 +44,7 @@ committed-twice         (W11) one sequence of a producer is committed twice, or 
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed; or a replica begins behind what may be gone
+credit-passed           a consumer is sent more than its credit, but for the rest of one record
 turn-too-long           a task reads so much before others have their turn that a node which
                         isn't simulated would stand still
 lost-too-much           a leader begins with what it has, and another one that was in sync last
@@ -557,6 +558,23 @@ class Oracle(Surroundings):
             text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
             text += f"committed is what lies before {max(ends, default=0)}"
             self._break("uncommitted-seen", text, event)
+        else:
+            self._check_credit(event)
+
+    def _check_credit(self, event: Event) -> None:
+        """Records that begin below the credit are delivered; of the last one all of it."""
+        facts = event.facts
+        offset, end, credit = facts["offset"], facts["end"], facts["credit"]
+        last_ends = [
+            log.record_end(offset)
+            for log in self._logs.values()
+            if (log.topic, log.partition) == (facts["topic"], facts["partition"])
+            and end <= log.end
+            and end > credit > offset
+        ]
+        if offset >= credit or (last_ends and end > max(credit, *last_ends)):
+            text = f"{event.host} gets {facts['topic']}/{facts['partition']} from {offset} to {end}"
+            self._break("credit-passed", f"{text}; it granted a credit up to {credit}", event)
 
 
 def _leader(record: PartitionRecord) -> tuple[int, int]:

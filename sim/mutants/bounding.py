@@ -7,6 +7,8 @@ from typing import Final
 from sim.mutants.mutant import Mutant
 
 _EARLY: Final = "removed-too-early"
+_CREDIT: Final = "credit-passed"
+_SUBSCRIPTION: Final = "octopi.roles.broker.subscription"
 _LONG: Final = "turn-too-long"
 
 MUTANTS: Final = (
@@ -61,6 +63,26 @@ MUTANTS: Final = (
 """,
         "a follower that retention overtook is sent no records that were committed before it came",
         _EARLY,
+    ),
+    Mutant(
+        "credit-ignored-by-reads",
+        _SUBSCRIPTION,
+        """
+-            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
++            room = FETCH_BYTES_DEFAULT
+""",
+        "a subscription with some credit left is sent as much as fits a delivery",
+        _CREDIT,
+    ),
+    Mutant(
+        "credit-ignored-at-the-tail",
+        _SUBSCRIPTION,
+        """
+-        if self._log.epoch != self._epoch or delivery.end > self._credit:
++        if self._log.epoch != self._epoch:
+""",
+        "a consumer that is at the end of its log is sent what comes, whatever its credit",
+        _CREDIT,
     ),
     Mutant(
         "all-logs-of-a-follower-in-one-turn",

@@ -1,4 +1,5 @@
-"""The oracle knows what retention has to keep, and finds brokers that remove more."""
+"""The oracle knows what retention has to keep and what credit consumers grant, and finds brokers
+that remove or send more."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pytest
 
 from octopi.replication.effects import PartitionEffect
 from octopi.replication.partition_leader import PartitionLeader
+from octopi.roles.broker.subscription import Subscription
 from octopi.simulation.failures import AtTime, Fault, JumpClock, Kill
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Violation
@@ -102,3 +104,14 @@ def test_a_follower_that_begins_behind_what_is_gone_is_found(
     assert violation is not None
     assert violation.rule == "removed-too-early"
     assert "anew" in str(violation)
+
+
+def test_a_broker_that_sends_more_than_the_credit_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    granted = Subscription.grant
+    monkeypatch.setattr(Subscription, "grant", lambda self, until: granted(self, until + 10_000))
+    violation = simulate(plan(), [Oracle]).violation
+    assert violation is not None
+    assert violation.rule == "credit-passed"
+    assert "granted a credit" in str(violation)
