@@ -239,6 +239,9 @@ SEGMENT_AGE_S_MAX: Final = 7 * 24 * 3600.0
 INDEX_INTERVAL_BYTES: Final = 64 * KIB
 """Distance of index entries: what a look-up by offset has to walk at most, more or less."""
 
+DELETION_RETRY_S: Final = 5.0
+"""How long a broker waits before it tries again to delete files that it could not delete."""
+
 WALKS_PER_NODE_MAX: Final = 4
 """Look-ups by time or count that a broker does at a time, one of each connection; others wait."""
 

@@ -24,10 +24,12 @@ from octopi.simulation.history import (
     unique_value,
 )
 from octopi.simulation.log_bytes import ReplicaBytes
+from octopi.storage.ends_file import ENDS_SUFFIX
 from octopi.wire.messages import PartitionRecord
 from sim.notebook import Notebook
 
 _HOST: Final = "healer"
+_REPLICA_FILES: Final = ("", ".new", ENDS_SUFFIX, f"{ENDS_SUFFIX}.new")
 _MOVE_TIMEOUT_S: Final = 20.0
 _AGAIN_S: Final = 0.2
 
@@ -110,21 +112,24 @@ class Healer:
         )
 
     def undeleted(self) -> str:
-        """Which directories of logs there are that no topic has: what was deleted is gone from
-        every disk."""
-        if self._notebook.disks_fail():
-            return ""  # what could not be made or removed goes when the broker starts again
+        """Which files of logs and replicas there are that no topic or replica has: what was
+        deleted or given up is gone from every disk."""
         state = self._cluster.register_view.state
         left = []
         for node in self._cluster.brokers:
             if node.name == self.cut_off:
                 continue
+            broker = self._cluster.broker_of(node.name)
+            held = {one.partition for one in state.partitions.values() if broker in one.replicas}
             wanted = {
                 log_directory(DATA_DIRECTORY, PartitionId(partition), topic.topic)
-                for topic in state.topics_on({*state.partitions})
+                for topic in state.topics_on(held)
                 for partition in topic.partitions
+                if partition in held
             }
+            wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
+            found |= {path[1:] for path in node.host.disk.files("data/replicas")}
             # What was damaged is kept for an operator.
             spare = (one for one in found - wanted if not one.endswith(".damaged"))
             left += [f"{node.name}: {one}" for one in sorted(spare)]

@@ -217,4 +217,14 @@ MUTANTS: Final = (
         "a message whose time is over counts as not stored though it may be",
         HISTORY,
     ),
+    Mutant(
+        "replicas-given-up-stay-on-disk",
+        "octopi.roles.broker.logs",
+        """
+-        self._opening.give_up(PartitionId(partition_id))
++        pass
+""",
+        "a broker that gave a replica up keeps what the replica remembers",
+        LIVENESS,
+    ),
 )

@@ -1,77 +1,189 @@
 """Deleting the files of logs and of replicas that have no place on this broker any more.
 
-What fails is tried again when the register asks again, and by the next life of the broker.
+What fails is tried again every few seconds, when the register asks again, and by the next life of
+the broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
+from typing import Final
+
+import attrs
+import trio
 
 from octopi import steps
 from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
 from octopi.identifiers import TopicId
-from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.facts import Facts
+from octopi.roles.broker.log_files import stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds
+from octopi.storage.brief_lock import BriefLock
+from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.wire.messages import RemovedTopic
 
 DELETED_SUFFIX = ".deleted"
 """No topic name ends like this within a partition's folder: ``!`` precedes it."""
 
+UNFINISHED: Final[tuple[list[str], ...]] = ([], ["checkpoint.new"])
+"""What a directory of a log holds whose making was never finished."""
+
+
+@attrs.frozen
+class Doomed:
+    """What lies here of a log that has no place any more."""
+
+    directory: str
+    """Empty: there is none, and the log is only noted."""
+    topic: str
+    topic_id: TopicId
+    partition: int
+    log: BrokerLog | None
+    """None: it could not be made, or not be opened."""
+
+    @property
+    def new_directory(self) -> str:
+        """What the directory is called until its files are removed."""
+        return f"{self.directory}!{self.topic_id}{DELETED_SUFFIX}"
+
+    @property
+    def facts(self) -> Facts:
+        """For traces."""
+        named = {"topic": self.topic, "topic_id": self.topic_id, "partition": self.partition}
+        return named | {"epoch": 0}
+
 
 class Deletion:
-    """The logs that nobody uses any more, and whose files have to go."""
+    """What nobody uses any more, and whose files have to go."""
 
-    def __init__(self, environment: Environment, ends: dict[int, ReplicaEnds]) -> None:
+    def __init__(
+        self, environment: Environment, data_directory: str, ends: dict[int, ReplicaEnds]
+    ) -> None:
         """*ends*: what is noted of the logs, by partition; of replicas that stay."""
         self._environment = environment
+        self._disk = environment.disk
+        self._logs_directory = f"{data_directory}/logs"
         self._ends = ends
-        self._doomed: list[BrokerLog] = []
+        self._doomed: list[Doomed] = []
+        self._leftovers: dict[str, None] = {}
+        """Directories that have the name of what is deleted."""
+        self._deleting = BriefLock()
 
     def doom(self, log: BrokerLog) -> None:
         """Have the files of *log* deleted by the next `delete` that means it."""
-        self._doomed.append(log)
+        self._doomed.append(
+            Doomed(log.directory, log.topic.topic, log.topic_id, log.partition, log)
+        )
+
+    async def doom_unused(
+        self, topics: Iterable[RemovedTopic], used: Container[tuple[str, int]]
+    ) -> None:
+        """The same for what lies here of *topics* and is no log in *used*, or is only noted as
+        one.
+
+        Raises:
+          StorageError: if it can't be known what lies here.
+        """
+        names = {TopicId(one.topic_id): one.topic for one in topics}
+        known = {(one.topic_id, one.partition) for one in self._doomed}
+        for number in {*names_in(self._disk, self._logs_directory), *map(str, self._ends)}:
+            partition, ends = int(number), self._ends.get(int(number))
+            noted = set(ends.topic_ids) if ends is not None else set()
+            present = names_in(self._disk, f"{self._logs_directory}/{number}")
+            for topic_id, topic in names.items():
+                if (topic_id, partition) in known:
+                    continue
+                directory = f"{self._logs_directory}/{number}/{topic}"
+                is_spare = topic in present and (topic, partition) not in used
+                if not (is_spare and self._holds(directory, topic_id)):
+                    directory = ""
+                if directory or topic_id in noted:
+                    self._doomed.append(Doomed(directory, topic, topic_id, partition, None))
+            await trio.lowlevel.checkpoint()
+
+    def _holds(self, directory: str, topic_id: TopicId) -> bool:
+        """Whether *directory* belongs to that creation of a topic, or its making was begun and its
+        files don't say for which one.
+
+        Raises:
+          StorageError: if that can't be read.
+        """
+        try:
+            topic = stored_topic(self._environment, directory)
+        except DamagedCheckpointError:
+            return False  # it is set aside at the next start
+        if topic is None:
+            return names_in(self._disk, directory) in UNFINISHED
+        return topic.topic_id == topic_id
+
+    def leave(self, directory: str) -> None:
+        """Have *directory*, whose name says that it is deleted, removed with the next
+        `try_again`."""
+        self._leftovers[directory] = None
 
     @property
     def topic_ids(self) -> set[TopicId]:
         """The topics of which files have to go."""
-        return {log.topic_id for log in self._doomed}
+        return {one.topic_id for one in self._doomed}
 
-    async def delete(self, is_meant: Callable[[BrokerLog], bool]) -> None:
-        """Delete those of the doomed logs; what fails is to be asked for again.
+    async def delete(self, is_meant: Callable[[Doomed], bool]) -> None:
+        """Delete those of what is doomed; what fails is to be asked for again.
 
         Raises:
           StorageError: if the disk fails.
         """
-        for log in [log for log in self._doomed if is_meant(log)]:
-            await self._delete(log)
-            self._doomed.remove(log)
+        async with self._deleting:
+            for one in [one for one in self._doomed if is_meant(one)]:
+                await self._delete(one)
+                self._doomed.remove(one)
 
-    async def _delete(self, log: BrokerLog) -> None:
-        """Delete a log's files; nobody uses it any more.
+    async def try_again(self) -> None:
+        """Delete all that could not be deleted before, as far as that can be done now."""
+        for one in list(self._doomed):
+            with suppress(StorageError):
+                await self.delete(one.__eq__)
+        for directory in list(self._leftovers):
+            with suppress(StorageError):
+                remove_directory(self._disk, directory)
+                del self._leftovers[directory]
+
+    async def _delete(self, doomed: Doomed) -> None:
+        """Delete what is left of a log; nobody uses it any more.
 
         Raises:
           StorageError: if the disk fails.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.T7_REMOVING, **facts.of_log(log, 0))
-        await log.discard()
-        ends = self._ends.get(log.partition)
+            trace(steps.T7_REMOVING, **doomed.facts)
+        if doomed.log is not None:
+            await doomed.log.discard()
+        ends = self._ends.get(doomed.partition)
         if ends is not None:  # else the whole replica goes
-            await ends.remove(log.topic_id)
-        parent, _, name = log.directory.rpartition("/")
-        # The new name is what makes it gone; removing the files may take two lives.
-        doomed = f"{log.directory}!{log.topic_id}{DELETED_SUFFIX}"
-        try:
-            if name in names_in(self._environment.disk, parent):  # else only not stored
-                self._environment.disk.rename(log.directory, doomed)
-            await self._environment.disk.sync_directory(parent)
-        except OSError as error:
-            raise StorageError(f"{log.directory} can't be removed: {error}") from error
+            await ends.remove(doomed.topic_id)
+        if doomed.directory:
+            await self._remove(doomed)
         if trace is not None:
-            trace(steps.T7_REMOVED, **facts.of_log(log, 0))
-        remove_directory(self._environment.disk, doomed)
+            trace(steps.T7_REMOVED, **doomed.facts)
+        if doomed.directory:
+            remove_directory(self._disk, doomed.new_directory)
+
+    async def _remove(self, doomed: Doomed) -> None:
+        """Give the directory the name of what is deleted, durably.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        parent, _, name = doomed.directory.rpartition("/")
+        # The new name is what makes it gone; removing the files may take two lives.
+        try:
+            if name in names_in(self._disk, parent):  # else only not stored
+                self._disk.rename(doomed.directory, doomed.new_directory)
+            await self._disk.sync_directory(parent)
+        except OSError as error:
+            raise StorageError(f"{doomed.directory} can't be removed: {error}") from error
 
 
 def remove_file(disk: Disk, path: str) -> None:
@@ -88,7 +200,7 @@ def remove_file(disk: Disk, path: str) -> None:
 
 
 def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a directory of files.
+    """Remove a directory of files, if it is there.
 
     Raises:
       StorageError: if that can't be done.
@@ -96,7 +208,8 @@ def remove_directory(disk: Disk, directory: str) -> None:
     try:
         for name in names_in(disk, directory):
             disk.remove(f"{directory}/{name}")
-        disk.remove_directory(directory)
+        with suppress(FileNotFoundError):
+            disk.remove_directory(directory)
     except OSError as error:
         raise StorageError(f"{directory} can't be removed: {error}") from error
 

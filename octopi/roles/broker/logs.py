@@ -7,6 +7,7 @@ deleted is in `octopi.roles.broker.opening` and `octopi.roles.broker.deletion`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,13 @@ from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
-from octopi.limits import NOTES_SYNC_S, REPLICA_TICK_S
+from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
-from octopi.roles.broker.deletion import Deletion, remove_file
+from octopi.roles.broker.deletion import remove_file
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
@@ -34,6 +35,7 @@ from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.replica_ends import ends_path
 from octopi.roles.broker.walks import Walks
+from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import TokenSource
@@ -74,9 +76,11 @@ class Logs(Peers):
             environment, data_directory, flusher, flush_options, lost_power=lost_power
         )
         self._logs, self._ends = self._opening.logs, self._opening.ends
-        self._deletion = Deletion(environment, self._ends)
+        self._deletion = self._opening.deletion
         self._replicas: dict[int, PartitionReplica] = {}
-        self._retiring: dict[int, PartitionReplica] = {}  # their files are not all deleted
+        self._retiring: dict[int, PartitionReplica | None] = {}
+        """Given up, and not all of their files are deleted; None: by an earlier life."""
+        self._giving_up = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
         self._following: dict[int, FollowerStream] = {}
@@ -133,6 +137,7 @@ class Logs(Peers):
                 try:  # its last life ended while it gave the replica up
                     await self._retire(decided.partition)
                 except StorageError as error:
+                    self._retiring.setdefault(decided.partition, None)
                     _log.error("replica still here", partition=decided.partition, why=str(error))
         for decided in self._table.partitions.values():
             if broker in decided.replicas:
@@ -329,8 +334,9 @@ class Logs(Peers):
           StorageError: if the disk fails.
         """
         partition = decided.partition
-        if partition in self._retiring:
-            await self._retire(partition)
+        async with self._giving_up:
+            if partition in self._retiring:
+                await self._retire(partition)
         replica = self._replicas.get(partition)
         if replica is None:
             if broker not in decided.replicas:
@@ -343,7 +349,8 @@ class Logs(Peers):
         if broker not in self._table.partitions[partition].replicas:
             self._retiring[partition] = self._replicas.pop(partition)
             self.status.gave_up(partition)
-            await self._retire(partition)
+            async with self._giving_up:
+                await self._retire(partition)
 
     def _note_away(self, brokers: frozenset[int]) -> None:
         """The register has no connection with *brokers*: leaders wait for none of them that
@@ -444,11 +451,19 @@ class Logs(Peers):
                 replica.remove_log(log.topic_id)
                 await replica.settled()
         undone: list[m.Undone] = []
+        unknown = None
+        try:
+            await self._deletion.doom_unused(topics, self._logs)
+        except StorageError as error:
+            unknown = error
         for topic_id in sorted(self._deletion.topic_ids & removed):
             try:
                 await self._deletion.delete(lambda log: log.topic_id == topic_id)  # noqa: B023
             except StorageError as error:
                 undone.append(self.status.undone(error, [], topic_id))
+        if unknown is not None:
+            named = {one.topic_id for one in undone}
+            undone += (self.status.undone(unknown, [], one) for one in sorted(removed - named))
         return undone
 
     async def _retire(self, partition_id: int) -> None:
@@ -469,11 +484,26 @@ class Logs(Peers):
             await ends.end()
         remove_file(self._environment.disk, ends_path(path))
         await self._deletion.delete(lambda log: log.partition == partition_id)
-        remove_file(self._environment.disk, path)
+        self._opening.give_up(PartitionId(partition_id))
         self._retiring.pop(partition_id, None)
         if trace is not None:
             trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
+
+    async def keep_deleting(self) -> None:
+        """Delete what could not be deleted before, now and then, until cancelled."""
+        clock = self._environment.clock
+        while True:
+            await clock.sleep_until(clock.now() + DELETION_RETRY_S)
+            await self.delete_again()
+
+    async def delete_again(self) -> None:
+        """Delete what could not be deleted before, as far as that can be done now."""
+        await self._deletion.try_again()
+        async with self._giving_up:
+            for partition_id in list(self._retiring):
+                with suppress(StorageError):
+                    await self._retire(partition_id)
 
     # --- looking up --------------------------------------------------------------------
 

@@ -104,6 +104,7 @@ async def run_broker(
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)
             nursery.start_soon(flusher.run)
             nursery.start_soon(logs.keep_time)
+            nursery.start_soon(logs.keep_deleting)
             nursery.start_soon(logs.status.disk.run)
             nursery.start_soon(logs.fan_out.run)
             nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)

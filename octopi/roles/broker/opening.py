@@ -22,6 +22,8 @@ from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.deletion import (
     DELETED_SUFFIX,
+    UNFINISHED,
+    Deletion,
     names_in,
     remove_directory,
     remove_file,
@@ -63,6 +65,8 @@ class Opening:
         self._flusher = flusher
         self._flush_options = flush_options
         self._lost_power = lost_power
+        self.deletion = Deletion(environment, data_directory, self.ends)
+        """What has to go."""
         self._lasting = {data_directory}
         """Directories that are there also after a failure of power."""
 
@@ -94,7 +98,7 @@ class Opening:
             decided = own
         return broker not in decided.replicas
 
-    def _give_up(self, partition_id: PartitionId) -> None:
+    def give_up(self, partition_id: PartitionId) -> None:
         """Remove what is left of a replica that was given up, in whichever order a failure of
         power brought its files back.  What was set aside stays.
 
@@ -102,13 +106,16 @@ class Opening:
           StorageError: if that can't be done.
         """
         root = f"{self._data_directory}/logs/{partition_id}"
-        if str(partition_id) in names_in(self._disk, f"{self._data_directory}/logs"):
-            for name in names_in(self._disk, root):
-                if not name.endswith(DAMAGED_SUFFIX):
-                    remove_directory(self._disk, f"{root}/{name}")
+        for name in names_in(self._disk, root):
+            if not name.endswith(DAMAGED_SUFFIX):
+                remove_directory(self._disk, f"{root}/{name}")
+        if not names_in(self._disk, root):
+            self._lasting.discard(root)
+            remove_directory(self._disk, root)
         path = self._replica_path(partition_id)
-        remove_file(self._disk, ends_path(path))
-        remove_file(self._disk, path)
+        for name in (ends_path(path), path):
+            remove_file(self._disk, f"{name}.new")  # of a process that died while it replaced it
+            remove_file(self._disk, name)
 
     async def open(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
@@ -123,20 +130,23 @@ class Opening:
         """
         if self._was_given_up(partition_id, decided, broker):
             with suppress(StorageError):  # `Logs.identified` tries again, and says so
-                self._give_up(partition_id)
+                self.give_up(partition_id)
                 return
         ends = await self._open_ends(partition_id, decided.epoch if decided else 0)
         root = f"{self._data_directory}/logs/{partition_id}"
+        left_out: set[str] = set()
         for name in names_in(self._disk, root):
             directory = f"{root}/{name}"
             try:
                 if name.endswith(DELETED_SUFFIX):
-                    remove_directory(self._disk, directory)
+                    self.deletion.leave(directory)
                 elif "!" not in name:  # else it was set aside
                     await self._open(directory, partition_id, ends)
             except StorageError as error:
                 _log.error("log left out", directory=directory, why=str(error))
+                left_out.add(directory)
                 await self._forget_intact(partition_id)
+        await self.deletion.try_again()
         opened = {log.topic_id for log in self.logs.values() if log.partition == partition_id}
         for topic_id in ends.topic_ids:
             noted = ends.noted(topic_id)
@@ -148,6 +158,8 @@ class Opening:
                 continue
             topic = topic_of(noted.topic)
             directory = log_directory(self._data_directory, partition_id, topic.topic)
+            if directory in left_out:
+                continue  # the register orders it again
             _log.error("a log is gone", directory=directory, had_been_durable=noted.recovery_point)
             if (topic.topic, partition_id) not in self.logs:
                 await self.make(directory, topic, partition_id)
@@ -159,7 +171,7 @@ class Opening:
             await self._set_aside(directory, partition_id, str(error))
             return
         if topic is None:
-            if names_in(self._disk, directory) in ([], ["checkpoint.new"]):
+            if names_in(self._disk, directory) in UNFINISHED:
                 remove_directory(self._disk, directory)  # its creation was never finished
             else:
                 await self._set_aside(directory, partition_id, "it has no checkpoint")
