@@ -17,36 +17,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import signal
-import statistics
 import sys
 import tempfile
 from collections import defaultdict
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import trio
 
 import octopi
+from benchmarks.pauses import TOPIC, Stream, leaders_at_rest, longest_gap_s, machine, summary
 from octopi.limits import MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from tests.processes import NodeProcess, node_processes
 
-TOPIC = "measured"
 SPAN_S = 3.0
 """Watched before a kill, and at least so long behind it."""
-REST_S = 2.0
-"""The register evens out leaderships when a broker is back; not within this: it is done."""
 
 
-class Stream:
-    """Messages to one partition, and when each was acknowledged."""
+class WatchedStream(Stream):
+    """The same, with a consumer."""
 
     def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.acknowledged_at: list[float] = []
+        super().__init__(partition)
         self.delivered_at: list[float] = []
 
     async def consume(self, url: str) -> None:
@@ -57,34 +50,11 @@ class Stream:
             async for _batch in consumer.batches():
                 self.delivered_at.append(trio.current_time())
 
-    async def produce(self, url: str, interval_s: float) -> None:
-        async with (
-            octopi.connect(url) as client,
-            client.producer(linger_s=0) as producer,
-            trio.open_nursery() as nursery,
-        ):
-            due = trio.current_time()
-            while True:
-                due = max(due + interval_s, trio.current_time() - 1)
-                pending = await producer.submit(TOPIC, b"x" * 100, partition=self.partition)
-                nursery.start_soon(self._wait, pending)
-                await trio.sleep_until(due)
-
-    async def _wait(self, pending: octopi.PendingReceipt) -> None:
-        await pending
-        self.acknowledged_at.append(trio.current_time())
-
     async def flows(self, since: float) -> None:
         """Wait for an acknowledgement and a delivery."""
         for times in (self.acknowledged_at, self.delivered_at):
             while not times or times[-1] < since:  # noqa: ASYNC110
                 await trio.sleep(0.02)
-
-
-def longest_gap_s(times: list[float], begin: float, end: float) -> float:
-    """The longest time between two of *times*, as far as they lie between *begin* and *end*."""
-    within = [at for at in times if begin <= at <= end]
-    return max(after - before for before, after in pairwise([begin, *within, end]))
 
 
 async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
@@ -96,7 +66,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
         }
         async with octopi.connect(register.url) as client, trio.open_nursery() as nursery:
             info = await client.create_topic(TOPIC, arguments.partitions)
-            streams = {one.partition: Stream(one.partition) for one in info.partitions}
+            streams = {one.partition: WatchedStream(one.partition) for one in info.partitions}
             for stream in streams.values():
                 nursery.start_soon(stream.produce, register.url, arguments.interval_ms / 1000)
                 nursery.start_soon(stream.consume, register.url)
@@ -127,6 +97,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> dict[str, l
                 figures["measured"].append(longest_gap_s(first.acknowledged_at, killed_at, end))
                 print(f"{kill + 1}: {figures['measured'][-1]:.3f} s", file=sys.stderr)
                 await trio.to_thread.run_sync(partial(revive, brokers[victim]))
+            figures["refused"] = [float(sum(len(one.refusals) for one in streams.values()))]
             nursery.cancel_scope.cancel()
     return figures
 
@@ -136,28 +107,6 @@ def revive(broker: NodeProcess) -> None:
     broker.signal(signal.SIGCONT)
     broker.kill9()
     broker.restart()
-
-
-async def leaders_at_rest(client: octopi.Client) -> dict[int, int]:
-    """Wait until all replicas are in sync, and nothing is evened out any more; return the
-    leader of each partition."""
-    leaders: dict[int, int] = {}
-    while True:
-        seen = (await client.describe_cluster()).partitions
-        before = leaders
-        leaders = {one.partition: one.leader for one in seen if one.leader is not None}
-        in_sync = all(len(one.in_sync) == len(one.replicas) for one in seen)
-        if leaders == before and in_sync and len(leaders) == len(seen):
-            return leaders
-        await trio.sleep(REST_S)
-
-
-def summary(seconds: list[float]) -> dict[str, float]:
-    return {
-        "count": len(seconds),
-        "median_s": round(statistics.median(seconds), 3),
-        "max_s": round(max(seconds), 3),
-    }
 
 
 def main() -> int:
@@ -177,11 +126,7 @@ def main() -> int:
     print(
         json.dumps(
             {
-                "machine": {
-                    "cpus": os.cpu_count(),
-                    "system": platform.platform(),
-                    "python": platform.python_version(),
-                },
+                "machine": machine(),
                 "octopi": octopi.__version__,
                 "signal": arguments.signal.name,
                 "kills": arguments.kills,
@@ -192,6 +137,7 @@ def main() -> int:
                 "partitions_of_other_leaders": summary(figures["others"]),
                 "consumers_of_other_partitions": summary(figures["others, deliveries"]),
                 "all_partitions_before": summary(figures["before"]),
+                "refused_for_good": int(figures["refused"][0]),
                 "bound_s": bound_s,
                 "within_bound": measured["max_s"] <= bound_s,
             },

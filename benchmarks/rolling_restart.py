@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import signal
 import statistics
 import sys
@@ -29,44 +27,13 @@ from pathlib import Path
 import trio
 
 import octopi
-from benchmarks.failover import leaders_at_rest, longest_gap_s, summary
+from benchmarks.pauses import TOPIC, Stream, leaders_at_rest, longest_gap_s, machine, summary
 from tests.processes import NodeProcess, node_processes
 
-TOPIC = "measured"
 QUIET_S = 3.0
 """Watched before each restart."""
 GOAL_S = 0.3
 """A planned stop costs no producer more than this on a quiet machine."""
-
-
-class Stream:
-    """Messages to one partition, and when each was acknowledged."""
-
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.acknowledged_at: list[float] = []
-        self.refusals: list[str] = []
-
-    async def produce(self, url: str, interval_s: float) -> None:
-        async with (
-            octopi.connect(url) as client,
-            client.producer(linger_s=0) as producer,
-            trio.open_nursery() as nursery,
-        ):
-            due = trio.current_time()
-            while True:
-                due = max(due + interval_s, trio.current_time() - 1)
-                pending = await producer.submit(TOPIC, b"x" * 100, partition=self.partition)
-                nursery.start_soon(self._wait, pending)
-                await trio.sleep_until(due)
-
-    async def _wait(self, pending: octopi.PendingReceipt) -> None:
-        try:
-            await pending
-        except octopi.OctopiError as error:
-            self.refusals.append(str(error))
-        else:
-            self.acknowledged_at.append(trio.current_time())
 
 
 def pauses_s(streams: list[Stream], begin: float, end: float) -> list[float]:
@@ -133,11 +100,7 @@ def main() -> int:
     print(
         json.dumps(
             {
-                "machine": {
-                    "cpus": os.cpu_count(),
-                    "system": platform.platform(),
-                    "python": platform.python_version(),
-                },
+                "machine": machine(),
                 "octopi": octopi.__version__,
                 "rounds": arguments.rounds,
                 "brokers": arguments.brokers,
