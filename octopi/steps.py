@@ -111,6 +111,8 @@ D3_NOTED: Final = "D3b log's epochs and producers were stored"
 D4_RETIRED: Final = "D4 old segments were removed"
 D5_RECOVERING: Final = "D5a log is opened, and what is torn is cut"
 D5_RECOVERED: Final = "D5b log was opened"
+D6_SETTING_ASIDE: Final = "D6a replica takes what is damaged out of its log"
+D6_SET_ASIDE: Final = "D6b replica took what is damaged out of its log"
 
 DURABILITY: Final = (
     D1_FLUSHING,
@@ -122,6 +124,8 @@ DURABILITY: Final = (
     D4_RETIRED,
     D5_RECOVERING,
     D5_RECOVERED,
+    D6_SETTING_ASIDE,
+    D6_SET_ASIDE,
 )
 
 # --- leadership: who leads, who is in sync ------------------------------------------------
@@ -426,6 +430,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((D4_RETIRED,), (*_OF_FILES, "log_start")),
         ((D5_RECOVERING,), ("topic", "topic_id", "partition")),
         ((D5_RECOVERED,), (*_OF_FILES, "log_start", "highwater", "epochs")),
+        ((D6_SETTING_ASIDE, D6_SET_ASIDE), (*_OF_LOG, "log_end")),
         ((E1_WANTED,), (*_OF_RECORD, "wish")),
         ((E2_ANNOUNCED, E4_HEARD), ("partition", "epoch")),
         ((E3_ANNOUNCING, E3_TOLD), ("partition", "epoch", "broker")),

@@ -92,6 +92,8 @@ _OTHER_ROLES: Final = {
     steps.T6_CONFIRMED: ("register",),
     steps.E11_LEADING: ("leader",),
     steps.E12_FOLLOWING: ("follower",),
+    steps.D6_SETTING_ASIDE: ("follower",),
+    steps.D6_SET_ASIDE: ("follower",),
     steps.T3_MAKING: ("leader", "follower"),
     steps.T3_MADE: ("leader", "follower"),
     steps.T7_REMOVING: ("leader", "follower"),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from octopi.simulation.damage import Damage
 from octopi.simulation.disk_faults import DiskFault, Tear
 from octopi.simulation.failures import (
     AtEffect,
@@ -105,6 +106,11 @@ SCENARIOS: Final[dict[str, Plan]] = {
         loses_all=True,
         flush_interval_s=5.0,
         load={"consumers": 2, "records": 60, "pause_s": 0.02},
+    ),
+    # A broker's log is cut short while it is down.
+    "damage": _plan(
+        Fault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),
+        load={"records": 20, "pause_s": 0.1},
     ),
     # The register folds its journal.
     "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),

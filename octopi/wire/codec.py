@@ -30,7 +30,14 @@ import attrs
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
 from octopi.printable import has_controls
-from octopi.wire.messages import MESSAGES, TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative, NoControls
+from octopi.wire.messages import (
+    MESSAGES,
+    TYPE_NAMES,
+    AtMost,
+    MayBeMissing,
+    MayBeNegative,
+    NoControls,
+)
 
 # Major types, RFC 8949 section 3.1.
 _UNSIGNED: Final = 0

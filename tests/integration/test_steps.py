@@ -462,6 +462,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
             register = await restart_register(cluster, observation, snapshot_entries=10)
             await cluster.in_sync("orders", 3)
             await break_links(register)
+            await damage_a_log(cluster, observation)
             await fill_a_disk(cluster, flow)
             await move_a_replica(cluster, flow)
             with monkeypatch.context() as impatient:
@@ -502,6 +503,19 @@ async def fill_a_disk(cluster: LocalCluster, flow: Traffic) -> None:
     disk.capacity_bytes = 0
     await flow.progress(30)
     disk.capacity_bytes = None
+    await cluster.in_sync("orders", 3)
+
+
+async def damage_a_log(cluster: LocalCluster, observation: Observation) -> None:
+    """A follower's log is cut short while it is down."""
+    follower, *_ = await cluster.followers("orders")
+    await eventually(lambda: bool(observation.all(steps.D1_FLUSHED, follower)))
+    await cluster.kill(follower)
+    disk = cluster.disks[follower]
+    assert disk is not None
+    path = max(one for one in disk.files() if "/orders/" in one and one.endswith(".log"))
+    disk.plant(path, disk.content(path)[:1])
+    await cluster.restart(follower)
     await cluster.in_sync("orders", 3)
 
 

@@ -61,6 +61,14 @@ def test_an_action_is_done_at_two_moments_of_a_cell() -> None:
     assert (found.executed, found.runs, found.skipped, found.failures) == (2, 2, (), ())
 
 
+@pytest.mark.parametrize("place", ["D6a", "D6b"])
+@pytest.mark.parametrize("action", ["kill", "lose power", "full disk"])
+def test_a_broker_that_takes_damage_out_of_its_log_is_failed_there(place: str, action: str) -> None:
+    cell = Cell(place, "follower")
+    found = perform(Task(cell, action, look("damage").spots[cell]))
+    assert (found.executed, found.skipped, found.failures) == (1, (), ())
+
+
 def test_what_can_not_be_done_at_one_moment_is_tried_at_all_others() -> None:
     spots = look("straggler").spots[Cell("E4", "follower")]
     hosts = [one.host for one in spots]

@@ -368,7 +368,11 @@ class PartitionReplica:
                     case StoreEpochs():
                         await known.store_checkpoint()
                     case SetAside(refill):
+                        if (trace := self._steps) is not None:
+                            trace(steps.D6_SETTING_ASIDE, trace.of_end(known))
                         await known.set_aside(refill=refill)
+                        if trace is not None:
+                            trace(steps.D6_SET_ASIDE, trace.of_end(known))
                         return self.machine.set_aside(topic_id)
                     case Truncate(end, keeps):
                         _log.warning(

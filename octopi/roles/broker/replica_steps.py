@@ -67,6 +67,10 @@ class ReplicaSteps:
         """What the replica will remember."""
         return {"partition": self._partition, **attrs.asdict(state, recurse=False)}
 
+    def of_end(self, log: BrokerLog) -> Facts:
+        """The log, and where it ends."""
+        return self.of_log(log) | {"log_end": log.end}
+
     def of_cut(self, log: BrokerLog, end: Offset) -> Facts:
         """The log, to be cut at *end*."""
         return self.of_log(log) | {"log_end": log.end, "end": end, "highwater": log.highwater}
