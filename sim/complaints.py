@@ -18,7 +18,9 @@ _LIBRARY: Final = "octopi"
 
 
 class _Listener(logging.Handler):
-    def __init__(self, is_excused: Callable[[str], bool], complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
+    ) -> None:
         super().__init__(logging.ERROR)
         self._is_excused = is_excused
         self._complain = complain
@@ -31,7 +33,7 @@ class _Listener(logging.Handler):
         if record.exc_info:
             trace = logging.Formatter().formatException(record.exc_info)
             self._complain(f"{host}: {record.getMessage()}: {trace}")
-        elif not self._is_excused(host):
+        elif not self._is_excused(host, record.getMessage()):
             facts = {
                 name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS
             }
@@ -44,9 +46,11 @@ _PLAIN_FIELDS: Final = frozenset(
 
 
 @contextmanager
-def listening(is_excused: Callable[[str], bool], complain: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass to *complain* what hosts complain of that *is_excused* doesn't
-    excuse, and let nobody else hear of anything."""
+def listening(
+    is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
+) -> Iterator[None]:
+    """Within the block, pass to *complain* what hosts complain of that *is_excused*, which
+    is told the host and the message, doesn't excuse, and let nobody else hear of anything."""
     logger = logging.getLogger(_LIBRARY)
     saved = logger.level, logger.propagate, logger.handlers
     logger.setLevel(logging.ERROR)

@@ -21,6 +21,7 @@ import attrs
 import trio
 
 from octopi.errors import RefusedError, Status, StorageError
+from octopi.roles.broker.partition_replica import LEADER_LACKS
 from octopi.simulation import driver
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.checker import check
@@ -271,10 +272,12 @@ class _Run:
         """A node did what no fault excuses."""
         self._complaints.append(f"{self._world.now:.6f} {what}")
 
-    def is_excused(self, host: str) -> bool:
-        """Whether *host* may say that something is wrong with it."""
+    def is_excused(self, host: str, message: str) -> bool:
+        """Whether *host* may say that something is wrong with it: *message*."""
         if self._plan.loses_all and host == REGISTER:
             return True  # it tells what may be lost
+        if message == LEADER_LACKS and self._injector.unfit:
+            return True  # a broker leads that can't know what it lost: this one keeps what it has
         return host in self._injector.broken_disks | self._injector.unfit
 
     def _see_exit(self, event: Event) -> None:

@@ -16,6 +16,7 @@ from octopi.simulation.failures import (
     AtStep,
     AtTime,
     BreakDisk,
+    Cut,
     Fault,
     Kill,
     LosePower,
@@ -27,6 +28,7 @@ from sim.kinds import DAMAGE, POWER
 from sim.story import Story
 
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+_NO_LOAD: Final[Mapping[str, Any]] = {}
 
 
 def _nothing_is_healed_before(seconds: float) -> Fault:
@@ -66,7 +68,9 @@ def _altered_and_dark(chance: Random) -> Story:
     return _told(faults, {"min_insync": 1, "flush_before_ack": True})
 
 
-def _told(faults: list[Fault], options: Mapping[str, Any]) -> Story:
+def _told(
+    faults: list[Fault], options: Mapping[str, Any], load: Mapping[str, Any] = _NO_LOAD
+) -> Story:
     """The story of *faults*, in a cluster of three whose logs are flushed often, and of which no
     checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
     faults.append(_nothing_is_healed_before(4.0))
@@ -81,7 +85,7 @@ def _told(faults: list[Fault], options: Mapping[str, Any]) -> Story:
         "checkpoint_bytes": 1_000_000,
         "faults_s": 8.0,
     }
-    load = {
+    usual_load = {
         "pause_s": 0.04,
         "records": 80,
         "burst_count": 1,
@@ -89,7 +93,7 @@ def _told(faults: list[Fault], options: Mapping[str, Any]) -> Story:
         "value_bytes_max": 400,
         "delivery_timeout_s": 30.0,
     }
-    return Story(tuple(faults), {**usual, **options}, load)
+    return Story(tuple(faults), {**usual, **options}, {**usual_load, **load})
 
 
 def _less_leads_unnoticed(chance: Random) -> Story:
@@ -111,9 +115,9 @@ def _back_one_by_one(chance: Random) -> Story:
     """All machines lose their power when one has flushed more than the others.  That one is far
     from the register, so for a while only those accept that have less."""
     best, *others = chance.sample(_BROKERS, len(_BROKERS))
-    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.1, 0.2)), ".log", times=60))
+    delay_s = some_seconds(chance, 0.1, 0.2)
     flushed = AtStep("D1b", best, chance.choice((3, 4, 6)), behind=True)
-    faults = [Fault(AtTime(0.3), slow, one) for one in others]
+    faults = [_slow_sync(one, delay_s, ".log") for one in others]
     faults.append(Fault(flushed, LosePower(0.2), best))
     faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
     late = some_seconds(chance, 0.3, 0.45)
@@ -121,8 +125,43 @@ def _back_one_by_one(chance: Random) -> Story:
     return _told(faults, {"min_insync": 1, "loses_all": True})
 
 
+def _more_outside_the_set(chance: Random) -> Story:
+    """A follower is out of sync, as what it says is held up, and has all that the leader sends it
+    on its device.  Then all machines lose their power, and those in sync had flushed less."""
+    outside = chance.choice(_BROKERS[1:])  # the first one leads
+    inside = [one for one in _BROKERS if one != outside]
+    faults = [_slow_sync(one, 3.0, ".log") for one in inside]
+    faults.append(Fault(AtTime(1.0), Cut("leader", 6.0, "out", holds=True), outside))
+    gap = AtTime(some_seconds(chance, 1.2, 1.5), behind=True)
+    faults.append(Fault(gap, LosePower(0.0), inside[0]))
+    faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in (inside[1], outside)]
+    return _told(faults, {"min_insync": 1, "loses_all": True}, {"records": 22})
+
+
+def _many_logs_in_the_dark(chance: Random) -> Story:
+    """Six logs share a partition, and all machines lose their power.  One has nothing on its
+    device of the first log, and all of the others; another one lacks a little of most."""
+    wide, deep, slow = order = chance.sample(_BROKERS, len(_BROKERS))
+    faults = [
+        _slow_sync(wide, 3.0, "topic-1/00000000000000000000.log"),
+        _slow_sync(slow, 0.6, ".log"),
+    ]
+    for number in range(2, 7):
+        late_s = some_seconds(chance, 0.08, 0.12)
+        faults.append(_slow_sync(deep, late_s, f"topic-{number}/00000000000000000000.log"))
+    faults.append(Fault(AtTime(some_seconds(chance, 1.6, 2.0)), LosePower(0.0), order[0]))
+    faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in order[1:]]
+    options = {"min_insync": 1, "loses_all": True}
+    return _told(faults, options, {"topics": 6, "value_bytes_max": 3000, "producers": 3})
+
+
+def _slow_sync(target: str, delay_s: float, path_end: str) -> Fault:
+    fault = DiskFault("sync", Delay(delay_s), path_end, times=200)
+    return Fault(AtTime(0.3), BreakDisk(fault), target)
+
+
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
-    POWER: (_back_one_by_one,),
+    POWER: (_back_one_by_one, _many_logs_in_the_dark, _more_outside_the_set),
 }
 """By the kind of `sim.kinds` that has to be drawn."""

@@ -47,8 +47,9 @@ removed-too-early       retention removes what the settings of its topic keep, o
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
 turn-too-long           a task reads so much before others have their turn that a node which
                         isn't simulated would stand still
-lost-too-much           a leader begins with what it has, and another one that was in sync last
-                        has more; or what is lost had to be on the device
+lost-too-much           a leader begins with what it has, and was not in sync last; or another
+                        one that was has more, or is behind in fewer logs; or what is lost had
+                        to be on the device
 ======================= ================================================================
 """
 
@@ -320,6 +321,11 @@ class Oracle(Surroundings):
         if known is not None and known.epoch < record.epoch:
             before = known
         members = {*before.in_sync, *before.lost} or set(before.replicas)
+        if record.leader not in members:
+            text = f"broker {record.leader} leads partition {record.partition} with what it has; "
+            text += f"in sync last were brokers {sorted(members)}"
+            self._break("lost-too-much", text, event)
+            return
         sound = [one for one in members if self._has_its_disk(one)]
         newest = max((self._log_epoch(one, record) for one in sound), default=0)
         logs = self._live_logs(record.partition)
@@ -338,6 +344,14 @@ class Oracle(Surroundings):
                     text += f" has; broker {one} has more of {log.name}"
                     self._break("lost-too-much", text, event)
                     return
+        fit = [
+            one
+            for one in sound
+            if self._log_epoch(one, record) == newest and one not in self._data_lost_at
+        ]
+        if better := self._better_than(record.leader, fit, logs):
+            self._break("lost-too-much", better, event)
+            return
         for log, end in zip(logs, kept, strict=True):
             if end < log.end and not self._counts_cache(log) and record.leader in sound:
                 text = f"{log.name} is flushed before it is acknowledged, and what is committed "
@@ -347,6 +361,33 @@ class Oracle(Surroundings):
             if end < log.end:
                 self._world.note(LOST, topic=log.topic, partition=log.partition, end=end)
                 log.cut(end)
+
+    def _better_than(self, leader: int, brokers: list[int], logs: list[CommittedLog]) -> str:
+        """Which of *brokers* lacks less than *leader*, in words; empty if none does.
+
+        Log by log, as docs/protocol.md says: who is behind in the fewest, then who lacks the
+        fewest bytes of what any of them has."""
+        if leader not in brokers:
+            return ""
+        ends = {
+            one: [self._replica(self._cluster.host_of(one), log).end for log in logs]
+            for one in brokers
+        }
+        furthest = [max(column) for column in zip(*ends.values(), strict=True)]
+        missing = {
+            one: [most - end for most, end in zip(furthest, held, strict=True)]
+            for one, held in ends.items()
+        }
+        lacks = {
+            one: (sum(size > 0 for size in sizes), sum(sizes)) for one, sizes in missing.items()
+        }
+        best = min(brokers, key=lambda one: (lacks[one], one))
+        if lacks[best] == lacks[leader]:
+            return ""
+        return (
+            f"broker {leader} leads: it is behind in {lacks[leader][0]} logs, by "
+            f"{lacks[leader][1]} bytes, and broker {best} in {lacks[best][0]}, by {lacks[best][1]}"
+        )
 
     def _agreed(self, host: str, log: CommittedLog) -> int:
         """Up to where *host* has what is committed."""

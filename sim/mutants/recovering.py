@@ -57,9 +57,14 @@ MUTANTS: Final = (
         "recovered-by-any-replica",
         _CHANGE,
         """
--        members = newest_set(record)
-+        members = set(record.replicas)
-         accepted = [
+-            accepted = [one for one in accepted if one.broker in members]
+         sound = [one for one in accepted if is_sound(one) and one.broker not in replaced]
+         best = sound or (accepted if ordered else [])
+         if not best:
+             return None
+-        # Who was in sync has all that was flushed before it was acknowledged, whatever it lost.
+-        for known in (members, {*record.in_sync, *record.lost}):
+-            best = [one for one in best if one.broker in known] or best
 """,
         "when all that were in sync lost power, a replica that was not in sync may lead",
         "lost-too-much",

@@ -361,9 +361,9 @@ def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() 
     assert broken(proposes(1, 2, stops=True)).rule == "stopping-proposes"
 
 
-def recovered(*, best: bool) -> Callable[[Scenario], Awaitable[None]]:
+def recovered(*, best: bool, was_in_sync: bool = True) -> Callable[[Scenario], Awaitable[None]]:
     """All lose their power, and one of two begins with what it has: the one that has more, or the
-    other one."""
+    other one; or neither of those that were in sync."""
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
@@ -390,6 +390,9 @@ def recovered(*, best: bool) -> Callable[[Scenario], Awaitable[None]]:
         for broker in (1, 2, 3):
             promised = {**stored, "promised": decided.epoch, "log_epoch": record.epoch}
             scenario.world.note(steps.D2_PROMISED, f"broker-{broker}", 2, **promised)
+        if not was_in_sync:
+            before = attrs.evolve(record, version=record.version + 1, in_sync=[1, 3])
+            cluster.register_view.state.apply(PartitionDecided(before))
         facts = {"entries": [PartitionDecided(decided)]}
         scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, facts))
 
@@ -401,3 +404,4 @@ def test_when_all_lost_power_the_best_of_them_has_to_lead_and_that_is_told() -> 
     [lost] = [event for event in world.events if event.what == LOST]
     assert lost.facts["topic"] == "topic"
     assert broken(recovered(best=False)).rule == "lost-too-much"
+    assert broken(recovered(best=True, was_in_sync=False)).rule == "lost-too-much"

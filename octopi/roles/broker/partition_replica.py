@@ -81,6 +81,9 @@ from octopi.wire.messages import (
 
 _log = get_logger(__name__)
 
+LEADER_LACKS: Final = "a leader lacks committed records"
+"""What a broker writes to its log when it keeps records that its leader would have it cut."""
+
 _WAITING: Final = (SyncLogs, StoreState)
 _WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
 _NO_DEBT: Final = 4
@@ -437,7 +440,7 @@ class PartitionReplica:
             case RefuseCut(keep):
                 log.refused_cuts += 1
                 _log.error(
-                    "a leader lacks committed records",
+                    LEADER_LACKS,
                     topic=log.topic.topic,
                     partition=self.partition,
                     highwater=log.highwater,
