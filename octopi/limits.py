@@ -120,6 +120,10 @@ MEMBERSHIP_HEARTBEAT_INTERVAL_S: Final = 0.25
 MEMBERSHIP_HEARTBEAT_TIMEOUT_S: Final = 1.0
 """Silence for so long makes a broker dead to the register."""
 
+STRANGERS_LINE_INTERVAL_S: Final = 1.0
+"""Of each kind of line that strangers cause a node's log has one in this time; the next one says
+how many were left out."""
+
 SHUTDOWN_GRACE_S: Final = 5.0
 """What is in flight may finish within this when a node stops."""
 

@@ -433,12 +433,12 @@ class Connection:
                     return
                 self._keep_time()
         except ProtocolError as error:
-            _log.info("peer_refused", peer=self.peer, error=str(error))
+            _log.sparing(self._clock).info("peer_refused", peer=self.peer, error=str(error))
             await self._refuse(error)
         except Exception:
             # A fault of ours in what handles messages: this peer learns that, all others
             # go on.
-            _log.exception("message_handler_failed", peer=self.peer)
+            _log.sparing(self._clock).exception("message_handler_failed", peer=self.peer)
             await self._refuse(ProtocolError("the node failed internally", Status.INTERNAL))
 
     async def _read_all(self, take: Callable[[bytes], bool]) -> None:
@@ -594,7 +594,7 @@ class Connection:
             try:
                 on_answer(self._end)
             except Exception:
-                _log.exception("answer_handler_failed", peer=self.peer)
+                _log.sparing(self._clock).exception("answer_handler_failed", peer=self.peer)
         self._unanswered.clear()
         self._outbox.clear()
         self._outbox_bytes = 0

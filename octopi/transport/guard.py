@@ -72,7 +72,7 @@ class Guard:
                 await self._refreshed.wait()
 
     async def _end(self) -> None:
-        _log.info("token_expired", peer=self._connection.peer)
+        _log.sparing(self._clock).info("token_expired", peer=self._connection.peer)
         try:
             self._connection.post(failure(None, Status.EXPIRED, _EXPIRED))
         except ConnectionLostError:

@@ -122,7 +122,7 @@ class HttpFront:
             del self._received[:end]
             return head
         if self._received:
-            _log.info("request_too_slow", peer=self._asker.peer)
+            _log.sparing(self._clock).info("request_too_slow", peer=self._asker.peer)
         return None
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
@@ -130,7 +130,7 @@ class HttpFront:
             return await self._site.answer(request)
         except Exception:
             # A fault of ours; it ends this request only.
-            _log.exception("request_failed", peer=self._asker.peer)
+            _log.sparing(self._clock).exception("request_failed", peer=self._asker.peer)
             return plain(500, "the node failed internally: look at its log")
 
     async def _send(

@@ -79,7 +79,9 @@ async def serve(
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if not isinstance(error, ConnectionLostError):
                 traffic.refused[error.status.name.lower()] += 1
-            _log.info("handshake_failed", peer=link.peer, error=str(error))
+            _log.sparing(environment.clock).info(
+                "handshake_failed", peer=link.peer, error=str(error)
+            )
             return
         try:
             if stop.is_set():
@@ -138,4 +140,4 @@ async def _run_session(
             nursery.cancel_scope.cancel()
     except* Exception:
         # A fault in a session's tasks is ours; it ends this connection and no other.
-        _log.exception("session_failed", peer=connection.peer)
+        _log.sparing(clock).exception("session_failed", peer=connection.peer)

@@ -92,7 +92,6 @@ class WebSocketNet:
         self._plain = plain
         self._tls = tls
         self._connection_count = 0
-        self._is_full = False
         """Whether the last one that came was one too many."""
 
     @property
@@ -190,7 +189,7 @@ class WebSocketNet:
         except* ConnectionRejected as group:
             problem = _rejection(group)
         except* Exception as group:
-            _log_websocket_failure(peer, group)
+            _log_websocket_failure(self._clock, peer, group)
         finally:
             await trio.aclose_forcefully(stream)
         if not is_open:
@@ -205,12 +204,11 @@ class WebSocketNet:
         """Everything about one accepted connection; its faults end here."""
         peer = str(stream)
         if self._connection_count >= self._connections_max:
-            if not self._is_full:  # else a crowd would fill the log, too
-                self._is_full = True
-                _log.warning("too_many_connections", peer=peer, connections=self._connection_count)
+            _log.sparing(self._clock).warning(
+                "too_many_connections", peer=peer, connections=self._connection_count
+            )
             await trio.aclose_forcefully(stream)
             return
-        self._is_full = False
         self._connection_count += 1
         try:
             watched = await self._wants_websocket(stream, peer)
@@ -223,10 +221,10 @@ class WebSocketNet:
                     try:
                         await handler(link)
                     except Exception:
-                        _log.exception("link_handler_failed", peer=peer)
+                        _log.sparing(self._clock).exception("link_handler_failed", peer=peer)
                 nursery.cancel_scope.cancel()
         except* Exception as group:
-            _log_websocket_failure(peer, group)
+            _log_websocket_failure(self._clock, peer, group)
         finally:
             self._connection_count -= 1
             await trio.aclose_forcefully(stream)
@@ -243,7 +241,7 @@ class WebSocketNet:
                 with self._clock.timeout(HANDSHAKE_TIMEOUT_S):
                     secured = await secure_server(stream, self._tls.server)
             except UnreachableError as error:
-                _log.info("tls_failed", peer=peer, error=str(error))
+                _log.sparing(self._clock).info("tls_failed", peer=peer, error=str(error))
             if secured is None:
                 return None
             asker = Asker(peer, is_secure=True, is_verified=secured.is_verified)
@@ -276,7 +274,7 @@ class WebSocketNet:
                 path = request.path.partition("?")[0]
                 return self._link(websocket, stream, nursery, peer, path)
         if slow.cancelled_caught:
-            _log.info("handshake_too_slow", peer=peer)
+            _log.sparing(self._clock).info("handshake_too_slow", peer=peer)
         return None
 
     async def _answer(
@@ -456,14 +454,14 @@ class WebSocketLink:
         return ConnectionLostError(f"{self._peer} closed the connection ({reason.code}){said}")
 
 
-def _log_websocket_failure(peer: str, group: BaseExceptionGroup[Exception]) -> None:
+def _log_websocket_failure(clock: Clock, peer: str, group: BaseExceptionGroup[Exception]) -> None:
     """trio-websocket fails when a peer leaves or talks at a bad moment.
 
     That ends the one connection and needs no trace: anybody could fill the log with them.
     """
     _, unusual = group.split(ConnectionClosed)
     if unusual is not None:
-        _log.info("websocket_failed", peer=peer, error=repr(unusual))
+        _log.sparing(clock).info("websocket_failed", peer=peer, error=repr(unusual))
 
 
 def _rejection(group: BaseExceptionGroup[ConnectionRejected]) -> str:

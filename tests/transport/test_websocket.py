@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from octopi.environment import Link, Listening
 from octopi.errors import InvalidOptionError, UnreachableError
-from octopi.limits import CLOSE_TIMEOUT_S
+from octopi.limits import CLOSE_TIMEOUT_S, STRANGERS_LINE_INTERVAL_S
 from octopi.operating_system import SystemClock, SystemStreams
 from octopi.transport.websocket import WebSocketNet
 from tests.fakes.logs import capture_logs
@@ -98,6 +98,7 @@ async def test_a_handler_that_fails_ends_its_link_only(autojump_clock: MockClock
                 with pytest.raises(Exception, match="broke"):
                     await link.receive()
             assert [entry["event"] for entry in logs] == ["link_handler_failed"]
+            await trio.sleep(STRANGERS_LINE_INTERVAL_S)
         nursery.cancel_scope.cancel()
 
 

@@ -287,7 +287,9 @@ class PartitionReplica:
                     self._effects.extend([*owed, *effects])
                 except ProtocolError as error:
                     # Of a peer, maybe one that is gone: nothing of what it said is done.
-                    _log.warning("peer refused", partition=self.partition, why=str(error))
+                    _log.sparing(self._environment.clock).warning(
+                        "peer refused", partition=self.partition, why=str(error)
+                    )
                 if (audit := self._environment.audit) is not None:
                     audit(self.machine)
                 self._note_role()

@@ -250,7 +250,8 @@ class RegisterNode:
             raise
         except RefusedError as error:
             del self._comes_again[join.nonce]
-            _log.warning("broker refused", address=join.address, why=str(error))
+            strangers = _log.sparing(self.environment.clock)
+            strangers.warning("broker refused", address=join.address, why=str(error))
             raise
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
