@@ -1,14 +1,16 @@
 """The console's files, as HTTP answers.
 
-Only names that are plain are looked up, and nothing in them is decoded: what could lead out
-of the folder is no name.
+There are those files that the folder had when one was asked for first.  A name is looked up
+among theirs, and never given to the file system, whatever it holds.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
+from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final
 
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
@@ -30,10 +32,6 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
     )
 )
 
-_NAME: Final = re.compile(
-    r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII
-)
-
 _CONTENT_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -53,12 +51,10 @@ _CONTENT_TYPES: Final = {
 def console_file(request: HttpRequest) -> HttpAnswer:
     """The file that *request* asks for, below `PREFIX`."""
     name = request.path.removeprefix(PREFIX) or "index.html"
-    content_type = _CONTENT_TYPES.get(name.rpartition(".")[2])
-    if _NAME.fullmatch(name) is None or content_type is None:
-        return _missing()
-    place = files(__package__).joinpath("static", *name.split("/"))
-    if not place.is_file():
-        return _missing()
+    place = _places().get(name)
+    if place is None:
+        return plain(404, "the console has no such file")
+    content_type = _CONTENT_TYPES[name.rpartition(".")[2]]
     content = place.read_bytes()
     headers = (
         ("content-security-policy", CONTENT_SECURITY_POLICY),
@@ -70,5 +66,15 @@ def console_file(request: HttpRequest) -> HttpAnswer:
     return HttpAnswer(200, content, content_type, headers)
 
 
-def _missing() -> HttpAnswer:
-    return plain(404, "the console has no such file")
+@cache
+def _places() -> dict[str, Traversable]:
+    """The files by their names, with slashes."""
+    return dict(_below(files(__package__).joinpath("static"), ""))
+
+
+def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
+    for place in folder.iterdir():
+        if place.is_dir():
+            yield from _below(place, f"{prefix}{place.name}/")
+        elif place.name.rpartition(".")[2] in _CONTENT_TYPES:
+            yield f"{prefix}{place.name}", place

@@ -1,9 +1,13 @@
 """The console's files: what there is, and that nothing else can be had."""
 
 import pytest
+from trio.testing import MockClock
 
 from octopi.console.static_files import console_file
-from octopi.transport.http_requests import Asker, HttpRequest
+from octopi.transport.http_front import EmptySite
+from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest
+from tests.fakes.streams import MemoryStreams
+from tests.transport.serving import serving
 
 
 def asked(path: str, **headers: str) -> HttpRequest:
@@ -56,3 +60,44 @@ def test_nothing_else_can_be_had(path: str) -> None:
     answer = console_file(asked(path))
     assert answer.status == 404
     assert answer.body == b"the console has no such file\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a" * 16_000,
+        "a" * 256 + ".js",
+        "a/" * 5_000 + "index.html",
+        "\0",
+        "index.html\0",
+        "%00",
+        "%ff",
+        "\xff\xfe.js",
+        "\x80" * 1_000,
+        "index.html%0d%0aset-cookie:x",
+        "con\x1b[2J.js",
+        "~",
+        "client",
+    ],
+    ids=range(13),
+)
+async def test_any_name_is_answered_with_404_and_no_traceback(
+    name: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        serving(streams=MemoryStreams(), site=_Console()) as server,
+        await server.streams.connect("127.0.0.1", server.port) as stream,
+    ):
+        head = f"GET /console/{name} HTTP/1.1\r\nHost: test\r\n\r\n"
+        await stream.send_all(head.encode("latin-1"))
+        answer = b""
+        while more := await stream.receive_some():
+            answer += more
+    assert answer.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
+    assert answer.startswith(b"HTTP/1.1 404 ") or not name.isprintable() or not name.isascii()
+    assert not [one for one in caplog.records if one.exc_info]
+
+
+class _Console(EmptySite):
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        return console_file(request)
