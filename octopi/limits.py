@@ -311,6 +311,15 @@ LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE_MAX: Final = 0.2
 """And spends at most this share of the time on it."""
 
+PAGE_BYTES_MAX: Final = 512 * KIB
+"""A page of JSON ends when it has so much; a single entry may be longer."""
+
+PAGE_SLICE_COUNT: Final = 50
+"""Entries that are made for a page before other tasks have their turn: one or two milliseconds."""
+
+PAGES_AT_A_TIME_MAX: Final = 64
+"""Pages about the cluster that a node makes and sends at a time; beyond that it answers 503."""
+
 LOOK_TIMEOUT_S: Final = 2.0
 """A broker that doesn't answer a look within this is shown as silent."""
 

@@ -1,121 +1,165 @@
-"""What the console is told of a cluster, as JSON: from a snapshot to plain values.
+"""What the console is told of a cluster, as JSON: from a snapshot to pages.
 
-Pure.  The shapes are a promise to pages: keys may be added, none changes its meaning.
+The shapes are a promise to pages: keys may be added, none changes its meaning.  Each list is
+bounded (`octopi.admin.page_writer`); ``more`` says that it goes on, and where there is ``next``,
+asking with that as ``after`` gives what comes behind it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from itertools import groupby
-from typing import Any, Final
+from functools import partial
+from heapq import heappush, heappushpop
+from typing import Final
 
 import attrs
 
 from octopi.admin.cluster_watch import Snapshot
-from octopi.admin.replicas import (
-    broker_state,
-    live_brokers,
-    partition_state,
-    problems,
-    replicas,
+from octopi.admin.page_writer import (
+    PAGE_COUNT_MAX,
+    InSlices,
+    Json,
+    PageWriter,
+    count_wanted,
+    number_wanted,
 )
+from octopi.admin.replicas import ReplicaStatus, live_brokers, partition_state
 from octopi.clients.answers import BrokerLog
-from octopi.wire.messages import PartitionInfo, TopicInfo
+from octopi.wire.messages import (
+    BrokerInfo,
+    ClusterEvent,
+    PartitionInfo,
+    SubscriptionInfo,
+    TopicInfo,
+)
 
-PAGE_COUNT_MAX: Final = 1_000
-PAGE_COUNT_DEFAULT: Final = 100
+NAMES_LOOKED_AT_MAX: Final = 10_000
+"""Topics that one request looks at, for those that its token may know of."""
 
-Json = dict[str, Any]
+CONSUMERS_DEFAULT: Final = 200
+"""As many as the console shows."""
+
+_RANKED_IN_A_TURN: Final = 1_000
+_LAST_CHARACTER: Final = "\U0010ffff"
+
 Covers = Callable[[str], bool]
 """Whether who asks may know of a topic."""
 
+_Ranked = tuple[int, int, int, SubscriptionInfo]
+"""Lag, the place in the snapshot (negative: of two that lag as much the first is the greater),
+broker, and the subscription."""
 
-def cluster_page(seen: Snapshot) -> Json:
+
+async def cluster_page(seen: Snapshot, query: Mapping[str, str]) -> bytes:
     """Brokers and partitions."""
     cluster = seen.look.cluster
     live = live_brokers(cluster)
-    found = [(one.partition, one) for one in replicas(seen.look, cluster.partitions)]
-    copies = {
-        partition: [one for _, one in group] for partition, group in groupby(found, lambda x: x[0])
-    }
-    wrong = problems(seen.look)
+    page = PageWriter()
+    page.field("seen_at_ms", seen.seen_at_ms)
+    page.field("cluster", cluster.cluster)
+    page.field("healthy", not seen.problems)
+    page.field("problems", seen.problems)
+    page.field("topic_count", cluster.topic_count)
+    page.field("partition_count", cluster.partition_count)
+    page.field("broker_count", len(cluster.brokers))
+    leads: dict[int | None, int] = {}
+    holds: dict[int, int] = {}
+    async for place in InSlices(cluster.partitions):
+        leads[place.leader] = leads.get(place.leader, 0) + 1
+        for broker in place.replicas:
+            holds[broker] = holds.get(broker, 0) + 1
+
+    def broker_entry(one: BrokerInfo) -> Json:
+        missed = not cluster.partitions or one.broker in holds
+        state = "up" if one.live else "away" if missed else "retired"
+        return {
+            "broker": one.broker,
+            "address": one.address,
+            "state": "silent" if one.broker in seen.look.silent else state,
+            "live": one.live,
+            "incarnation": one.incarnation,
+            "leads": leads.get(one.broker, 0),
+            "replicas": holds.get(one.broker, 0),
+            "disk_free_bytes": one.disk_free_bytes,
+            "disk_total_bytes": one.disk_total_bytes,
+            "disk_trouble": one.disk_trouble,
+        }
+
+    await page.entries("brokers", cluster.brokers, broker_entry, PAGE_COUNT_MAX)
+    after = query.get("after", "")
+    behind = number_wanted(after) if after else -1
+    some = (one for one in cluster.partitions if one.partition > behind)
+    last = await page.entries(
+        "partitions",
+        some,
+        partial(_partition, live, seen.replicas),
+        count_wanted(query.get("limit", ""), PAGE_COUNT_MAX),
+    )
+    page.field("more", last is not None)
+    page.field("next", None if last is None else str(last.partition))
+    return page.body()
+
+
+def _partition(
+    live: set[int], replicas: Mapping[int, list[ReplicaStatus]], one: PartitionInfo
+) -> Json:
     return {
-        "seen_at_ms": seen.seen_at_ms,
-        "cluster": cluster.cluster,
-        "healthy": not wrong,
-        "problems": wrong,
-        "topic_count": cluster.topic_count,
-        "partition_count": cluster.partition_count,
-        "brokers": [
+        **_place(one),
+        "leader_address": one.leader_address,
+        "state": partition_state(one, live),
+        "troubles": [attrs.asdict(trouble) for trouble in one.troubles],
+        "copies": [
             {
-                "broker": one.broker,
-                "address": one.address,
-                "state": "silent"
-                if one.broker in seen.look.silent
-                else broker_state(one, cluster.partitions),
-                "live": one.live,
-                "incarnation": one.incarnation,
-                "leads": sum(place.leader == one.broker for place in cluster.partitions),
-                "replicas": sum(one.broker in place.replicas for place in cluster.partitions),
-                "disk_free_bytes": one.disk_free_bytes,
-                "disk_total_bytes": one.disk_total_bytes,
-                "disk_trouble": one.disk_trouble,
+                "broker": copy.broker,
+                "role": copy.role,
+                "in_sync": copy.broker in one.in_sync,
+                "log_count": copy.log_count,
+                "log_end": copy.log_end,
+                "highwater": copy.highwater,
+                "lag_bytes": copy.lag_bytes,
+                "size_bytes": copy.size_bytes,
             }
-            for one in cluster.brokers
-        ],
-        "partitions": [
-            {
-                **_place(one),
-                "leader_address": one.leader_address,
-                "state": partition_state(one, live),
-                "troubles": [attrs.asdict(trouble) for trouble in one.troubles],
-                "copies": [
-                    {
-                        "broker": copy.broker,
-                        "role": copy.role,
-                        "in_sync": copy.broker in one.in_sync,
-                        "log_count": copy.log_count,
-                        "log_end": copy.log_end,
-                        "highwater": copy.highwater,
-                        "lag_bytes": copy.lag_bytes,
-                        "size_bytes": copy.size_bytes,
-                    }
-                    for copy in copies.get(one.partition, [])
-                ],
-            }
-            for one in cluster.partitions
+            for copy in replicas.get(one.partition, [])
         ],
     }
 
 
-def topics_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> Json:
+async def topics_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
     """A page of topics, in the order of their names."""
     after, prefix = query.get("after", ""), query.get("prefix", "")
-    limit = query.get("limit", "")
-    count = int(limit) if limit.isascii() and limit.isdecimal() and limit else PAGE_COUNT_DEFAULT
-    count = max(1, min(count, PAGE_COUNT_MAX))
-    some = [
-        one
-        for one in seen.topics
-        if one.topic > after and one.topic.startswith(prefix) and covers(one.topic)
-    ]
-    logs: dict[tuple[str, int], list[BrokerLog]] = {}
-    for held in seen.look.logs:
-        logs.setdefault((held.log.topic_id, held.log.partition), []).append(held)
-    return {
-        "seen_at_ms": seen.seen_at_ms,
-        "topics": [_topic(one, logs) for one in some[:count]],
-        "more": len(some) > count,
-    }
+    topics = seen.topics
+    first = max(bisect_right(topics, after, key=_name), bisect_left(topics, prefix, key=_name))
+    behind = bisect_left(topics, f"{prefix}{_LAST_CHARACTER}", key=_name)
+    looked_at_end = min(behind, first + NAMES_LOOKED_AT_MAX)
+
+    def shape(info: TopicInfo) -> Json | None:
+        return _topic(info, seen.copies) if covers(info.topic) else None
+
+    page = PageWriter()
+    page.field("seen_at_ms", seen.seen_at_ms)
+    last = await page.entries(
+        "topics", topics[first:looked_at_end], shape, count_wanted(query.get("limit", ""))
+    )
+    if last is None and looked_at_end < behind:
+        last = topics[looked_at_end - 1]
+    page.field("more", last is not None)
+    page.field("next", None if last is None else last.topic)
+    return page.body()
 
 
-def _topic(info: TopicInfo, logs: dict[tuple[str, int], list[BrokerLog]]) -> Json:
+def _name(info: TopicInfo) -> str:
+    return info.topic
+
+
+def _topic(info: TopicInfo, copies: Mapping[tuple[str, int], list[BrokerLog]]) -> Json:
     return {
         "topic": info.topic,
         "topic_id": info.topic_id,
         "options": attrs.asdict(info.options),
         "partitions": [
-            _log(place, logs.get((info.topic_id, place.partition), [])) for place in info.partitions
+            _log(place, copies.get((info.topic_id, place.partition), []))
+            for place in info.partitions
         ],
     }
 
@@ -137,7 +181,7 @@ def _log(place: PartitionInfo, copies: list[BrokerLog]) -> Json:
                 "size_bytes": one.log.size_bytes,
                 "fault": one.log.fault,
             }
-            for one in copies
+            for one in sorted(copies, key=lambda one: one.broker)
         ],
     }
 
@@ -152,43 +196,80 @@ def _place(place: PartitionInfo) -> Json:
     }
 
 
-def consumers_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> Json:
-    """Open subscriptions."""
-    topic = query.get("topic", "")
+async def consumers_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
+    """Open subscriptions, those that are farthest behind first."""
+    topic, after = query.get("topic", ""), _rank_of(query.get("after", ""))
+    count_max = count_wanted(query.get("limit", ""), CONSUMERS_DEFAULT)
+    known: dict[str, bool] = {}
+    best: list[_Ranked] = []
+    count = 0
+    async for place, (broker, one) in InSlices(enumerate(seen.subscriptions), _RANKED_IN_A_TURN):
+        if topic not in ("", one.topic):
+            continue
+        may = known.get(one.topic)
+        if may is None:
+            may = known[one.topic] = covers(one.topic)
+        if not may:
+            continue
+        count += 1
+        ranked = (max(0, one.highwater - one.position), -place, broker, one)
+        if after is not None and ranked[:2] >= after:
+            continue
+        if len(best) <= count_max:  # one more than asked for tells that there is more
+            heappush(best, ranked)
+        else:
+            heappushpop(best, ranked)
+    best.sort(reverse=True)
+    page = PageWriter()
+    page.field("seen_at_ms", seen.seen_at_ms)
+    last = await page.entries("consumers", best, _consumer, count_max)
+    page.field("count", count)
+    page.field("truncated", seen.truncated)
+    page.field("more", last is not None)
+    page.field("next", None if last is None else f"{last[0]}-{-last[1]}")
+    return page.body()
+
+
+def _rank_of(text: str) -> tuple[int, int] | None:
+    """Lag and place that ``next`` of a page named; None: it did not."""
+    lag, dash, place = text.partition("-")
+    return (number_wanted(lag), -number_wanted(place)) if dash else None
+
+
+def _consumer(ranked: _Ranked) -> Json:
+    lag, _, broker, one = ranked
     return {
-        "seen_at_ms": seen.seen_at_ms,
-        "consumers": [
-            {
-                "broker": broker,
-                "consumer": one.peer,
-                "agent": one.agent,
-                "subscription": one.request,
-                "topic": one.topic,
-                "partition": one.partition,
-                "position": one.position,
-                "credit": one.credit,
-                "highwater": one.highwater,
-                "lag_bytes": max(0, one.highwater - one.position),
-            }
-            for broker, one in seen.subscriptions
-            if topic in ("", one.topic) and covers(one.topic)
-        ],
-        "truncated": seen.truncated,
+        "broker": broker,
+        "consumer": one.peer,
+        "agent": one.agent,
+        "subscription": one.request,
+        "topic": one.topic,
+        "partition": one.partition,
+        "position": one.position,
+        "credit": one.credit,
+        "highwater": one.highwater,
+        "lag_bytes": lag,
     }
 
 
-def events_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> Json:
-    """What the register decided and saw."""
-    after = query.get("after", "")
-    number = int(after) if after.isascii() and after.isdecimal() else 0
+async def events_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
+    """What the register decided and saw, the oldest first."""
+    number = number_wanted(query.get("after", ""))
     events = seen.events.events
-    return {
-        "seen_at_ms": seen.seen_at_ms,
-        "life": seen.events.life,
-        "newest": events[-1].number if events else 0,
-        "events": [
-            attrs.asdict(one)
-            for one in events
-            if one.number > number and (not one.topic or covers(one.topic))
-        ],
-    }
+
+    def shape(one: ClusterEvent) -> Json | None:
+        return attrs.asdict(one) if not one.topic or covers(one.topic) else None
+
+    page = PageWriter()
+    page.field("seen_at_ms", seen.seen_at_ms)
+    page.field("life", seen.events.life)
+    page.field("newest", events[-1].number if events else 0)
+    last = await page.entries(
+        "events",
+        (one for one in events if one.number > number),
+        shape,
+        count_wanted(query.get("limit", ""), PAGE_COUNT_MAX),
+    )
+    page.field("more", last is not None)
+    page.field("next", None if last is None else str(last.number))
+    return page.body()

@@ -10,18 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import attrs
 import trio
 
-from octopi.admin.replicas import Look, look
+from octopi.admin.page_writer import InSlices
+from octopi.admin.replicas import Holdings, Look, ReplicaStatus, look, problems
+from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
 from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
 from octopi.clients.questions import Questions
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
-from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX, LOOK_TIMEOUT_S
+from octopi.limits import (
+    LOOK_INTERVAL_S,
+    LOOK_SHARE_MAX,
+    LOOK_TIMEOUT_S,
+    PAGE_SLICE_COUNT,
+)
 from octopi.wire.messages import (
     BrokerInfo,
     DescribeEvents,
@@ -31,6 +39,8 @@ from octopi.wire.messages import (
     SubscriptionList,
     TopicInfo,
 )
+
+PROBLEMS_SHOWN_MAX: Final = 100
 
 
 @attrs.frozen
@@ -45,6 +55,12 @@ class Snapshot:
     truncated: bool
     """Whether there are more subscriptions."""
     events: EventList
+    replicas: dict[int, list[ReplicaStatus]]
+    """By partition, the leader first."""
+    copies: dict[tuple[str, int], list[BrokerLog]]
+    """By topic id and partition."""
+    problems: list[str]
+    """What is not well, at most `PROBLEMS_SHOWN_MAX`."""
 
 
 class ClusterWatch:
@@ -96,7 +112,7 @@ class ClusterWatch:
         client, questions = self._client, self._questions
         if client is None or questions is None:
             raise NotReadyError("the node starts")
-        seen = await look(client)
+        seen = await look(client, in_order=False)
         topics = await client.topics()
         events = await questions.register(
             "describe events", partial(DescribeEvents, after=0), EventList
@@ -118,6 +134,15 @@ class ClusterWatch:
             for broker in seen.cluster.brokers:
                 if broker.live and broker.broker not in seen.silent:
                     nursery.start_soon(ask, broker)
+        holdings = Holdings(seen)
+        copies: dict[tuple[str, int], list[BrokerLog]] = {}
+        async for held in InSlices(seen.logs, 10 * PAGE_SLICE_COUNT):
+            holdings.add(held)
+            copies.setdefault((held.log.topic_id, held.log.partition), []).append(held)
+        found = {
+            place.partition: holdings.replicas_of(place)
+            async for place in InSlices(seen.cluster.partitions, 1)
+        }
         return Snapshot(
             self._environment.clock.wall_ms(),
             seen,
@@ -125,4 +150,14 @@ class ClusterWatch:
             [(broker, one) for broker in sorted(lists) for one in lists[broker].subscriptions],
             any(one.more for one in lists.values()),
             events,
+            found,
+            copies,
+            some_of(problems(seen)),
         )
+
+
+def some_of(lines: list[str]) -> list[str]:
+    """The first *lines*, and how many more there are."""
+    if len(lines) <= PROBLEMS_SHOWN_MAX:
+        return lines
+    return [*lines[:PROBLEMS_SHOWN_MAX], f"and {len(lines) - PROBLEMS_SHOWN_MAX:,} more"]

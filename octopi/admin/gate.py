@@ -6,6 +6,7 @@ hears the answer; what stands here is what has to be known before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -30,6 +31,16 @@ class Denial:
     http_status: int
     name: str
     reason: str
+    retry_after_s: int | None = None
+
+
+@attrs.frozen
+class Holder:
+    """Who may ask."""
+
+    grants: Grants
+    subject: str = ""
+    """Empty where no tokens are asked for."""
 
 
 @attrs.frozen
@@ -73,13 +84,23 @@ class Gate:
             return Denial(403, "forbidden", "pages of that origin may not: see --allow-origin")
         return None
 
-    def grants_of(self, request: HttpRequest) -> Grants | Denial:
-        """What who sent *request* may do, by its ``Authorization: Bearer``."""
+    def holder_of(self, request: HttpRequest) -> Holder | Denial:
+        """Who sent *request*, by its ``Authorization: Bearer``, and what it may do."""
         if self.doorkeeper is None:
-            return EVERYTHING
+            return Holder(EVERYTHING)
         value = request.headers.get("authorization", "")
         token = value[len(_BEARER) :].strip() if value.lower().startswith(_BEARER) else None
         try:
-            return self.doorkeeper.identify(token).grants
+            identity = self.doorkeeper.identify(token)
         except RefusedError as error:
             return Denial(401, error.status.name.lower(), str(error.args[0]))
+        wait_s = self.doorkeeper.wait_s(identity.subject)
+        if wait_s > 0:
+            why = f"the token has had its bytes: ask again in {wait_s:.0f} s"
+            return Denial(429, "over_limit", why, retry_after_s=math.ceil(wait_s))
+        return Holder(identity.grants, identity.subject)
+
+    def answered(self, holder: Holder, size_bytes: int) -> None:
+        """So much was said to *holder*: it counts for its token."""
+        if self.doorkeeper is not None:
+            self.doorkeeper.spend(holder.subject, size_bytes)

@@ -244,7 +244,9 @@ class _Broker(Collector):
         by_log: dict[tuple[str, int], list[int]] = {}
         for lag, one in lags:
             by_log.setdefault((one.topic, one.partition), []).append(lag)
-        for (topic, partition), found in by_log.items():
+        for (topic, partition), found in nlargest(
+            self._logs_max, by_log.items(), key=lambda pair: max(pair[1])
+        ):
             count.add_metric([topic, str(partition)], len(found))
             most.add_metric([topic, str(partition)], max(found))
         for lag, one in nlargest(CONSUMERS_COUNT_MAX, lags, key=lambda pair: pair[0]):

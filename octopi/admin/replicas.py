@@ -36,8 +36,9 @@ class Look:
     """Brokers that the register takes for live and that gave no answer, and why not."""
 
 
-async def look(client: Client, topic: str | None = None) -> Look:
-    """Ask the register and all live brokers for their logs, of *topic* or of all topics.
+async def look(client: Client, topic: str | None = None, *, in_order: bool = True) -> Look:
+    """Ask the register and all live brokers for their logs, of *topic* or of all topics: *in_order*
+    of topics, partitions and brokers, or as they come.
 
     Raises:
       OctopiError: if the register can't be asked, or knows no such topic.
@@ -58,7 +59,8 @@ async def look(client: Client, topic: str | None = None) -> Look:
         for broker in cluster.brokers:
             if broker.live:
                 nursery.start_soon(ask, broker)
-    logs.sort(key=lambda one: (one.log.topic, one.log.partition, one.broker))
+    if in_order:
+        logs.sort(key=lambda one: (one.log.topic, one.log.partition, one.broker))
     return Look(cluster, logs, silent)
 
 
@@ -84,22 +86,42 @@ class ReplicaStatus:
 
 def replicas(seen: Look, partitions: Iterable[PartitionInfo]) -> list[ReplicaStatus]:
     """The replicas of *partitions*, in their order, leaders first."""
-    live = live_brokers(seen.cluster)
-    held: dict[tuple[int, int], list[LogInfo]] = {}
+    holdings = Holdings(seen)
     for one in seen.logs:
-        held.setdefault((one.log.partition, one.broker), []).append(one.log)
+        holdings.add(one)
+    return [status for place in partitions for status in holdings.replicas_of(place)]
 
-    def logs_at(partition: int, broker: int | None) -> list[LogInfo] | None:
-        if broker not in live or broker in seen.silent:
+
+class Holdings:
+    """Which logs each broker has of each partition; for who takes turns while filling it."""
+
+    def __init__(self, seen: Look) -> None:
+        self._live = live_brokers(seen.cluster)
+        self._silent = seen.silent
+        self._held: dict[tuple[int, int], list[LogInfo]] = {}
+
+    def add(self, one: BrokerLog) -> None:
+        """A broker has it."""
+        self._held.setdefault((one.log.partition, one.broker), []).append(one.log)
+
+    def replicas_of(self, place: PartitionInfo) -> list[ReplicaStatus]:
+        """The replicas of a partition, the leader first."""
+        return [
+            self._status(place, broker)
+            for broker in sorted(place.replicas, key=lambda one: (one != place.leader, one))
+        ]
+
+    def _logs_at(self, partition: int, broker: int | None) -> list[LogInfo] | None:
+        if broker is None or broker not in self._live or broker in self._silent:
             return None
-        return held.get((partition, broker), [])
+        return self._held.get((partition, broker), [])
 
-    def status(place: PartitionInfo, broker: int) -> ReplicaStatus:
-        logs = logs_at(place.partition, broker)
+    def _status(self, place: PartitionInfo, broker: int) -> ReplicaStatus:
+        logs = self._logs_at(place.partition, broker)
         if logs is not None:
             state = "in sync" if broker in place.in_sync else "behind"
         else:
-            state = "silent" if broker in live else "away"
+            state = "silent" if broker in self._live else "away"
         return ReplicaStatus(
             place.partition,
             broker,
@@ -109,15 +131,9 @@ def replicas(seen: Look, partitions: Iterable[PartitionInfo]) -> list[ReplicaSta
             _sum(logs, lambda log: log.log_start),
             _sum(logs, lambda log: log.log_end),
             _sum(logs, lambda log: log.highwater),
-            _lag_bytes(logs_at(place.partition, place.leader), logs),
+            _lag_bytes(self._logs_at(place.partition, place.leader), logs),
             _sum(logs, lambda log: log.size_bytes),
         )
-
-    return [
-        status(place, broker)
-        for place in partitions
-        for broker in sorted(place.replicas, key=lambda one: (one != place.leader, one))
-    ]
 
 
 def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -> str:

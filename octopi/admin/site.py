@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from octopi.admin.cluster_pages import (
-    Json,
     cluster_page,
     consumers_page,
     events_page,
@@ -18,8 +17,10 @@ from octopi.admin.cluster_pages import (
 from octopi.admin.cluster_watch import ClusterWatch
 from octopi.admin.gate import Denial, Gate
 from octopi.admin.node_views import NodeView
+from octopi.admin.page_writer import Json
 from octopi.environment import Clock
 from octopi.errors import OctopiError, RefusedError
+from octopi.limits import PAGES_AT_A_TIME_MAX
 from octopi.security.grants import Grants
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 
@@ -48,6 +49,8 @@ class Site:
         self.watch: ClusterWatch | None = None
         """Likewise."""
         self._metrics: Metrics | None = None
+        self._pages_count = 0
+        """Those about the cluster that are made or sent now."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
         denial = self._gate.why_no_upgrade(request, self._members)
@@ -75,21 +78,39 @@ class Site:
         return "the node starts" if self.node is None else self.node.why_not_ready()
 
     async def _guarded(self, request: HttpRequest) -> HttpAnswer:
-        """What tells of the cluster, for who may know."""
+        """What tells of the cluster, for who may know.  A node holds few such pages at a time,
+        however many ask and don't read."""
+        if self._pages_count >= PAGES_AT_A_TIME_MAX:
+            return _denied(Denial(503, "over_limit", "too many ask now", retry_after_s=1))
+        self._pages_count += 1
+        try:
+            answer = await self._page(request)
+        except BaseException:
+            self._page_done()
+            raise
+        return attrs.evolve(answer, done=self._page_done)
+
+    def _page_done(self) -> None:
+        self._pages_count -= 1
+
+    async def _page(self, request: HttpRequest) -> HttpAnswer:
         denial = self._gate.why_not_from_there(request, self._members)
         if denial is not None:
             return _denied(denial)
         if request.path == f"{API}status":
             return _shared(request, _json(200, self._status()))
-        grants = self._gate.grants_of(request)
-        if isinstance(grants, Denial):
-            return _denied(grants)
+        holder = self._gate.holder_of(request)
+        if isinstance(holder, Denial):
+            return _denied(holder)
         if request.path != "/metrics":
-            return _shared(request, await self._api(request, grants))
-        if not grants.covers(None):
+            answer = _shared(request, await self._api(request, holder.grants))
+        elif holder.grants.covers(None):
+            answer = self.metrics_page()
+        else:
             why = "metrics are for tokens that grant something on all topics"
             return _denied(Denial(403, "forbidden", why))
-        return self.metrics_page()
+        self._gate.answered(holder, len(answer.body))
+        return answer
 
     def metrics_page(self) -> HttpAnswer:
         """The metrics, without asking who wants them."""
@@ -116,13 +137,14 @@ class Site:
             return _error(503, status, str(error))
         match name:
             case "cluster":
-                return _json(200, cluster_page(seen))
+                body = await cluster_page(seen, request.query)
             case "topics":
-                return _json(200, topics_page(seen, request.query, grants.covers))
+                body = await topics_page(seen, request.query, grants.covers)
             case "consumers":
-                return _json(200, consumers_page(seen, request.query, grants.covers))
+                body = await consumers_page(seen, request.query, grants.covers)
             case _:
-                return _json(200, events_page(seen, request.query, grants.covers))
+                body = await events_page(seen, request.query, grants.covers)
+        return _json_body(200, body)
 
     def _status(self) -> Json:
         facts = {} if self.node is None else attrs.asdict(self.node.facts())
@@ -149,7 +171,10 @@ def _shared(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:
 
 
 def _json(status: int, value: Json) -> HttpAnswer:
-    body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    return _json_body(status, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+
+
+def _json_body(status: int, body: bytes) -> HttpAnswer:
     return HttpAnswer(status, body, "application/json", (("cache-control", "no-store"),))
 
 
@@ -157,6 +182,9 @@ def _denied(denial: Denial) -> HttpAnswer:
     answer = _error(denial.http_status, denial.name, denial.reason)
     if denial.http_status == 401:
         answer = attrs.evolve(answer, headers=(*answer.headers, ("www-authenticate", "Bearer")))
+    if denial.retry_after_s is not None:
+        wait = ("retry-after", str(denial.retry_after_s))
+        answer = attrs.evolve(answer, headers=(*answer.headers, wait))
     return answer
 
 

@@ -82,6 +82,25 @@ class Doorkeeper:
         self._subjects[identity.subject] = subject
         return Entry(self, identity, subject.throttle)
 
+    def wait_s(self, subject: str) -> float:
+        """How long *subject* has to wait until it may be answered over HTTP; 0: not at all."""
+        throttle = self._throttle(subject)
+        return 0.0 if throttle is None else throttle.wait_s(self._clock.now())
+
+    def spend(self, subject: str, size_bytes: int) -> None:
+        """Count what *subject* was answered over HTTP, with what its connections move."""
+        throttle = self._throttle(subject)
+        if throttle is not None:
+            throttle.spend(size_bytes, self._clock.now())
+
+    def _throttle(self, subject: str) -> Throttle | None:
+        if self._limits.bytes_per_s is None:
+            return None
+        known = self._subject(subject)
+        if subject not in self._subjects:
+            self._gone[subject] = known
+        return known.throttle
+
     def left(self, subject: str) -> None:
         """One of its connections ended."""
         known = self._subjects[subject]

@@ -99,7 +99,12 @@ class HttpFront:
                     answer = await self._answer(request)
             except HttpRefusal as refusal:
                 answer = refusal.answer
-            if not await self._send(protocol, request, answer):
+            try:
+                goes_on = await self._send(protocol, request, answer)
+            finally:
+                if answer.done is not None:
+                    answer.done()
+            if not goes_on:
                 return None
             idle_s = HTTP_IDLE_S
 

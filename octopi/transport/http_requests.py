@@ -8,7 +8,7 @@ an upgrade, WebSocket.  The grammar is h11's; what stands here is stricter.  Kno
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -69,6 +69,8 @@ class HttpAnswer:
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
     """Beside length and type."""
+    done: Callable[[], None] | None = None
+    """Called when it was sent, or can't be."""
 
 
 class HttpRefusal(Exception):

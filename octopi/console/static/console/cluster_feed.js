@@ -19,6 +19,7 @@ export class ClusterFeed {
     this.topicPages = [""]; // names behind which each page begins; the last one is shown
     this.prefix = "";
     this.consumers = [];
+    this.consumersCount = 0; // all of them, of which the page has those that are farthest behind
     this.consumersTruncated = false;
     this.events = []; // newest first
     this.problem = ""; // why the last look failed
@@ -34,6 +35,7 @@ export class ClusterFeed {
   #life;
   #wake;
   #topicEnds = new Map();
+  #nextTopics = null;
 
   get token() {
     return sessionStorage.getItem(TOKEN);
@@ -52,7 +54,7 @@ export class ClusterFeed {
   }
 
   nextTopics() {
-    this.topicPages.push(this.topics.at(-1).topic);
+    this.topicPages.push(this.#nextTopics ?? this.topics.at(-1).topic);
     this.#wake();
   }
 
@@ -127,8 +129,9 @@ export class ClusterFeed {
     this.cluster = cluster;
   }
 
-  #takeTopics({ topics, more, seen_at_ms: at }) {
+  #takeTopics({ topics, more, next, seen_at_ms: at }) {
     this.topics = topics;
+    this.#nextTopics = next;
     this.hasMoreTopics = more;
     const ends = new Map(topics.map(({ topic, partitions }) => [topic, { at, end: partitions.reduce((sum, one) => sum + (one.log_end ?? 0), 0) }]));
     for (const [topic, { end }] of ends) {
@@ -140,7 +143,7 @@ export class ClusterFeed {
     this.#topicEnds = ends;
   }
 
-  #takeConsumers({ consumers, truncated }) {
+  #takeConsumers({ consumers, count, truncated }) {
     const lags = new Map();
     for (const one of consumers) {
       const name = consumerName(one);
@@ -148,6 +151,7 @@ export class ClusterFeed {
     }
     this.lags = lags;
     this.consumers = consumers;
+    this.consumersCount = count;
     this.consumersTruncated = truncated;
   }
 

@@ -75,7 +75,7 @@ export function consumers(feed) {
   const most = Math.max(1, ...all.map((one) => one.lag_bytes));
   return html`
     <section class="card" aria-labelledby="consumers-title" id="consumers">
-      <h2 id="consumers-title">Consumers <small>${count(all.length)}${feed.consumersTruncated ? "+" : ""}</small></h2>
+      <h2 id="consumers-title">Consumers <small>${count(feed.consumersCount)}${feed.consumersTruncated ? "+" : ""}</small></h2>
       <div class="scroll" tabindex="0" role="group" aria-label="Table of consumers">
         <table>
           <thead><tr><th>Consumer</th><th>Log</th><th class="number roomy">Position</th><th class="number">Lag</th><th>Trend</th></tr></thead>
@@ -94,7 +94,7 @@ export function consumers(feed) {
           </tbody>
         </table>
         ${all.length ? nothing : html`<p class="empty">Nobody reads right now.</p>`}
-        ${all.length > CONSUMERS_SHOWN_MAX ? html`<p class="hint">The ${CONSUMERS_SHOWN_MAX} that are farthest behind.</p>` : nothing}
+        ${feed.consumersCount > CONSUMERS_SHOWN_MAX ? html`<p class="hint">The ${CONSUMERS_SHOWN_MAX} that are farthest behind.</p>` : nothing}
       </div>
     </section>
   `;

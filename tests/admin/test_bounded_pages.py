@@ -1,0 +1,214 @@
+"""Pages about a cluster are bounded and made in turns, however large the cluster is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page, topics_page
+from octopi.admin.cluster_watch import PROBLEMS_SHOWN_MAX, Snapshot, some_of
+from octopi.admin.gate import Gate
+from octopi.admin.page_writer import PAGE_COUNT_MAX
+from octopi.admin.replicas import Look
+from octopi.admin.site import Site
+from octopi.clients.answers import ClusterInfo
+from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGES_AT_A_TIME_MAX
+from octopi.operating_system import SystemClock
+from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest, plain
+from octopi.wire import messages as m
+from tests.security.test_doorkeeper import HandClock
+from tests.security.tokens import key_ring, token
+
+ENTRY_BYTES_MAX = 8 * 1024
+TURNS_MIN = 20
+"""Of another task while a page of the largest cluster is made."""
+
+
+def subscription(number: int) -> m.SubscriptionInfo:
+    agent = "é" * (AGENT_BYTES_MAX // 2)  # six bytes each in JSON
+    return m.SubscriptionInfo(f"10.0.0.1:{number}", agent, number, "orders", 0, 0, 0, number)
+
+
+def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> Snapshot:
+    places = [m.PartitionInfo(one, 1, 1, "ws://a:1", [1], [1], []) for one in range(partitions)]
+    cluster = ClusterInfo("c", topics, partitions, [], places)
+    options = m.TopicOptions()
+    events = [_event(number) for number in range(1, 1001)]
+    return Snapshot(
+        1,
+        Look(cluster, [], {}),
+        [m.TopicInfo(f"t-{one:07}", f"{one:016x}", places[:1], options) for one in range(topics)],
+        [(1, subscription(one)) for one in range(subscriptions)],
+        False,
+        m.EventList(0, "life", events),
+        {},
+        {},
+        [],
+    )
+
+
+def _event(number: int) -> m.ClusterEvent:
+    return m.ClusterEvent(number, 0, "leader", None, None, "", None, [], "e" * 1000)
+
+
+def anything(topic: str) -> bool:
+    return True
+
+
+def nothing(topic: str) -> bool:
+    return False
+
+
+def told(body: bytes) -> dict[str, Any]:
+    found = json.loads(body)
+    assert isinstance(found, dict)
+    return found
+
+
+@attrs.define
+class Turns:
+    """Counts the turns that another task has."""
+
+    count: int = 0
+
+    async def take(self) -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            self.count += 1
+
+
+async def test_40_000_subscriptions_are_a_page_of_half_a_megabyte_made_in_turns() -> None:
+    seen = snapshot(subscriptions=40_000)
+    turns = Turns()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turns.take)
+        body = await consumers_page(seen, {"limit": "100000"}, anything)
+        nursery.cancel_scope.cancel()
+    assert len(body) <= PAGE_BYTES_MAX + ENTRY_BYTES_MAX
+    assert turns.count >= TURNS_MIN
+    page = told(body)
+    assert page["count"] == 40_000
+    assert page["more"]
+    assert len(page["consumers"]) <= PAGE_COUNT_MAX
+
+
+async def test_consumers_come_in_pages_those_that_are_farthest_behind_first() -> None:
+    seen = snapshot(subscriptions=250)
+    numbers, after, pages = [], "", 0
+    while after is not None:
+        page = told(await consumers_page(seen, {"limit": "100", "after": after}, anything))
+        numbers += [one["subscription"] for one in page["consumers"]]
+        after, pages = page["next"], pages + 1
+        assert page["more"] == (after is not None)
+        assert page["count"] == 250
+    assert numbers == list(reversed(range(250)))
+    assert pages == 3
+    assert told(await consumers_page(seen, {"topic": "other"}, anything))["consumers"] == []
+    assert told(await consumers_page(seen, {}, nothing))["count"] == 0
+
+
+@pytest.mark.parametrize("after", ["x", "-", "1-x", "9" * 30, "-1", "\x00", "1-" + "9" * 5000])
+async def test_a_page_that_there_is_not_is_one_all_the_same(after: str) -> None:
+    seen = snapshot(subscriptions=3, topics=3, partitions=3)
+    query = {"after": after, "limit": after}
+    for body in (
+        await consumers_page(seen, query, anything),
+        await topics_page(seen, query, anything),
+        await events_page(seen, query, anything),
+        await cluster_page(seen, query),
+    ):
+        assert len(body) <= PAGE_BYTES_MAX + ENTRY_BYTES_MAX
+        told(body)
+
+
+async def test_who_may_know_of_no_topic_has_a_bounded_number_of_them_looked_at() -> None:
+    seen = snapshot(topics=25_000)
+    looked_at: list[str] = []
+
+    def covers(topic: str) -> bool:
+        looked_at.append(topic)
+        return topic.endswith("24999")
+
+    page = told(await topics_page(seen, {}, covers))
+    assert len(looked_at) == 10_000
+    assert (page["topics"], page["more"]) == ([], True)
+    found = []
+    while page["more"]:
+        page = told(await topics_page(seen, {"after": page["next"]}, covers))
+        found += [one["topic"] for one in page["topics"]]
+    assert found == ["t-0024999"]
+    assert len(looked_at) == 25_000
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "count"),
+    [("topics", "topic", 2_500), ("events", "number", 1_000), ("partitions", "partition", 5_000)],
+)
+async def test_lists_come_in_bounded_pages_and_each_entry_comes_once(
+    name: str, key: str, count: int
+) -> None:
+    seen = snapshot(topics=2_500, partitions=5_000)
+    found: list[object] = []
+    after: str | None = ""
+    while after is not None:
+        query = {"after": after, "limit": "1000"}
+        match name:
+            case "topics":
+                body = await topics_page(seen, query, anything)
+            case "events":
+                body = await events_page(seen, query, anything)
+            case _:
+                body = await cluster_page(seen, query)
+        assert len(body) <= PAGE_BYTES_MAX + ENTRY_BYTES_MAX
+        page = told(body)
+        found += [one[key] for one in page[name]]
+        after = page["next"]
+    assert len(found) == len(set(found)) == count
+
+
+def test_of_many_problems_some_are_told_and_how_many_there_are() -> None:
+    lines = [f"broker {one} is away" for one in range(5_000)]
+    assert some_of(lines)[-1] == "and 4,900 more"
+    assert len(some_of(lines)) == PROBLEMS_SHOWN_MAX + 1
+    assert some_of(lines[:3]) == lines[:3]
+
+
+def asked(path: str, **headers: str) -> HttpRequest:
+    return HttpRequest("GET", path, {}, {"host": "127.0.0.1", **headers}, Asker("test"))
+
+
+def console(request: HttpRequest) -> HttpAnswer:
+    return plain(200, "console")
+
+
+async def test_a_node_holds_a_bounded_number_of_pages_for_those_who_do_not_read() -> None:
+    site = Site(SystemClock(), console, Gate())
+    unread = [await site.answer(asked("/api/v1/status")) for _ in range(PAGES_AT_A_TIME_MAX)]
+    refused = await site.answer(asked("/api/v1/status"))
+    assert refused.status == 503
+    assert dict(refused.headers)["retry-after"] == "1"
+    assert json.loads(refused.body)["error"]["status"] == "over_limit"
+    assert (await site.answer(asked("/healthz"))).status == 200
+    assert unread[0].done is not None
+    unread[0].done()
+    assert (await site.answer(asked("/api/v1/status"))).status == 200
+
+
+async def test_pages_count_for_the_bytes_of_a_token() -> None:
+    clock = HandClock()
+    ring = key_ring()
+    doorkeeper = Doorkeeper(ring, clock, TokenLimits(bytes_per_s=100))
+    site = Site(SystemClock(), console, Gate(doorkeeper))
+    mine = {"authorization": f"Bearer {token(subject='shop', subscribe='orders')}"}
+    others = {"authorization": f"Bearer {token(subject='other', subscribe='orders')}"}
+    answers = [await site.answer(asked("/api/v1/topics", **mine)) for _ in range(3)]
+    assert [one.status for one in answers] == [503, 503, 429]  # 503: no node is there to ask
+    assert int(dict(answers[-1].headers)["retry-after"]) >= 1
+    assert (await site.answer(asked("/api/v1/topics", **others))).status == 503
+    clock.at += 10
+    assert (await site.answer(asked("/api/v1/topics", **mine))).status == 503
