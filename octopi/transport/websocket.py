@@ -92,7 +92,6 @@ class WebSocketNet:
         self._plain = plain
         self._tls = tls
         self._connection_count = 0
-        """Whether the last one that came was one too many."""
 
     @property
     def connection_count(self) -> int:
