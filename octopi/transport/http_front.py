@@ -109,14 +109,20 @@ class HttpFront:
             idle_s = HTTP_IDLE_S
 
     async def _head(self, idle_s: float) -> bytes | None:
-        """The next head, if it comes within *idle_s*.
+        """The next head, if it begins within *idle_s* and ends `HANDSHAKE_TIMEOUT_S` after its
+        first byte, or after the connection was accepted.
 
         Raises:
           HttpRefusal: if it is too long.
         """
         self._stream.limit(HEAD_BYTES_MAX + 1)
         searched_bytes = 0
-        with self._clock.timeout(idle_s):
+        if not self._received and idle_s > HANDSHAKE_TIMEOUT_S:
+            with self._clock.timeout(idle_s):
+                self._received += await self._stream.receive_some(_RECEIVE_BYTES)
+            if not self._received:
+                return None
+        with self._clock.timeout(HANDSHAKE_TIMEOUT_S):
             while (end := end_of_head(self._received, searched_bytes)) is None:
                 searched_bytes = len(self._received)
                 data = await self._stream.receive_some(_RECEIVE_BYTES)

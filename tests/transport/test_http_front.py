@@ -259,3 +259,22 @@ async def test_a_peer_that_leaves_leaves_nothing(autojump_clock: MockClock) -> N
             await wait_all_tasks_blocked()
             assert server.websockets.connection_count == 0
         assert logs == []
+
+
+@pytest.mark.parametrize("begun", [b"G", b"GET /hello HTTP/1.1\r\nHost: te"], ids=["byte", "line"])
+@pytest.mark.parametrize("together", [True, False], ids=["together", "later"])
+async def test_a_second_head_has_five_seconds_from_its_first_byte_too(
+    begun: bytes, together: bool, autojump_clock: MockClock
+) -> None:
+    async with asking() as (_, _, stream):
+        await stream.send_all(GET + begun * together)
+        assert (await Answers(stream).next())[0] == 200
+        began_at = 0.0
+        if not together:
+            await trio.sleep(HTTP_IDLE_S - 1)
+            began_at = trio.current_time()
+            await stream.send_all(begun)
+        with capture_logs() as logs:
+            assert await stream.receive_some() == b""
+        assert trio.current_time() - began_at == HANDSHAKE_TIMEOUT_S
+        assert [one["event"] for one in logs] == ["request_too_slow"]
