@@ -761,7 +761,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     STOPS: (_stopped, _stopped),
     GONE: (_gone_for_good,),
     LINKS: (_one_link_breaks, _one_link_breaks),
-    JOURNAL: (_forgets_with_a_full_disk,),
+    JOURNAL: (_forgets_with_a_full_disk, *TOLD_OF_LOSS[JOURNAL]),
     RENEWED: (_made_again, _made_again),
     FULL: (_starts_with_a_full_disk,),
     POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER]),

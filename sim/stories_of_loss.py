@@ -6,12 +6,13 @@ with another end, and a broker whose damage nobody can notice.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
 from octopi.simulation.damage import Damage, Harm, Part
-from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail
 from octopi.simulation.failures import (
     AtStep,
     AtTime,
@@ -22,13 +23,42 @@ from octopi.simulation.failures import (
     LosePower,
     Reset,
     Slow,
+    Wipe,
 )
 from sim.drawing import some_seconds
-from sim.kinds import DAMAGE, POWER
+from sim.kinds import DAMAGE, JOURNAL, POWER
 from sim.story import Story
 
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _NO_LOAD: Final[Mapping[str, Any]] = {}
+
+
+def _forms_half_a_cluster(chance: Random) -> Story:
+    """The register's disk takes a part of the entries with which it forms its cluster, and for a
+    while nothing more, not even that this part is cut off."""
+    full = Fail(errno.ENOSPC, written_fraction=chance.choice((0.5, 0.6, 0.8)))
+    fault = DiskFault("", full, ".log", calls_before=chance.choice((1, 1, 1, 2)), times=8)
+    return Story((Fault(AtTime(0.0), BreakDisk(fault), "register"),), {"faults_s": 8.0})
+
+
+def _an_older_record_comes_last(chance: Random) -> Story:
+    """A register without memory hears of the newest decision by all that it concerns, and can't
+    note what the last of them says.  One that was away since before comes next, and the others
+    die before it has caught up."""
+    full = DiskFault(
+        "append", Fail(errno.ENOSPC), ".log", calls_before=2
+    )  # it forms, and one joins
+    back_s = some_seconds(chance, 4.49, 4.52)  # when it has gathered brokers for two seconds
+    dead = Kill(some_seconds(chance, 4.0, 4.5))  # for longer than they are waited for
+    faults = [
+        Fault(AtTime(0.5), Kill(back_s), "broker-3"),
+        Fault(AtTime(2.2, behind=True), Wipe(0.3), "register"),
+        Fault(AtTime(0.0, behind=True), BreakDisk(full), "register"),
+        Fault(AtTime(2.0, behind=True), Cut("broker", 6.0), "broker-3"),
+        Fault(AtStep("J4b", "broker-3", behind=True), dead, "broker-1"),
+        Fault(AtTime(0.0, behind=True), dead, "broker-2"),
+    ]
+    return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
 
 
 def _nothing_is_healed_before(seconds: float) -> Fault:
@@ -69,11 +99,15 @@ def _altered_and_dark(chance: Random) -> Story:
 
 
 def _told(
-    faults: list[Fault], options: Mapping[str, Any], load: Mapping[str, Any] = _NO_LOAD
+    faults: list[Fault],
+    options: Mapping[str, Any],
+    load: Mapping[str, Any] = _NO_LOAD,
+    *,
+    healed_s: float = 4.0,
 ) -> Story:
     """The story of *faults*, in a cluster of three whose logs are flushed often, and of which no
     checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
-    faults.append(_nothing_is_healed_before(4.0))
+    faults.append(_nothing_is_healed_before(healed_s))
     usual = {
         "latency_s": 0.0005,
         "jitter_s": 0.0005,
@@ -107,7 +141,6 @@ def _less_leads_unnoticed(chance: Random) -> Story:
         Fault(AtTime(0.0, behind=True), Damage("cut", "log", 0.1), damaged),
     ]
     faults += [Fault(AtTime(0.0, behind=True), Kill(1.0), one) for one in others]
-    faults.append(_nothing_is_healed_before(4.0))
     return _told(faults, {"min_insync": 2})
 
 
@@ -161,6 +194,7 @@ def _slow_sync(target: str, delay_s: float, path_end: str) -> Fault:
 
 
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
+    JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last),
     DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
     POWER: (_back_one_by_one, _many_logs_in_the_dark, _more_outside_the_set),
 }
