@@ -68,6 +68,7 @@ from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.host import LONG_TURN, LOSE_POWER
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
+from octopi.simulation.recoveries import better_than
 from octopi.simulation.surroundings import Surroundings
 from octopi.simulation.turns import TURN_BYTES_MAX
 from octopi.simulation.world import Event, Violation
@@ -344,12 +345,12 @@ class Oracle(Surroundings):
                     text += f" has; broker {one} has more of {log.name}"
                     self._break("lost-too-much", text, event)
                     return
-        fit = [
-            one
+        ends = {
+            one: [self._replica(self._cluster.host_of(one), log).end for log in logs]
             for one in sound
             if self._log_epoch(one, record) == newest and one not in self._data_lost_at
-        ]
-        if better := self._better_than(record.leader, fit, logs):
+        }
+        if better := better_than(record.leader, ends):
             self._break("lost-too-much", better, event)
             return
         for log, end in zip(logs, kept, strict=True):
@@ -361,42 +362,6 @@ class Oracle(Surroundings):
             if end < log.end:
                 self._world.note(LOST, topic=log.topic, partition=log.partition, end=end)
                 log.cut(end)
-
-    def _better_than(self, leader: int, brokers: list[int], logs: list[CommittedLog]) -> str:
-        """Which of *brokers* lacks less than *leader*, in words; empty if none does.
-
-        Log by log, as docs/protocol.md says: who is behind in the fewest, then who lacks the
-        fewest bytes of what any of them has."""
-        if leader not in brokers:
-            return ""
-        ends = {
-            one: [self._replica(self._cluster.host_of(one), log).end for log in logs]
-            for one in brokers
-        }
-        furthest = [max(column) for column in zip(*ends.values(), strict=True)]
-        missing = {
-            one: [most - end for most, end in zip(furthest, held, strict=True)]
-            for one, held in ends.items()
-        }
-        lacks = {
-            one: (sum(size > 0 for size in sizes), sum(sizes)) for one, sizes in missing.items()
-        }
-        best = min(brokers, key=lambda one: (lacks[one], one))
-        if lacks[best] == lacks[leader]:
-            return ""
-        return (
-            f"broker {leader} leads: it is behind in {lacks[leader][0]} logs, by "
-            f"{lacks[leader][1]} bytes, and broker {best} in {lacks[best][0]}, by {lacks[best][1]}"
-        )
-
-    def _agreed(self, host: str, log: CommittedLog) -> int:
-        """Up to where *host* has what is committed."""
-        replica = self._replica(host, log)
-        start = min(replica.start, log.end)
-        return start + agreement(replica.read(start, log.end), log.data[start:])
-
-    def _log_epoch(self, broker: int, record: PartitionRecord) -> int:
-        return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
         before = self._view.state.partitions.get(record.partition)

@@ -7,7 +7,7 @@ of a partition leads again with what it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from octopi import steps
@@ -49,3 +49,26 @@ class Recoveries:
                 self._seen[record.partition] = record.epoch
                 self._lost_power.discard(key)
                 yield record
+
+
+def better_than(leader: int, ends: Mapping[int, Sequence[int]]) -> str:
+    """Which broker lacks less than *leader*, in words; empty if none does.  *ends*: broker -> the
+    ends of its logs, in one order; those of a leader that isn't there are not judged.
+
+    Log by log, as docs/protocol.md says: who is behind in the fewest, then who lacks the fewest
+    bytes of what any of them has.
+    """
+    if leader not in ends:
+        return ""
+    furthest = [max(column) for column in zip(*ends.values(), strict=True)]
+    lacks: dict[int, tuple[int, int]] = {}
+    for broker, held in ends.items():
+        missing = [most - end for most, end in zip(furthest, held, strict=True)]
+        lacks[broker] = sum(size > 0 for size in missing), sum(missing)
+    best = min(lacks, key=lambda one: (lacks[one], one))
+    if lacks[best] == lacks[leader]:
+        return ""
+    return (
+        f"broker {leader} leads: it is behind in {lacks[leader][0]} logs, by {lacks[leader][1]} "
+        f"bytes, and broker {best} in {lacks[best][0]}, by {lacks[best][1]}"
+    )

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
-from octopi.simulation.committed_log import CommittedLog
+from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.damage import Damage
 from octopi.simulation.failures import DriftClock, JumpClock, RollBack, Rot, Wipe
 from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event, Violation
+from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
 """Before any `RegisterView.version`."""
@@ -160,6 +161,15 @@ class Surroundings:
                 disk, DATA_DIRECTORY, log.topic, log.partition
             )
         return replica
+
+    def _agreed(self, host: str, log: CommittedLog) -> int:
+        """Up to where *host* has what is committed."""
+        replica = self._replica(host, log)
+        start = min(replica.start, log.end)
+        return start + agreement(replica.read(start, log.end), log.data[start:])
+
+    def _log_epoch(self, broker: int, record: PartitionRecord) -> int:
+        return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
     def _has_its_disk(self, broker: int) -> bool:
         """Whether *broker* has the disk that it began with, and what it wrote there."""

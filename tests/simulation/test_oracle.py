@@ -24,6 +24,7 @@ from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
 from octopi.simulation.oracle import LOST, Oracle
 from octopi.simulation.promises import PROMISES
+from octopi.simulation.recoveries import better_than
 from octopi.simulation.world import Event, Violation, World
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
@@ -405,3 +406,11 @@ def test_when_all_lost_power_the_best_of_them_has_to_lead_and_that_is_told() -> 
     assert lost.facts["topic"] == "topic"
     assert broken(recovered(best=False)).rule == "lost-too-much"
     assert broken(recovered(best=True, was_in_sync=False)).rule == "lost-too-much"
+
+
+def test_who_is_behind_in_the_fewest_logs_is_better_than_who_has_the_most_bytes() -> None:
+    ends = {1: [0, 50, 50], 2: [900, 40, 40], 3: [0, 50, 40]}
+    assert better_than(1, ends) == ""
+    assert "broker 1 in 1, by 900" in better_than(2, ends)
+    assert better_than(4, ends) == ""
+    assert better_than(2, {2: [10], 3: [10]}) == ""
