@@ -97,6 +97,28 @@ async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
     assert file.logs == {"0a": at(60, 10)}
 
 
+async def test_a_log_whose_listing_failed_is_listed_durably_the_next_time() -> None:
+    disk = empty_disk()
+    file = EndsFile(disk, PATH, {})
+    await file.store()
+    disk.fail(errno.EIO, "sync")
+    disk.fail(errno.EIO, "replace_file")
+    with pytest.raises(StorageError):
+        await file.add("0a", ORDERS)
+    await file.add("0a", ORDERS)
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk).logs == {"0a": at(0)}
+
+
+async def test_what_is_noted_of_a_log_stays_if_it_is_listed_again() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    await file.add("0a", ORDERS)
+    disk.crash(keep_page_cache=False)
+    assert loaded(disk).logs == {"0a": at(100)}
+
+
 async def test_a_log_that_is_deleted_is_listed_no_more() -> None:
     disk = empty_disk()
     file = await begun(disk)
