@@ -48,7 +48,7 @@ def test_text_of_any_language_stays_as_it_is() -> None:
 
 
 def test_prose_keeps_what_its_spelling_needs() -> None:
-    for text in ("日本\u3000語", "می\u200cخواهم", "👩\u200d💻", "10\u00a0000"):
+    for text in ("日本\u3000語", "می\u200cخواهم", "👩\u200d💻", "10\u00a0000"):  # noqa: RUF001
         assert readable(text) == text
         assert printable(text).isprintable()
 
