@@ -94,7 +94,7 @@ class ConsumerProgram:
                 assert fork.offset is not None
                 again = LogName(self.topic, fork.partition)
                 self.ends[again] = fork.offset
-                notebook.note(Assigned(notebook.now, self.name, again, fork.offset))
+                notebook.note(Assigned(notebook.now, self.name, again, fork.offset, True))
             log = LogName(one.topic, one.partition)
             if one.offset != self.ends.get(log) == _before_gaps(consumer, log, one.offset):
                 notebook.note(Assigned(notebook.now, self.name, log, one.offset))

@@ -146,9 +146,12 @@ class Assigned(NamedTuple):
     consumer: str
     log: LogName
     offset: int
+    forked: bool = False
+    """Whether it was told that what it read behind that is gone."""
 
     def __str__(self) -> str:
-        return f"{self.consumer} is to read {self.log} from {self.offset} on"
+        why = ", as what it read behind that is gone" if self.forked else ""
+        return f"{self.consumer} is to read {self.log} from {self.offset} on{why}"
 
 
 class Delivered(NamedTuple):

@@ -126,7 +126,7 @@ _FIELDS: Final[dict[str, Callable[[object], object]]] = {
     "value": _bytes,
     "key": lambda value: None if value is None else _bytes(value),
     "headers": lambda value: {name: _bytes(one) for name, one in _object(value).items()},
-    "duplicate": _truth,
+    **dict.fromkeys(("duplicate", "forked"), _truth),
     "messages": lambda value: tuple(_message(one) for one in _list(value)),
 }
 """How to read a field: its name means the same in every event."""

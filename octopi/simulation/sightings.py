@@ -162,6 +162,8 @@ class Sightings:
                 self._settled(number, event)
             case Assigned():
                 reading = self._reading(event.consumer, event.log)
+                if event.forked:
+                    self._fork(number, reading, event)
                 reading.move(event.offset, number)
                 reading.stored = reading.untold = reading.untold_stored = NEVER
             case PositionStored():
@@ -352,6 +354,16 @@ class Sightings:
             told, reading.untold = reading.untold, NEVER
             self.blame(Rule.SILENT_FORK, reading.log, text, (event.value,), told, number)
         return False
+
+    def _fork(self, number: int, reading: Reading, event: Assigned) -> None:
+        """A consumer is sent back at least as far as to the end of what was kept."""
+        for end, _, told in reading.log.losses:
+            if told == reading.untold and event.offset > end:
+                text = (
+                    f"{reading.consumer} is sent back to {event.offset}, and what it read behind "
+                )
+                text += f"{end} is lost"
+                self.blame(Rule.SILENT_FORK, reading.log, text, (), told, number)
 
     def _read_final(self, number: int, log: Log, event: FinalLog) -> None:
         log.final = number

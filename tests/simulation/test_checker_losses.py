@@ -69,6 +69,14 @@ def test_a_consumer_that_read_what_is_lost_is_told_before_it_reads_on() -> None:
     assert rules(*BEFORE, *ahead, LOSS, *AFTER, handed(12, 4), *END) == [Rule.SILENT_FORK]
 
 
+def test_a_consumer_is_sent_back_as_far_as_what_it_read_is_lost() -> None:
+    ahead = [handed(number, number) for number in range(4)]
+    far = [Assigned(2, "c1", LOG, 2 * SIZE, True), handed(10, 2), handed(11, 3), handed(12, 4)]
+    assert rules(*BEFORE, *ahead, LOSS, *AFTER, *far, *END) == []
+    near = [Assigned(2, "c1", LOG, 3 * SIZE, True), handed(11, 3), handed(12, 4)]
+    assert rules(*BEFORE, *ahead, LOSS, *AFTER, *near, *END) == [Rule.SILENT_FORK]
+
+
 def test_a_consumer_that_resumes_behind_a_loss_is_told_too() -> None:
     ahead: list[Event] = [
         *(handed(number, number) for number in range(4)),

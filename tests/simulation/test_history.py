@@ -36,6 +36,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "key": st.none() | st.binary(max_size=5),
     "headers": HEADERS,
     "duplicate": st.booleans(),
+    "forked": st.booleans(),
     "messages": st.lists(
         st.builds(
             StoredMessage,
