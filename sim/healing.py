@@ -45,6 +45,9 @@ class Healer:
         self._unproven: set[LogName] = set()
         self._unserved: str | None = ""
         """Which partitions are not served by all that are in sync; None: nobody asked yet."""
+        self._unmoving: set[int] | None = set()
+        """Partitions whose leaders give their replicas to brokers that have none of them; None:
+        nobody looked yet which those are."""
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
 
@@ -84,6 +87,25 @@ class Healer:
     def unserved(self) -> str:
         """Which partitions clients are not sent to all replicas of that are in sync."""
         return "nobody knows" if self._unserved is None else self._unserved
+
+    def move_all(self) -> None:
+        """Begin to move the replica of each leader to a broker that has none of its partition,
+        where there is one."""
+        self._unmoving = None
+
+    def unmoving(self) -> str:
+        """Which partitions have yet to be moved."""
+        return "nobody looked" if self._unmoving is None else str(sorted(self._unmoving) or "")
+
+    def leaders(self) -> list[str]:
+        """The hosts of brokers that lead a partition."""
+        records = self._cluster.register_view.state.partitions.values()
+        return sorted({self._cluster.host_of(one.leader) for one in records})
+
+    def led_by(self, host: str) -> list[int]:
+        """The partitions that the broker on *host* leads."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return [number for number, one in state.partitions.items() if one.leader == broker]
 
     def survivors(self, host: str) -> bool:
         """Whether all goes on without *host*: each partition that it holds has enough others in
@@ -202,6 +224,8 @@ class Healer:
                             await self._prove(client)
                         if self._unserved != "":
                             self._unserved = await self._find_unserved(client)
+                        if self._unmoving != set():
+                            await self._move_leaders(client)
                 except OctopiError as error:
                     if not may_pass(error):
                         notebook.complain(_HOST, error)
@@ -215,6 +239,19 @@ class Healer:
             for one in info.partitions
             if one.leader is None or len(one.readers) < len({*one.in_sync} - {away})
         )
+
+    async def _move_leaders(self, client: Client) -> None:
+        state = self._cluster.register_view.state
+        if self._unmoving is None:
+            count = len(state.brokers)
+            self._unmoving = {
+                number for number, one in state.partitions.items() if len(one.replicas) < count
+            }
+        for number in sorted(self._unmoving):
+            record = state.partitions[number]
+            spare = min(state.brokers.keys() - {*record.replicas})
+            await client.move_replica(number, record.leader, spare, timeout_s=_MOVE_TIMEOUT_S)
+            self._unmoving.discard(number)
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
         """Have a live broker hold what *broker* held."""

@@ -141,6 +141,14 @@ class Plan:
     go on without it."""
     retention_ms: int | None = None
     """Each log keeps what is not older, and not much more: that takes small segments."""
+    spoils_disks: bool = False
+    """Whether the disk of each broker is full for a while, or fails once, when everything has
+    come back, and then all are full until only that of a leader is: the others have to take
+    messages instead of it."""
+    without_register: bool = False
+    """Whether the register is down in the end, until each producer that was silent while leaders
+    changed was heard.  Replicas move before, where brokers have none.  It takes one topic, and no
+    producer that begins anew."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

@@ -57,6 +57,8 @@ _LOOK_S: Final = 0.02
 _RESTART_S: Final = 0.5
 """Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
+_FULL_S: Final = 3.0
+"""After so long a broker has found out that its disk is full, and the register what to do."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
 
@@ -226,6 +228,10 @@ class _Run:
         await self._until("partitions are not served", healer.unserved)
         if self._plan.kills_each:
             await self._kill_each()
+        if self._plan.spoils_disks:
+            await self._spoil_disks()
+        if self._plan.without_register and not healer.cut_off:
+            await self._do_without_register()
         self._notebook.all_well.set()
         await self._until("producers are not heard", workload.unheard)
         await self._until("replicas differ", healer.differing)
@@ -250,10 +256,67 @@ class _Run:
             healer.prove_again()
             await self._until(f"new messages are not taken without {name}", healer.unproven)
             cluster.boot(name)
-            await self._until(f"{name} doesn't serve again", healer.not_serving)
-            await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
-            healer.ask_who_serves()
-            await self._until(f"partitions are not served after {name}", healer.unserved)
+            await self._until_well(name)
+
+    async def _spoil_disks(self) -> None:
+        """Have the disk of one broker after the other be full or fail, or all be full until only
+        that of a leader is: the others take messages instead of it.
+
+        Raises:
+          Violation: "liveness", if they don't.
+        """
+        healer, cluster, injector = self._healer, self._cluster, self._injector
+        hosts = [node.name for node in cluster.brokers if node.name != healer.cut_off]
+        for name in [*hosts, ""]:
+            if not all(map(healer.survivors, [name] if name else hosts)):
+                continue  # its topics ask for more than there are without it
+            led = healer.led_by(name)
+            fails = led and self._world.random("spoil", name).random() < 0.5
+            healer.prove_again()
+            if fails:
+                injector.fail_append(name, led[0])
+            elif name:
+                injector.fill(name)
+            else:
+                name = self._world.random("spoil").choice(healer.leaders())
+                for one in sorted(hosts, key=lambda one: one == name):  # its own comes last
+                    injector.fill(one)
+                    await self._world.sleep(_FULL_S)
+                    healer.prove_again()
+                for one in hosts:
+                    if one != name:
+                        injector.make_room(one)
+            what = f"the disk of {name} {'has failed' if fails else 'is full'}"
+            await self._until(f"new messages are not taken while {what}", healer.unproven)
+            injector.make_room(name)
+            if fails:
+                cluster.nodes[name].host.kill()
+                cluster.boot(name)
+            await self._until_well(name)
+
+    async def _until_well(self, name: str) -> None:
+        """Wait until what happened to the host *name* has left no trace."""
+        healer = self._healer
+        await self._until(f"{name} doesn't serve again", healer.not_serving)
+        await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
+        healer.ask_who_serves()
+        await self._until(f"partitions are not served after {name}", healer.unserved)
+
+    async def _do_without_register(self) -> None:
+        """Have others lead and hold the partitions, while producers have nothing to send; then end
+        the register until all of them are heard.
+
+        Raises:
+          Violation: "liveness", if they aren't, or nothing changes.
+        """
+        self._healer.move_all()
+        await self._until("replicas don't move", self._healer.unmoving)
+        await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
+        self._cluster.nodes[REGISTER].host.kill()
+        self._notebook.all_well.set()
+        await self._until("producers are not heard without the register", self._workload.unheard)
+        self._cluster.boot(REGISTER)
+        await self._until("the register doesn't serve again", self._healer.not_serving)
 
     async def _until(self, problem: str, missing: Callable[[], str]) -> None:
         """Wait until nothing is *missing*."""

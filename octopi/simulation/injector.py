@@ -12,6 +12,7 @@ hear of what was done at it.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +25,7 @@ from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.damage import Damage
 from octopi.simulation.disk import DiskSnapshot
-from octopi.simulation.disk_faults import Delay, Fail
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail
 from octopi.simulation.failures import (
     STEPS,
     Action,
@@ -532,6 +533,23 @@ class Injector:
                 self._cluster.boot(name)
         self.replace_unfit()
         return cut_off
+
+    def fill(self, name: str) -> None:
+        """Leave no space on the disk of *name*, until `make_room`.  To be called after `heal`."""
+        self.broken_disks.add(name)
+        self._cluster.nodes[name].host.disk.capacity_bytes = 0
+
+    def make_room(self, name: str) -> None:
+        """Take back what `fill` did."""
+        empty(self._cluster.nodes[name])
+
+    def fail_append(self, name: str, partition: int) -> None:
+        """Have the next append to a log of the partition fail on the host *name*.  Its process has
+        to be started again after that.  To be called after `heal`."""
+        self.broken_disks.add(name)
+        disk = self._cluster.nodes[name].host.disk
+        paths = [one for one in disk.files(f"data/logs/{partition}") if one.endswith(".log")]
+        disk.inject(DiskFault("append", Fail(errno.EIO), max(paths)[1:]))
 
     def _may_stay_away(self, host: str) -> bool:
         node = self._cluster.nodes[host]

@@ -33,7 +33,12 @@ def is_full(fault: DiskFault) -> bool:
     nobody knows: that takes a restart."""
     how = fault.how
     is_of_space = isinstance(how, Fail) and how.error_number == errno.ENOSPC and not how.done
-    return is_of_space and fault.operation in {"append", "open", "make_directory"}
+    return is_of_space and fault.operation in {
+        "append",
+        "open",
+        "make_directory",
+        "replace_file",
+    }
 
 
 def empty(node: Node) -> None:

@@ -227,6 +227,32 @@ def test_a_broker_that_is_needed_is_not_killed_once_more() -> None:
     assert not [one for one in rest if one.what == "kill" and one.number < read]
 
 
+def test_brokers_take_messages_instead_of_one_whose_disk_is_full_or_fails() -> None:
+    plan = Plan(3, partitions=3, workload=attrs.evolve(QUICK, topic_partitions=3))
+    verdict = simulate(attrs.evolve(plan, spoils_disks=True), events_kept=None)
+    assert verdict.violation is None, verdict.details
+    told = [one.facts for one in verdict.events if one.what == steps.J14_TROUBLED]
+    assert any("No space" in one["disk_trouble"] for one in told)
+    failed = [one.reason for facts in told for one in facts["troubles"]]
+    assert any("Input/output" in reason for reason in failed)
+
+
+def test_producers_find_leaders_that_changed_while_they_were_silent_without_the_register() -> None:
+    plan = Plan(1, replicas=1, workload=QUICK, without_register=True)
+    verdict = simulate(plan, events_kept=None)
+    assert verdict.violation is None, verdict.details
+    gone = next(
+        one.number for one in verdict.events if (one.what, one.host) == ("kill", "register")
+    )
+    back = [one.number for one in verdict.events if (one.what, one.host) == ("boot", "register")][
+        -1
+    ]
+    heard = [
+        one for one in verdict.events if gone < one.number < back and one.what == steps.C3_RECEIPT
+    ]
+    assert {one.host for one in heard} >= {"producer-1"}
+
+
 def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
