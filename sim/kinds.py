@@ -24,6 +24,8 @@ FULL: Final = "full"
 """A disk is full while its node starts, and has space again before the node ends."""
 POWER: Final = "power"
 """All copies lose what was not on their devices."""
+ALONE: Final = "alone"
+"""The register is away while producers look for leaders that changed meanwhile."""
 
 SWITCHES: Final[dict[str, bool]] = {
     DAMAGE: True,
@@ -34,6 +36,7 @@ SWITCHES: Final[dict[str, bool]] = {
     RENEWED: True,
     FULL: True,
     POWER: True,
+    ALONE: True,
 }
 """Kind -> whether it is drawn."""
 

@@ -50,9 +50,21 @@ from sim.drawing import (
     soon,
     when_producing,
 )
-from sim.kinds import DAMAGE, FULL, GONE, JOURNAL, LINKS, POWER, RENEWED, STOPS, is_drawn
+from sim.kinds import (
+    ALONE,
+    DAMAGE,
+    FULL,
+    GONE,
+    JOURNAL,
+    LINKS,
+    POWER,
+    RENEWED,
+    STOPS,
+    is_drawn,
+)
 from sim.stories_of_keeping import large_log, many_large_logs, retention_strikes
 from sim.stories_of_loss import TOLD_OF_LOSS
+from sim.stories_of_serving import TOLD_OF_SERVING
 from sim.story import Story
 
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
@@ -763,8 +775,9 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk, *TOLD_OF_LOSS[JOURNAL]),
     RENEWED: (_made_again, _made_again),
-    FULL: (_starts_with_a_full_disk,),
-    POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER]),
+    FULL: (_starts_with_a_full_disk, *TOLD_OF_SERVING[FULL]),
+    POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER], *TOLD_OF_SERVING[POWER]),
+    ALONE: TOLD_OF_SERVING[ALONE],
 }
 """More, by the kind of `sim.kinds` that has to be drawn."""
 
