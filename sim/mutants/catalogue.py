@@ -7,6 +7,7 @@ from typing import Final
 from sim.mutants import (
     bounding,
     deciding,
+    finding,
     forks,
     forming,
     keeping,
@@ -23,6 +24,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     for mutant in (
         *replicating.MUTANTS,
         *deciding.MUTANTS,
+        *finding.MUTANTS,
         *forks.MUTANTS,
         *forming.MUTANTS,
         *keeping.MUTANTS,

@@ -29,4 +29,15 @@ MUTANTS: Final = (
         "a broker that was stopped once is never in sync again",
         LIVENESS,
     ),
+    Mutant(
+        "stopping-leaders-propose",
+        "octopi.replication.replica",
+        """
+-        if self.leader is not None and not self._is_stopping:
++        if self.leader is not None:
+             change = self.leader.wanted_change(now)
+""",
+        "a leader that is about to stop asks to have those out of the in-sync set that stay",
+        "stopping-proposes",
+    ),
 )

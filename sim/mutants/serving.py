@@ -68,8 +68,22 @@ MUTANTS: Final = (
         """
 -        able = [one for one in staying if serves(one.broker)] or staying or accepted
 +        able = staying or accepted
+         preferred = [one for one in able if one.broker == wish.leader]
+-        willing = [one for one in able if one.broker not in wish.avoid]
++        willing = able
 """,
         "a replica on a full disk leads though another one in sync takes records",
+        LIVENESS,
+    ),
+    Mutant(
+        "changes-wait-for-all",
+        "octopi.roles.register.leadership",
+        """
+-        if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
++        if not is_complete:
+""",
+        "an epoch that one of those in sync can't promise is never decided, and whoever led has no "
+        "right to any more",
         LIVENESS,
     ),
 )

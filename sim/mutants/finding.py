@@ -1,0 +1,36 @@
+"""Bugs of how clients find leaders."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import LIVENESS, Mutant
+
+_ROUTES: Final = "octopi.clients.routes"
+
+MUTANTS: Final = (
+    Mutant(
+        "no-redirects",
+        "octopi.roles.broker.redirects",
+        """
+-    return NotLeaderError(reason, address=address, epoch=decided.epoch if address else None)
++    return NotLeaderError(reason)
+""",
+        "a broker that doesn't lead doesn't say who does, so a producer that missed a move waits "
+        "for the register",
+        LIVENESS,
+    ),
+    Mutant(
+        "only-the-register-is-asked",
+        _ROUTES,
+        """
+             self.looked_up()
+-            if not self._brokers:
+-                self._brokers.extend(self._lookup.brokers(self._topic, self._partition))
+             if not self._brokers:
+""",
+        "a producer whose leader is gone waits for the register, though every broker knows the "
+        "next one",
+        LIVENESS,
+    ),
+)
