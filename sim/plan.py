@@ -98,6 +98,11 @@ class Workload:
     ask every log for offsets by time and by count."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch that has so many without waiting for receipts of others."""
+    polls: int = 0
+    """So many fetches of each producer's client wait for records, on the connection on which the
+    producer has its last word."""
+    opaque_records: int = 0
+    """So many messages are sent as version 1 records, by a producer of their own."""
 
 
 @attrs.frozen

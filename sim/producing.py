@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from random import Random
 from typing import Final
 
 import attrs
+import trio
 
+from octopi.clients.client import Client
 from octopi.clients.producer import Producer
 from octopi.clients.receipts import PendingReceipt
 from octopi.clients.retrying import may_pass
 from octopi.environment import Clock, Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.limits import FETCH_WAIT_S_MAX
 from octopi.record import NO_HEADERS
 from octopi.simulation.history import (
     Acknowledged,
@@ -26,6 +30,8 @@ from sim.notebook import Notebook
 
 _LINGERS_S: Final = (0.0, 0.002, 0.02)
 _AGAIN_S: Final = 0.1
+_PROMPT_S: Final = 5.0
+"""What a receipt takes at most when all is well, and the connection is known to work."""
 
 
 @attrs.frozen
@@ -54,6 +60,8 @@ class ProducerProgram:
         self._notebook = notebook
         self._number = number
         self._life = 0
+        self._heard_end = 0
+        """Where the last message ends that it has a receipt for."""
 
     @property
     def _name(self) -> str:
@@ -77,7 +85,7 @@ class ProducerProgram:
                         await self._send_some(environment, producer, chance, on_its_way)
                         if self.sent_count == workload.records:
                             self.is_done = True
-                            await self._have_last_word(environment.clock, producer)
+                            await self._have_last_word(environment.clock, client, producer)
                 except (_LeftError, DeliveryError):
                     pass  # what became of each message is noted
                 for sent in on_its_way:
@@ -108,13 +116,42 @@ class ProducerProgram:
             if workload.pause_s:
                 await clock.sleep_until(clock.now() + chance.expovariate(1 / workload.pause_s))
 
-    async def _have_last_word(self, clock: Clock, producer: Producer) -> None:
+    async def _have_last_word(self, clock: Clock, client: Client, producer: Producer) -> None:
         """Whatever it went through: when all is well again, it comes to be heard."""
         await self._notebook.all_well.wait()
         for log in self._notebook.logs:
             # A connection may still turn out to be dead, later than some producers wait.
             while await self._say(producer, log) is not None:
                 await clock.sleep_until(clock.now() + _AGAIN_S)
+            if self._notebook.plan.workload.polls:
+                await self._speak_beside_polls(clock, client, producer, log)
+
+    async def _speak_beside_polls(
+        self, clock: Clock, client: Client, producer: Producer, log: LogName
+    ) -> None:
+        """A connection that has just worked takes a message though many fetches on it wait."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._notebook.plan.workload.polls):
+                nursery.start_soon(self._poll, client, log)
+            await clock.sleep_until(clock.now() + _AGAIN_S)
+            began_at = clock.now()
+            error = await self._say(producer, log)
+            waited_s = clock.now() - began_at
+            if error is not None or waited_s > _PROMPT_S:
+                what = f"{self._name} waited {waited_s:.1f} s beside fetches that wait: {error!r}"
+                self._notebook.complaints.append(what)
+            nursery.cancel_scope.cancel()
+
+    async def _poll(self, client: Client, log: LogName) -> None:
+        """Fetch what comes, until cancelled or refused."""
+        with contextlib.suppress(OctopiError):
+            offset = self._heard_end
+            while True:
+                found = await client.fetch(
+                    log.topic, offset, partition=log.partition, wait_s=FETCH_WAIT_S_MAX
+                )
+                if found.messages:
+                    offset = found.messages[-1].next_offset
 
     async def _say(self, producer: Producer, log: LogName) -> OctopiError | None:
         notebook = self._notebook
@@ -167,6 +204,7 @@ class ProducerProgram:
             kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
             notebook.note(kind(notebook.now, sent.value, str(error)))
             return error
+        self._heard_end = receipt.next_offset
         notebook.note(
             Acknowledged(
                 notebook.now,

@@ -18,6 +18,7 @@ from sim.consuming import ConsumerProgram
 from sim.notebook import Notebook
 from sim.operating import Operator
 from sim.producing import ProducerProgram
+from sim.producing_opaque import OpaqueProducerProgram
 
 _READER: Final = "reader"
 
@@ -34,12 +35,15 @@ class Workload:
         self.consumers = [
             ConsumerProgram(notebook, number) for number in range(1, workload.consumers + 1)
         ]
+        self.opaque = OpaqueProducerProgram(notebook)
         self.operator = Operator(notebook)
         self.is_read = False
         """Whether all was read in the end."""
         programs: dict[str, Program] = {self.operator.host: self.operator.run}
         programs |= {one.host: one.run for one in self.producers}
         programs |= {one.host: one.run for one in self.consumers}
+        if workload.opaque_records:
+            programs[self.opaque.host] = self.opaque.run
         self._hosts = list(programs)
         for host, program in programs.items():
             cluster.add_client(host, program)
@@ -52,7 +56,8 @@ class Workload:
 
     def unsent(self) -> str:
         """Which programs have yet to come to their end; empty: none."""
-        waiting = [one.host for one in self.producers if not one.is_done]
+        senders: list[ProducerProgram | OpaqueProducerProgram] = [*self.producers, self.opaque]
+        waiting = [one.host for one in senders if not one.is_done]
         return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
 
     def unheard(self) -> str:

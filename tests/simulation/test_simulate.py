@@ -14,11 +14,11 @@ from octopi.errors import OctopiError
 from octopi.logger import get_logger
 from octopi.membership.registrar import Registrar
 from octopi.simulation.cluster import SimulatedCluster
-from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Wipe
+from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Reset, Wipe
 from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Rested
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import PartitionInfo, PartitionRecord
-from sim import simulation
+from sim import producing, simulation
 from sim.plan import Plan, Workload
 from sim.simulation import Observer, simulate
 from sim.swarm import draw
@@ -251,6 +251,32 @@ def test_producers_find_leaders_that_changed_while_they_were_silent_without_the_
         one for one in verdict.events if gone < one.number < back and one.what == steps.C3_RECEIPT
     ]
     assert {one.host for one in heard} >= {"producer-1"}
+
+
+def test_messages_of_version_1_records_are_stored_once() -> None:
+    workload = attrs.evolve(QUICK, opaque_records=8)
+    lost = Fault(AtStep("P7a", "leader", 3), Reset("client"), "leader")
+    verdict = simulate(Plan(1, workload=workload, faults=(lost,)))
+    assert verdict.violation is None, verdict.details
+    final = [
+        one
+        for event in verdict.history.events
+        if isinstance(event, FinalLog)
+        for one in event.messages
+    ]
+    assert len([one for one in final if one.value.startswith(b"opaque")]) == 8
+
+
+def test_a_receipt_that_waits_beside_fetches_is_complained_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = Plan(1, workload=attrs.evolve(QUICK, polls=64))
+    verdict = simulate(plan)
+    assert verdict.violation is None, verdict.details
+    monkeypatch.setattr(producing, "_PROMPT_S", 0.0)
+    verdict = simulate(plan)
+    assert verdict.violation is not None
+    assert "beside fetches that wait" in str(verdict.violation)
 
 
 def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
