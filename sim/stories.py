@@ -64,7 +64,7 @@ from sim.kinds import (
 )
 from sim.stories_of_keeping import large_log, many_large_logs, retention_strikes
 from sim.stories_of_loss import TOLD_OF_LOSS
-from sim.stories_of_serving import TOLD_OF_SERVING
+from sim.stories_of_serving import ALWAYS_TOLD_OF_SERVING, TOLD_OF_SERVING
 from sim.story import Story
 
 _REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
@@ -762,6 +762,7 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     retention_strikes,
     large_log,
     many_large_logs,
+    *ALWAYS_TOLD_OF_SERVING,
 )
 """One that stands here twice is drawn more often."""
 
@@ -770,7 +771,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
         *(_damaged_comes_first, _damaged_comes_first, _damaged_leads, _damaged_leads),
         *TOLD_OF_LOSS[DAMAGE],
     ),
-    STOPS: (_stopped, _stopped),
+    STOPS: (_stopped, _stopped, *TOLD_OF_SERVING[STOPS]),
     GONE: (_gone_for_good,),
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk, *TOLD_OF_LOSS[JOURNAL]),

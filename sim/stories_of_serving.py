@@ -9,19 +9,22 @@ from math import inf
 from random import Random
 from typing import Any, Final
 
-from octopi.simulation.disk_faults import DiskFault, Fail
+from octopi.simulation.disk_faults import Delay, DiskFault, Fail
 from octopi.simulation.failures import (
     AtStep,
     AtTime,
     BreakDisk,
+    Cut,
     Fault,
     FillDisk,
     Kill,
     LosePower,
+    Pause,
+    Reset,
     Stop,
 )
 from sim.drawing import a_death, some_seconds, soon, when_producing
-from sim.kinds import ALONE, FULL, POWER
+from sim.kinds import ALONE, FULL, POWER, STOPS
 from sim.story import Story
 
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
@@ -103,6 +106,47 @@ def _finds_its_way(chance: Random) -> Story:
     return Story(tuple(faults), options, {**load, "records": 15})
 
 
+def _stops_beside_a_sleeper(chance: Random) -> Story:
+    """A leader is asked to stop while a follower hangs, or can't be heard."""
+    hangs = chance.choice(
+        (
+            Pause(some_seconds(chance, 1.0, 3.0)),
+            Cut("leader", some_seconds(chance, 1.0, 3.0), chance.choice(("both", "out"))),
+            BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.3, 1.5)), times=20)),
+        )
+    )
+    faults = [
+        Fault(when_producing(chance), hangs, "follower/0"),
+        Fault(AtTime(some_seconds(chance, 0.0, 1.2), behind=True), Stop(0.5), "leader/0"),
+    ]
+    if chance.random() < 0.5:
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 0.3, 1.0)), times=9))
+        faults.insert(1, Fault(AtTime(0.0, behind=True), slow, "register"))
+    options = {"replicas": chance.choice((2, 3)), "min_insync": 1}
+    return Story(tuple(faults), options, {"pause_s": 0.05})
+
+
+def _polls(chance: Random) -> Story:
+    """Many fetches wait on the connections of producers."""
+    faults = []
+    if chance.random() < 0.5:
+        faults.append(Fault(when_producing(chance), a_death(chance), "leader"))
+    load = {"polls": chance.choice((64, 100)), "records": 15, "delivery_timeout_s": 30.0}
+    return Story(tuple(faults), {"min_insync": 1}, load)
+
+
+def _asks_twice(chance: Random) -> Story:
+    """A producer of version 1 records doesn't hear what became of one, and sends it again."""
+    place = AtStep(chance.choice(("P2b", "P5a", "P6b", "P7a")), "leader", chance.randint(1, 12))
+    loss = chance.choice((Reset("client"), Reset("client"), a_death(chance)))
+    faults = [Fault(place, loss, "leader")]
+    for _ in range(chance.randint(0, 2)):
+        again = AtStep(chance.choice(("P2b", "P6b", "P7a")), "leader", 2, behind=True)
+        faults.append(Fault(again, Reset("client"), "leader"))
+    load = {"opaque_records": 20, "producers": 1, "records": 15, "pause_s": 0.05}
+    return Story(tuple(faults), {"flush_before_ack": chance.random() < 0.5}, load)
+
+
 def _goes_on_differently(chance: Random) -> Story:
     """The only replica loses what was in its memory, and gets messages of the same sizes in its
     place, while consumers begin anew from where they were."""
@@ -131,6 +175,8 @@ TOLD_OF_SERVING: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
         _full_in_the_end,
     ),
     ALONE: (_finds_its_way,),
+    STOPS: (_stops_beside_a_sleeper,),
     POWER: (_goes_on_differently, _goes_on_differently),
 }
 """By the kind of `sim.kinds` that has to be drawn."""
+ALWAYS_TOLD_OF_SERVING: Final = (_polls, _asks_twice)
