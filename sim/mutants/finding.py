@@ -1,10 +1,10 @@
-"""Bugs of how clients find leaders."""
+"""Bugs of how clients find leaders, and of what they send again."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import LIVENESS, Mutant
+from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
 _ROUTES: Final = "octopi.clients.routes"
 
@@ -19,6 +19,16 @@ MUTANTS: Final = (
         "a broker that doesn't lead doesn't say who does, so a producer that missed a move waits "
         "for the register",
         LIVENESS,
+    ),
+    Mutant(
+        "version-1-records-are-always-new",
+        "octopi.replication.producer_sequences",
+        """
+-        known = [(self._requests.get(one.request_id), one.position) for one in requests]
++        known = [(None, one.position) for one in requests]
+""",
+        "a version 1 record that is sent again is stored again",
+        HISTORY,
     ),
     Mutant(
         "only-the-register-is-asked",

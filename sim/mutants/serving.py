@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sim.mutants.mutant import LIVENESS, Mutant
+from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
 _NODE: Final = "octopi.roles.register.node"
 _SESSIONS: Final = "octopi.roles.register.sessions"
@@ -85,5 +85,14 @@ MUTANTS: Final = (
         "an epoch that one of those in sync can't promise is never decided, and whoever led has no "
         "right to any more",
         LIVENESS,
+    ),
+    Mutant(
+        "waiting-fetches-hold-up-their-connection",
+        "octopi.roles.broker.sessions",
+        """
+-        self._connection.set_aside(message.request)
+""",
+        "a connection with many fetches that wait for records is not read until they have some",
+        HISTORY,
     ),
 )
