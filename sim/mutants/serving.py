@@ -63,16 +63,14 @@ MUTANTS: Final = (
         LIVENESS,
     ),
     Mutant(
-        "who-takes-no-records-is-elected",
-        "octopi.membership.leadership_change",
+        "troubles-are-not-told",
+        "octopi.roles.broker.own_status",
         """
--        able = [one for one in staying if serves(one.broker)] or staying or accepted
-+        able = staying or accepted
-         preferred = [one for one in able if one.broker == wish.leader]
--        willing = [one for one in able if one.broker not in wish.avoid]
-+        willing = able
+         if news is not None:
+-            post(news)
++            pass
 """,
-        "a replica on a full disk leads though another one in sync takes records",
+        "a broker doesn't say that its disk is full, so it leads on though another one could",
         LIVENESS,
     ),
     Mutant(
