@@ -61,6 +61,21 @@ def _an_older_record_comes_last(chance: Random) -> Story:
     return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
 
 
+def _records_of_different_age(chance: Random) -> Story:
+    """A register without memory hears of an older decision from a broker that was away since
+    before, and of the newest one from the others.  These die before that one has caught up."""
+    back_s = some_seconds(chance, 2.6, 3.6)  # it is gathering brokers by then
+    dead = Kill(some_seconds(chance, 4.0, 4.5))  # for longer than they are waited for
+    faults = [
+        Fault(AtTime(0.5), Kill(back_s), "broker-3"),
+        Fault(AtTime(2.2, behind=True), Wipe(0.3), "register"),
+        Fault(AtTime(0.0, behind=True), Cut("broker", 8.0), "broker-3"),
+        Fault(AtStep("J4b", "broker-3", behind=True), dead, "broker-1"),
+        Fault(AtTime(0.0, behind=True), dead, "broker-2"),
+    ]
+    return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
+
+
 def _nothing_is_healed_before(seconds: float) -> Fault:
     """Else that is done as soon as all messages are sent."""
     return Fault(AtTime(seconds), Reset("client"), "leader")
@@ -194,7 +209,7 @@ def _slow_sync(target: str, delay_s: float, path_end: str) -> Fault:
 
 
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
-    JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last),
+    JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last, _records_of_different_age),
     DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
     POWER: (_back_one_by_one, _many_logs_in_the_dark, _more_outside_the_set),
 }

@@ -23,13 +23,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "older-record-decided-on",
-        _REGISTRAR,
+        "octopi.membership.rebuild",
         """
--        return partition in self._rebuild.newest
-+        return False
+-            if mine is None or (mine.epoch, mine.version) < (record.epoch, record.version):
++            if mine is None or (mine.epoch, mine.version) > (record.epoch, record.version):
 """,
-        "a register with an older journal decides by its own record, though a broker was told a "
-        "newer one",
+        "a register without memory decides by the oldest record that brokers were told, and not "
+        "by the newest",
         "incomplete-leader",
     ),
     Mutant(
