@@ -310,6 +310,17 @@ Audit = Callable[[Machine], None]
 """Called with a machine after each of its events; never waits."""
 
 
+class Sized(Protocol):
+    """Something that holds what has to stay bounded."""
+
+    def sizes(self) -> dict[str, int]:
+        """How much it holds of each thing, by name: for people and for bounds to look at."""
+
+
+Watch = Callable[[Sized], None]
+"""Called once with each thing whose sizes are to stay within bounds."""
+
+
 @attrs.frozen
 class Environment:
     """What a node may touch."""
@@ -323,3 +334,5 @@ class Environment:
     audit: Audit | None = None
     """Called with a machine after each of its events, to check its invariants; None costs
     nothing."""
+    watch: Watch | None = None
+    """Told of all that has sizes; None: nobody looks at them."""

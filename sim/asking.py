@@ -1,18 +1,30 @@
-"""Questions that make a broker look at much of what it has: where a log was at a time, and which
-message is the last but so many."""
+"""Questions that make a broker look at much of what it has, or that make much wait in it: where a
+log was at a time, which message is the last but so many, and fetches of what is to come."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Final
 
+import trio
+
 from octopi.clients.client import Client
 from octopi.clients.starts import Place
+from octopi.environment import Environment
+from octopi.limits import WAITING_FETCHES_MAX
+from octopi.transport.handshake import open_connection
+from octopi.wire.endpoints import CLIENT
+from octopi.wire.messages import Fetch, FindOffset, FoundOffset
 
 _LONG_AGO: Final = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 """A second after every run begins."""
 
 _PLACES: Final[tuple[Place, ...]] = (-3, -(10**6), _LONG_AGO)
+
+_TOO_MANY: Final = 8
+"""So many more fetches than may wait."""
+_WAIT_MS: Final = 400
+_ANSWER_S: Final = 3.0
 
 
 async def ask_for_offsets(client: Client, topic: str) -> None:
@@ -24,3 +36,39 @@ async def ask_for_offsets(client: Client, topic: str) -> None:
     for place in _PLACES:
         async with client.consumer(topic, start=place, reconnect_timeout_s=1.0):
             pass
+
+
+async def have_fetches_wait(environment: Environment, client: Client, topic: str) -> None:
+    """Have one broker hold more fetches that wait for records than it takes, for a moment: it
+    refuses those beyond.
+
+    Raises:
+      OctopiError: if there is no broker, or it says no more.
+    """
+    (place, *_) = (await client.describe_topic(topic)).partitions
+    if place.leader is None or not place.leader_address:
+        return
+    connection = await open_connection(environment, place.leader_address, CLIENT, "poller")
+    left = WAITING_FETCHES_MAX + _TOO_MANY
+    done = trio.Event()
+
+    def take(_: object) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    async with trio.open_nursery() as tasks:
+        await tasks.start(connection.run, lambda _: None)
+        try:
+            latest = FindOffset(connection.next_request(), topic, place.partition, "latest", 0)
+            end = (await connection.request(latest, FoundOffset, _ANSWER_S)).offset
+            for _ in range(left):
+                number = connection.next_request()
+                connection.ask(Fetch(number, topic, place.partition, end, 1, _WAIT_MS), take)
+            with environment.clock.timeout(_ANSWER_S):
+                await done.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                await connection.close()
+            tasks.cancel_scope.cancel()

@@ -20,7 +20,7 @@ from octopi.simulation.history import (
     TopicRemoved,
     unique_value,
 )
-from sim.asking import ask_for_offsets
+from sim.asking import ask_for_offsets, have_fetches_wait
 from sim.notebook import Notebook
 from sim.plan import Chore
 
@@ -46,10 +46,11 @@ class Operator:
         self._notebook = notebook
         self._chores = list(notebook.plan.workload.chores)
         self._number = 0
+        self._environment: Environment
 
     async def run(self, environment: Environment) -> None:
         """`octopi.simulation.host.Program`."""
-        notebook = self._notebook
+        notebook, self._environment = self._notebook, environment
         async with notebook.connected(environment) as client:
             if not notebook.topics_made.is_set():
                 await self._make_topics(client)
@@ -104,6 +105,9 @@ class Operator:
                     await self._renew(client, f"renewed-{self._number}", chance)
                 case "ask":
                     await ask_for_offsets(client, chance.choice(self._notebook.topics))
+                case "poll":
+                    topic = chance.choice(self._notebook.topics)
+                    await have_fetches_wait(self._environment, client, topic)
                 case "grow":
                     await client.add_partitions(1)
                 case "move":

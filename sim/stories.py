@@ -62,7 +62,12 @@ from sim.kinds import (
     STOPS,
     is_drawn,
 )
-from sim.stories_of_keeping import large_log, many_large_logs, retention_strikes
+from sim.stories_of_keeping import (
+    large_log,
+    many_fetches,
+    many_large_logs,
+    retention_strikes,
+)
 from sim.stories_of_loss import TOLD_OF_LOSS
 from sim.stories_of_serving import ALWAYS_TOLD_OF_SERVING, TOLD_OF_SERVING
 from sim.story import Story
@@ -763,6 +768,7 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     large_log,
     many_large_logs,
     *ALWAYS_TOLD_OF_SERVING,
+    many_fetches,
 )
 """One that stands here twice is drawn more often."""
 

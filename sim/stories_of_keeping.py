@@ -81,7 +81,14 @@ def large_log(chance: Random) -> Story:
 def many_large_logs(chance: Random) -> Story:
     """One who was away lacks much of each of many logs."""
     away = Fault(AtTime(0.3), Kill(some_seconds(chance, 1.5, 2.5)), "follower")
+    narrow = Slow("others", 4.0, latency_s=0.001, bytes_per_s=3_000_000.0)
     told = large_log(chance)
     load = {**told.load, "topics": 8, "value_bytes_max": 250_000, "records": 60, "pause_s": 0.02}
     options = {**told.options, "replicas": chance.choice((2, 3))}
-    return Story((away,), options, load)
+    return Story((away, Fault(AtTime(1.5), narrow, "leader")), options, load)
+
+
+def many_fetches(chance: Random) -> Story:
+    """More fetches wait for records than a broker takes of a connection."""
+    faults = [Fault(AtTime(some_seconds(chance, 0.3, 1.5)), a_death(chance), "follower")]
+    return Story(tuple(faults), {}, {"chores": ("poll",) * chance.randint(1, 3)})

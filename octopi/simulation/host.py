@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from octopi.environment import Environment, Machine
+from octopi.environment import Environment, Machine, Watch
 from octopi.simulation import driver
+from octopi.simulation.bounds import Sizes
 from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.world import World
 
@@ -33,6 +34,9 @@ LOSE_POWER: Final = "lose power"
 
 LONG_TURN: Final = "long turn"
 """What the event is called when a task reads too much before it lets others have their turn."""
+
+OUT_OF_BOUNDS: Final = "out of bounds"
+"""What the event is called when something that a node holds grows beyond its bound."""
 
 Program = Callable[[Environment], Awaitable[None]]
 """What runs on a host: returns when it has stopped."""
@@ -212,11 +216,21 @@ class Host:
             chance=HostChance(self.world, self.name, life.number),
             trace=life.trace,
             audit=_check if self.world.checks_invariants else None,
+            watch=self._watch(life) if self.world.checks_invariants else None,
         )
 
     def _note_long_turn(self, task: str, read_bytes: int) -> None:
         number = self.life.number if self.life is not None else self.life_count
         self.world.note(LONG_TURN, self.name, number, task=task, read_bytes=read_bytes)
+
+    def _watch(self, life: Life) -> Watch:
+        def tell(name: str, size: int, bound: int) -> None:
+            facts = {"queue": name, "size": size, "bound": bound}
+            self.world.note(OUT_OF_BOUNDS, self.name, life.number, **facts)
+
+        sizes = Sizes(tell)
+        self.world.looks.at_look[self] = sizes.look
+        return sizes.watch
 
     # --- ways to end -----------------------------------------------------------------
 
@@ -249,6 +263,7 @@ class Host:
 
     def _end(self, life: Life) -> None:
         life.is_over = True
+        self.world.looks.at_look.pop(self, None)
         life.scope.cancel()
         if life.is_paused:  # its tasks have to run to find out that they are dead
             driver.resume(life)

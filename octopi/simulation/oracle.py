@@ -44,6 +44,7 @@ committed-twice         (W11) one sequence of a producer is committed twice, or 
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed; or a replica begins behind what may be gone
+bound-passed            a queue of a node is longer than its bound
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
 turn-too-long           a task reads so much before others have their turn that a node which
                         isn't simulated would stand still
@@ -65,7 +66,7 @@ from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
-from octopi.simulation.host import LONG_TURN, LOSE_POWER
+from octopi.simulation.host import LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.recoveries import better_than
@@ -90,6 +91,7 @@ class Oracle(Surroundings):
             FAULT: self._note_fault,
             LOSE_POWER: self._note_power_loss,
             LONG_TURN: self._check_turn,
+            OUT_OF_BOUNDS: self._check_bound,
             steps.J5_ADMITTED: self._note_recovery,
             WIPE: self._note_empty_disk,
             steps.D2_PROMISING: self._note_flag,
@@ -518,6 +520,11 @@ class Oracle(Surroundings):
         text = f"{event.host} reads {read_bytes:,} bytes in one turn of {task}, and all its other "
         text += f"tasks wait; at most {TURN_BYTES_MAX:,} are promised"
         self._break("turn-too-long", text, event)
+
+    def _check_bound(self, event: Event) -> None:
+        facts = event.facts
+        text = f"{event.host} holds {facts['size']:,} {facts['queue']} for one peer, and may hold "
+        self._break("bound-passed", f"{text}{facts['bound']:,}", event)
 
     # --- keeping -----------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 import trio
 
+from octopi.simulation.bounds import Looks
+
 _Due = tuple[float, int, Callable[[], object]]
 """When, in which order of those of one moment, and what."""
 
@@ -102,6 +104,8 @@ class World:
         as it would for everybody else."""
         self.checks_invariants = False
         """Whether every machine of every node checks its invariants after each event."""
+        self.looks = Looks()
+        """What is done now and then while time goes on."""
         self.scope = trio.CancelScope()
         """All tasks of the run."""
         self._due: list[_Due] = []
@@ -161,6 +165,7 @@ class World:
     def advance(self, when: float) -> None:
         """Let it be *when*, and do what is due by then."""
         self.now = max(self.now, when)
+        self.looks.moment()
         due = self._due
         while due and due[0][0] <= self.now:
             heappop(due)[2]()

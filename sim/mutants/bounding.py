@@ -9,6 +9,7 @@ from sim.mutants.mutant import Mutant
 _EARLY: Final = "removed-too-early"
 _CREDIT: Final = "credit-passed"
 _SUBSCRIPTION: Final = "octopi.roles.broker.subscription"
+_BOUND: Final = "bound-passed"
 _LONG: Final = "turn-too-long"
 
 MUTANTS: Final = (
@@ -83,6 +84,27 @@ MUTANTS: Final = (
 """,
         "a consumer that is at the end of its log is sent what comes, whatever its credit",
         _CREDIT,
+    ),
+    Mutant(
+        "any-number-of-waiting-fetches",
+        "octopi.roles.broker.sessions",
+        """
+-        if self._waiting_count >= WAITING_FETCHES_MAX:
++        if False:
+""",
+        "a connection may have any number of fetches that wait for records",
+        _BOUND,
+    ),
+    Mutant(
+        "follow-streams-fill-the-outbox",
+        "octopi.roles.broker.follow_session",
+        """
+                         await trio.lowlevel.checkpoint()  # others' turn between two reads
+-                    await self._connection.drained()
++                    await trio.lowlevel.checkpoint()
+""",
+        "a leader puts all that a follower may be sent in the outbox, whether it has room or not",
+        _BOUND,
     ),
     Mutant(
         "all-logs-of-a-follower-in-one-turn",

@@ -95,6 +95,18 @@ class FollowSession:
         self._session: tuple[int, int, int] | None = None
         """Partition, broker, attempt."""
         self._incarnation = 0
+        if environment.watch is not None:
+            environment.watch(self)
+
+    def sizes(self) -> dict[str, int]:
+        """See `octopi.environment.Sized`."""
+        logs = self._followed.values()
+        return {
+            "bytes of a log on their way": max(
+                (one.position - one.acknowledged for one in logs), default=0
+            ),
+            "outbox bytes": self._connection.statistics().outbox_bytes,
+        }
 
     def handle(self, message: object) -> None:
         """Bring the follower's messages to the replica.

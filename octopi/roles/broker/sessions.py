@@ -66,6 +66,18 @@ class ClientSession:
         """Fetches that wait for records."""
         self._walking = BriefLock()
         """Held by the look-up that takes a while."""
+        if environment.watch is not None:
+            environment.watch(self)
+
+    def sizes(self) -> dict[str, int]:
+        """See `octopi.environment.Sized`."""
+        now = self._connection.statistics()
+        return {
+            "waiting fetches": self._waiting_count,
+            "subscriptions": len(self._subscriptions),
+            "requests": now.unanswered_count - self._waiting_count,
+            "outbox bytes": now.outbox_bytes,
+        }
 
     def handle(self, message: object) -> None:
         """Answer now where nothing has to be waited for.
