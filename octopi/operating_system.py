@@ -17,6 +17,8 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
+from typing import IO
 
 import attrs
 import trio
@@ -34,6 +36,10 @@ _WRITE_BYTES = 64 * 1024
 """For a longer write Linux's page cache looks for as large a piece of memory: half a megabyte
 at once took seven times the processor time of the same in pieces (6.18, ext4, a virtual
 machine)."""
+
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+"""What a node stores is for its own user, whatever the process's umask leaves to others."""
 
 _LOOKED_AT_COUNT = 8
 """Files that may lose their descriptors when another one needs one."""
@@ -304,7 +310,7 @@ class SystemDisk:
         await trio.to_thread.run_sync(_replace_file, path, data)
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        _make_directories(path)
 
     def list_directory(self, path: str) -> list[str]:
         try:
@@ -339,7 +345,7 @@ class SystemDisk:
             return secrets.token_hex(16)  # not known: then it counts as lost each time
 
     def lock_directory(self, path: str) -> SystemDirectoryLock:
-        descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(f"{path}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -367,10 +373,42 @@ def host_name() -> str:
     return socket.gethostname()
 
 
+def open_private(path: str | Path, mode: str, buffering: int = -1) -> IO[bytes]:
+    """Like `open` in a binary *mode*; a file that is made is for this user alone."""
+    return open(path, mode, buffering, opener=_open_private)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+
+
+def is_open_to_others(path: str) -> bool:
+    """Whether other users of the machine may look into the directory *path*."""
+    try:
+        return bool(os.stat(path).st_mode & 0o077)
+    except OSError:
+        return False
+
+
+def _make_directories(path: str) -> None:
+    """Like ``os.makedirs``, which gives the directories above *path* to others, too."""
+    try:
+        os.mkdir(path, _DIRECTORY_MODE)
+    except FileNotFoundError:
+        parent = os.path.dirname(path.rstrip("/"))
+        if not parent or parent == path:
+            raise
+        _make_directories(parent)
+        _make_directories(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
 def _open(path: str, *, create: bool = False) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, _FILE_MODE)
     except OSError as error:
         if create or error.errno not in {errno.EACCES, errno.EROFS, errno.EPERM}:
             raise
@@ -380,7 +418,8 @@ def _open(path: str, *, create: bool = False) -> int:
 
 def _replace_file(path: str, data: bytes) -> None:
     beside = path + _REPLACEMENT_SUFFIX
-    with open(beside, "wb") as file:
+    with open_private(beside, "wb") as file:
+        os.fchmod(file.fileno(), _FILE_MODE)  # it may be left from a time that knew no modes
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -27,6 +27,7 @@ from octopi.cli.producing import LineOptions, LineProducer
 from octopi.cli.rendering import counted, print_table, size
 from octopi.cli.replica_files import compare_files, compare_replicas
 from octopi.cli.sample_stream import Stream, make_stream
+from octopi.operating_system import open_private
 from octopi.roles.broker.log_files import log_directory
 
 _T = TypeVar("_T")
@@ -269,7 +270,10 @@ async def _consume(url: str, copy: Path, total_bytes: int) -> Meter:
     """Write the topic's messages to *copy*, each with a newline behind it."""
     meter = Meter()
     meter.start()  # the consumer reads ahead from when it is made
-    with meter.shown("consuming", total_bytes), copy.open("wb", buffering=_PIECE_BYTES) as file:
+    with (
+        meter.shown("consuming", total_bytes),
+        open_private(copy, "wb", _PIECE_BYTES) as file,
+    ):
         async with (
             octopi.connect(url) as client,
             client.consumer(_TOPIC, start="earliest", stop_at_end=True) as consumer,

@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from octopi.cli.failures import CommandError
+from octopi.operating_system import open_private
 
 READY_TIMEOUT_S: Final = 30.0
 """From the start of a process to its word that it serves; slow disks and machines included."""
@@ -67,7 +68,7 @@ class NodeProcesses:
         """
         arguments = ["--role", role, "--listen", "127.0.0.1:0", "--stop-at-eof"]
         arguments += ["--data-dir", str(self.directory / name), *options]
-        with self._log_file(name).open("ab") as log:
+        with open_private(self._log_file(name), "ab") as log:
             process = await trio.lowlevel.open_process(
                 node_command(*arguments),
                 stdin=subprocess.PIPE,

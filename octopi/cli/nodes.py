@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import trio
@@ -9,11 +10,13 @@ import trio
 from octopi.admin.node_views import BrokerView, RegisterView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
-from octopi.logger import bind
-from octopi.operating_system import allow_many_files
+from octopi.logger import bind, get_logger
+from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterOptions, run_register
 from octopi.storage.flush_policy import FlushOptions
+
+_log = get_logger(__name__)
 
 
 async def run_register_node(
@@ -30,6 +33,7 @@ async def run_register_node(
     """
     allow_many_files()
     bind(role="register")
+    _warn_of_others(settings.data_dir)
     async with place_for_node(common, settings.listen, ready) as place:
         options = RegisterOptions(
             listen=settings.listen,
@@ -63,6 +67,7 @@ async def run_broker_node(
     """
     allow_many_files()
     bind(role="broker")
+    _warn_of_others(settings.data_dir)
     async with place_for_node(common, settings.listen, ready) as place:
         options = BrokerOptions(
             listen=settings.listen,
@@ -86,4 +91,15 @@ async def run_broker_node(
             stop=stop,
             show=lambda node: place.show(BrokerView(node)),
             task_status=place,
+        )
+
+
+def _warn_of_others(directory: str) -> None:
+    """Say that a data directory that was there before is not for this user alone.  It is left as
+    it is: somebody may have meant it."""
+    if is_open_to_others(directory):
+        _log.warning(
+            "the data directory is open to other users",
+            directory=directory,
+            next=f"chmod -R go-rwx {shlex.quote(directory)}",
         )

@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from octopi.cli.failures import CommandError, ExitCode
+from octopi.operating_system import open_private
 
 _SAMPLE: Final = "flights-10k.csv"
 _LINES_MIN: Final = 100_000
@@ -46,7 +47,8 @@ def make_stream(file: Path | None, directory: Path) -> Stream:
     if file is None:
         packed = resources.files("octopi.cli").joinpath("samples", f"{_SAMPLE}.gz")
         file = directory / _SAMPLE
-        file.write_bytes(gzip.decompress(packed.read_bytes()))
+        with open_private(file, "wb") as unpacked:
+            unpacked.write(gzip.decompress(packed.read_bytes()))
     line_count, last = 0, b""
     with file.open("rb") as opened:
         while piece := opened.read(_PIECE_BYTES):
@@ -60,7 +62,7 @@ def make_stream(file: Path | None, directory: Path) -> Stream:
     if times == 1 and not ending:
         return Stream(file, line_count, times)
     path = directory / "stream"
-    with path.open("wb") as stream:
+    with open_private(path, "wb") as stream:
         if times == 1:
             with file.open("rb") as opened:
                 shutil.copyfileobj(opened, stream)

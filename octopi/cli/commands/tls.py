@@ -50,7 +50,7 @@ def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
     refuse_existing(*files)
     authority = trustme.CA()
     certificate = authority.issue_cert(*(hosts or ("localhost", "127.0.0.1", "::1")))
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(0o755, parents=True, exist_ok=True)
     chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
     ca_file, cert_file, key_file = files
     write_secret(ca_file, authority.cert_pem.bytes().decode(), mode=0o644)
