@@ -19,6 +19,13 @@ _FORBIDDEN: Final = re.compile(
     "\ud800-\udfff]"  # half a character
 )
 
+_DATA_DIRECTORY: Final = re.compile(
+    r"(?:(?<=[\s'\"(:])|^)"  # where a path can begin
+    r"(?:\.{0,2}/|[^\s/'\"()]+/)(?:[^'\"\n]*?/)??"  # the directory, whose name may have spaces
+    r"(?=(?:logs|replicas|journal)(?:/|\b)|(?:identity|partitions|room\.probe|lock)\b)"
+)
+"""What stands before the name of something in a data directory."""
+
 _OF_WRITING: Final = frozenset("\u00a0\u200c\u200d\u3000")
 """Spaces and joiners without which some languages and emoji are not spelt right."""
 
@@ -38,6 +45,12 @@ def readable(text: str) -> str:
     return "".join(
         one if one.isprintable() or one in _OF_WRITING else _escaped(one) for one in text
     )
+
+
+def without_directory(text: str) -> str:
+    """*text* as another machine may read it: what lies in a node's data directory is named from
+    there on, ``logs/3/orders`` instead of ``/srv/octopi/logs/3/orders``."""
+    return _DATA_DIRECTORY.sub("", text)
 
 
 def has_controls(text: str) -> bool:

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from octopi.printable import as_json, has_controls, printable, readable
+from octopi.printable import as_json, has_controls, printable, readable, without_directory
 
 C0 = "".join(map(chr, range(0x20)))
 C1 = "".join(map(chr, range(0x7F, 0xA0)))
@@ -55,3 +55,48 @@ def test_prose_keeps_what_its_spelling_needs() -> None:
 
 def test_indented_json_keeps_its_own_line_ends() -> None:
     assert as_json({"a": "\n", "b": "\x9b"}, indent=1) == '{\n "a": "\\n",\n "b": "\\u009b"\n}'
+
+
+DIRECTORIES = [
+    "/srv/octopi",
+    "/home/ann lee/my data",
+    "octopi-data/broker",
+    "./data",
+    "../x",
+    "/",
+]
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES)
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "{}/logs/3/orders!1.log is damaged at byte 5 (offset 9): no",
+            "logs/3/orders!1.log is damaged at byte 5 (offset 9): no",
+        ),
+        ("the log in {}/logs/0/a is closed", "the log in logs/0/a is closed"),
+        (
+            "No space left: 12 bytes for {}/logs/0/a/1.log were not written; free some space",
+            "No space left: 12 bytes for logs/0/a/1.log were not written; free some space",
+        ),
+        ("{}/replicas/7 is gone", "replicas/7 is gone"),
+        ("{}/identity can't be read: why", "identity can't be read: why"),
+        ("[Errno 5] I/O: '{}/journal/000001'", "[Errno 5] I/O: 'journal/000001'"),
+    ],
+)
+def test_what_another_machine_may_read_names_no_directory(
+    directory: str, text: str, shown: str
+) -> None:
+    assert without_directory(text.format(directory.rstrip("/"))) == shown
+
+
+def test_text_without_a_directory_stays_as_it_is() -> None:
+    for text in (
+        "orders/3: the records from offset 1 to 2 were lost",
+        "the token grants nothing on topic 'logs'",
+        "ws://10.0.0.1:7000 did not answer within 5 s",
+        "see octopi-node partitions move, or partitions recover",
+        "use /v1/client or /v1/membership",
+    ):
+        assert without_directory(text) == text

@@ -21,6 +21,7 @@ from octopi.admin.page_writer import Json
 from octopi.environment import Clock
 from octopi.errors import OctopiError, RefusedError
 from octopi.limits import PAGES_AT_A_TIME_MAX
+from octopi.printable import without_directory
 from octopi.security.grants import Grants
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 
@@ -75,7 +76,9 @@ class Site:
         return plain(404, "there is nothing here; see /console/, /api/v1/status, /metrics")
 
     def _why_not_ready(self) -> str:
-        return "the node starts" if self.node is None else self.node.why_not_ready()
+        if self.node is None:
+            return "the node starts"
+        return without_directory(self.node.why_not_ready())
 
     async def _guarded(self, request: HttpRequest) -> HttpAnswer:
         """What tells of the cluster, for who may know.  A node holds few such pages at a time,
@@ -134,7 +137,7 @@ class Site:
             seen = await self.watch.snapshot()
         except OctopiError as error:
             status = error.status.name.lower() if isinstance(error, RefusedError) else "unreachable"
-            return _error(503, status, str(error))
+            return _error(503, status, without_directory(str(error)))
         match name:
             case "cluster":
                 body = await cluster_page(seen, request.query)

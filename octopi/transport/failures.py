@@ -23,6 +23,7 @@ from octopi.errors import (
     refused,
 )
 from octopi.limits import ADDRESS_BYTES_MAX, TEXT_BYTES_MAX
+from octopi.printable import without_directory
 from octopi.wire.messages import Failure
 
 _STATUSES: Final[tuple[tuple[type[OctopiError], Status], ...]] = (
@@ -59,10 +60,11 @@ def failure(
     epoch: int | None = None,
     offset: int | None = None,
 ) -> Failure:
-    """A `Failure` whose texts fit: a long *reason* is cut."""
+    """A `Failure` whose texts fit: a long *reason* is cut, and names no directory of this
+    machine."""
     if len(address.encode(errors="replace")) > ADDRESS_BYTES_MAX:
         address = ""
-    return Failure(request, int(status), cut(reason, TEXT_BYTES_MAX), address, epoch, offset)
+    return Failure(request, int(status), told(reason), address, epoch, offset)
 
 
 def refusal(answer: Failure) -> RefusedError:
@@ -72,6 +74,12 @@ def refusal(answer: Failure) -> RefusedError:
     except ValueError:
         return RefusedError(f"{answer.reason} (status {answer.status})", Status.INTERNAL)
     return refused(status, answer.reason, answer.address, answer.epoch, answer.offset)
+
+
+def told(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """*text*, of an error of this node, for another machine: as much as fits, and where this
+    node's files lie is not in it."""
+    return cut(without_directory(text), bytes_max)
 
 
 def cut(text: str, bytes_max: int) -> str:

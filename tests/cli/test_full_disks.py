@@ -105,7 +105,10 @@ async def test_status_names_the_broker_whose_disk_is_full_the_partitions_and_wha
         code, text = await sole.status()
         assert code == 1
         assert "takes no records: partition 0" in text
-        assert "broker 1, partition 0: data takes nothing: No space left on device" in text
+        assert (
+            "broker 1, partition 0: the data directory takes nothing: No space left on device"
+            in text
+        )
         assert "octopi-node partitions move" in text
         assert ", full" in text
         code, text = await sole.status("--json")

@@ -21,6 +21,7 @@ from octopi.errors import StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
+from octopi.printable import without_directory
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
@@ -468,5 +469,5 @@ class BrokerLog(ReadableLog):
             highwater=self.highwater,
             log_end=self._files.end,
             size_bytes=self._files.size_bytes,
-            fault=self.fault_text[:900],
+            fault=without_directory(self.fault_text)[:900],
         )

@@ -106,10 +106,10 @@ class DiskWatch:
         room = self.room()
         size = f", {room.free_bytes} of {room.total_bytes} bytes are free" if room else ""
         is_news = not self.trouble
-        self.trouble = f"{self._data_directory} takes nothing: {why}{size}"
+        self.trouble = f"the data directory takes nothing: {why}{size}"
         now = self._environment.clock.now()
         if is_news and now - self._said_full_at >= DISK_LINE_INTERVAL_S:
-            _log.error("disk full", why=self.trouble, next=NEXT)
+            _log.error("disk full", directory=self._data_directory, why=self.trouble, next=NEXT)
             self._said_full_at, self._is_full_said = now, True
 
     def _ended(self) -> None:

@@ -13,7 +13,7 @@ from octopi.limits import UNDONE_REASON_BYTES_MAX
 from octopi.roles.broker.disk_watch import DiskWatch
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.roles.broker.status_report import StatusReport
-from octopi.transport.failures import cut
+from octopi.transport.failures import told
 from octopi.wire.messages import BrokerStatus, Undone
 
 
@@ -50,7 +50,7 @@ class OwnStatus:
         could not be carried out; return what to answer."""
         if isinstance(error, DiskFullError):
             self.disk.suspect()
-        reason = cut(str(error), UNDONE_REASON_BYTES_MAX)
+        reason = told(str(error), UNDONE_REASON_BYTES_MAX)
         numbers = list(partitions)
         for partition in numbers:
             self._undone.setdefault(partition, {})[topic_id or ""] = reason

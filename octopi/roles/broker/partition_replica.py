@@ -32,7 +32,6 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset, TopicId
-from octopi.limits import TEXT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.record import Scan, scan
 from octopi.replication.effects import (
@@ -67,7 +66,7 @@ from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
-from octopi.transport.failures import cut
+from octopi.transport.failures import told
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
@@ -563,7 +562,7 @@ class PartitionReplica:
         if leader is None or self._resigned_in(leader.epoch) or len(leader.in_sync) < 2:
             return
         _log.warning("resigning", partition=self.partition, epoch=leader.epoch, why=str(error))
-        reason = cut(str(error), TEXT_BYTES_MAX)
+        reason = told(str(error))
         self._resignation = Resign(
             self.partition, leader.epoch, leader.broker, leader.incarnation, reason
         )

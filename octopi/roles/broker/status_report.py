@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from octopi.environment import Room
-from octopi.limits import STATUS_INTERVAL_S, TEXT_BYTES_MAX
-from octopi.transport.failures import cut
+from octopi.limits import STATUS_INTERVAL_S
+from octopi.transport.failures import told
 from octopi.wire.messages import BrokerStatus, ReplicaTrouble
 
 _REPLICAS_MAX: Final = 1_000
@@ -44,13 +44,13 @@ class StatusReport:
         is_due = room != self._room and now - self._told_at >= STATUS_INTERVAL_S
         if not (differing or is_due or bool(disk_trouble) != bool(self._disk_trouble)):
             return None
-        told = list(islice(differing, _REPLICAS_MAX))
-        for partition in told:
+        news = list(islice(differing, _REPLICAS_MAX))
+        for partition in news:
             self._troubles[partition] = troubles.get(partition, "")
         self._disk_trouble, self._room, self._told_at = disk_trouble, room, now
         return BrokerStatus(
-            cut(disk_trouble, TEXT_BYTES_MAX),
+            told(disk_trouble),
             None if room is None else room.free_bytes,
             None if room is None else room.total_bytes,
-            [ReplicaTrouble(one, cut(troubles.get(one, ""), TEXT_BYTES_MAX)) for one in told],
+            [ReplicaTrouble(one, told(troubles.get(one, ""))) for one in news],
         )
