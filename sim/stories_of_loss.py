@@ -163,9 +163,8 @@ def _back_one_by_one(chance: Random) -> Story:
     """All machines lose their power when one has flushed more than the others.  That one is far
     from the register, so for a while only those accept that have less."""
     best, *others = chance.sample(_BROKERS, len(_BROKERS))
-    delay_s = some_seconds(chance, 0.1, 0.2)
     flushed = AtStep("D1b", best, chance.choice((3, 4, 6)), behind=True)
-    faults = [_slow_sync(one, delay_s, ".log") for one in others]
+    faults = [_slow_sync(one, 3.0, ".log", times=1) for one in others]
     faults.append(Fault(flushed, LosePower(0.2), best))
     faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
     late = some_seconds(chance, 0.3, 0.45)
@@ -203,14 +202,19 @@ def _many_logs_in_the_dark(chance: Random) -> Story:
     return _told(faults, options, {"topics": 6, "value_bytes_max": 3000, "producers": 3})
 
 
-def _slow_sync(target: str, delay_s: float, path_end: str) -> Fault:
-    fault = DiskFault("sync", Delay(delay_s), path_end, times=200)
+def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> Fault:
+    fault = DiskFault("sync", Delay(delay_s), path_end, times=times)
     return Fault(AtTime(0.3), BreakDisk(fault), target)
 
 
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last, _records_of_different_age),
     DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
-    POWER: (_back_one_by_one, _many_logs_in_the_dark, _more_outside_the_set),
+    POWER: (
+        _back_one_by_one,
+        _many_logs_in_the_dark,
+        _many_logs_in_the_dark,
+        _more_outside_the_set,
+    ),
 }
 """By the kind of `sim.kinds` that has to be drawn."""
