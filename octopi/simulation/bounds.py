@@ -31,7 +31,7 @@ BOUNDS: Final[Mapping[str, int]] = {
 }
 """By the names that `octopi.environment.Sized` uses."""
 
-_LOOK_EVERY: Final = 16
+_LOOK_EVERY: Final = 32
 """At so many moments of virtual time it is looked once."""
 
 
