@@ -37,6 +37,40 @@ class Clock(Protocol):
         """A cancel scope, to be entered at once, that ends after *seconds*."""
 
 
+Stopwatch = Callable[[], float]
+"""Seconds that work has taken, on a scale of its own: how long a task goes on without others
+having their turn.  It stands still in virtual time, where work takes none."""
+
+
+def standing_still() -> float:
+    """The stopwatch of virtual time."""
+    return 0.0
+
+
+class Turn(Protocol):
+    """Of one task: what bounds how long it works before others have their turn."""
+
+    is_over: bool
+    """Whether it has lasted long enough, when `look` was called last."""
+    useless_count: int
+    """Frames of no use that were read in it: to be counted by who reads them."""
+
+    def begin(self) -> bool:
+        """Begin to work, if that may be now; else `wait` first, which begins, too."""
+
+    async def wait(self) -> None:
+        """Wait for the turn, and begin."""
+
+    def look(self) -> None:
+        """Say in `is_over` whether the turn is over."""
+
+    def end(self) -> None:
+        """Nothing is done any more until the next `begin`; safe to call twice."""
+
+    async def give_way(self) -> None:
+        """End this turn, let all others have theirs, and begin the next one."""
+
+
 class Link(Protocol):
     """A two-way stream of whole binary messages, in order, between two nodes.
 
@@ -73,10 +107,13 @@ class Link(Protocol):
           ProtocolError: if the peer sent what is no binary message of legal size.
         """
 
-    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         """Call *take* with each message that comes, until it says false: `receive` in a
         loop, which a link may do better.  *take* never waits, and raises nothing.
         Cancelled: no message is lost.
+
+        *turn*: bounds what is done before others have theirs.  A link that hands over one
+        message at a time, between two of which others have theirs, has no need of it.
 
         Raises:
           ConnectionLostError: if the link is gone.
@@ -336,3 +373,5 @@ class Environment:
     nothing."""
     watch: Watch | None = None
     """Told of all that has sizes; None: nobody looks at them."""
+    stopwatch: Stopwatch = standing_still
+    """How long work takes."""

@@ -124,6 +124,38 @@ STRANGERS_LINE_INTERVAL_S: Final = 1.0
 """Of each kind of line that strangers cause a node's log has one in this time; the next one says
 how many were left out."""
 
+TURN_S: Final = 0.002
+"""What a connection does with what it was sent lasts about so long; then others have their turn.
+A single request may take longer."""
+
+ROUND_S: Final = 0.004
+"""Connections of clients together work about so long in one round of a node's event loop, and so
+do those of other nodes; then the rest of the node has its turn.  A multiple of `TURN_S`."""
+
+FAIR_HEAD_START_S: Final = 0.005
+"""Whoever comes back after a pause goes before the others for so much work, and no more: what it
+left to others before is not saved up."""
+
+USELESS_FRAMES_FREE: Final = 200
+"""Frames of no use that a connection may send at once, such as heartbeats, pings and empty
+fragments; beyond that it has to pause, and is not read meanwhile."""
+
+USELESS_FRAMES_PER_S: Final = 500
+"""So many a second are free for each connection beside those."""
+
+USELESS_FRAMES_PER_S_ALL: Final = 10_000
+"""So many a second a node reads at most of all connections that have to pause: about a tenth of
+its time."""
+
+DENIAL_FRAMES: Final = 20
+"""A message that is not granted counts as so many frames of no use: a token takes time to check."""
+
+PING_FRAMES: Final = 4
+"""A ping counts as so many of them: it has to be answered."""
+
+FRAGMENT_BYTES_MIN: Final = 64
+"""A smaller fragment of a message counts as a frame of no use."""
+
 SHUTDOWN_GRACE_S: Final = 5.0
 """What is in flight may finish within this when a node stops."""
 
@@ -389,6 +421,7 @@ assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
 assert MEMBERSHIP_HEARTBEAT_INTERVAL_S * 3 <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+assert TURN_S <= ROUND_S < MEMBERSHIP_HEARTBEAT_INTERVAL_S / 10
 assert LINK_GRACE_S > BACKOFF_S_FIRST * (LINK_TRIES + 2)
 assert LINK_GRACE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert GATHER_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S + BACKOFF_S_MAX / 2

@@ -61,6 +61,12 @@ class SystemClock:
         return trio.move_on_after(seconds)
 
 
+stopwatch = time.perf_counter
+"""`octopi.environment.Stopwatch`.  It goes on while the system lets other processes run: then,
+too, all other tasks of this one wait.  The processor time of a thread takes ten times as long to
+ask for."""
+
+
 class SystemChance:
     """`octopi.environment.Chance` from the machine's entropy."""
 

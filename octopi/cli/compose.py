@@ -26,6 +26,7 @@ from octopi.operating_system import (
     SystemClock,
     SystemDisk,
     SystemStreams,
+    stopwatch,
     wants_plain_websocket,
 )
 from octopi.transport.websocket import WebSocketNet
@@ -99,7 +100,7 @@ async def place_for_node(
             )
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
-        here = Environment(clock, net, SystemDisk(), SystemChance())
+        here = Environment(clock, net, SystemDisk(), SystemChance(), stopwatch=stopwatch)
         yield NodePlace(here, shelter, site, nursery, ready)
         nursery.cancel_scope.cancel()
 

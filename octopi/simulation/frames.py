@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import attrs
 import trio
 
-from octopi.environment import Link
+from octopi.environment import Link, Turn
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -272,7 +272,7 @@ class FrameLink:
         assert message is not None
         return message
 
-    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         self._is_sated = False
         context = trio.lowlevel.current_task().context
         hand_over = partial(self._hand_over, lambda data: context.run(take, data))

@@ -23,17 +23,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
 from octopi.environment import Clock, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
-from octopi.limits import (
-    CLOSE_TIMEOUT_S,
-    OUTBOX_BYTES_MAX,
-    SEND_TIMEOUT_S,
-)
+from octopi.limits import CLOSE_TIMEOUT_S, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
 from octopi.security.doorkeeper import Entry
@@ -42,7 +38,8 @@ from octopi.security.throttle import Throttle
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
-from octopi.transport.unanswered import Unanswered
+from octopi.transport.turns import Turn
+from octopi.transport.unanswered import Numbered, Unanswered
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
 from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
@@ -60,14 +57,6 @@ _CLOCK_RESOLUTION_S: Final = 1e-6
 _T = TypeVar("_T")
 
 
-class Numbered(Protocol):
-    """A message with a request number."""
-
-    @property
-    def request(self) -> int:
-        """The number."""
-
-
 class Connection:
     """Messages over a link whose handshake is done.
 
@@ -83,7 +72,7 @@ class Connection:
         "_latencies", "_link", "_outbox", "_outbox_bytes", "_probe", "_probed_at",
         "_received_bytes", "_received_count", "_receives", "_refuses_requests", "_room",
         "_running", "_scope", "_sending_since", "_sent_at", "_sent_bytes", "_sent_count",
-        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting",
+        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting", "turn",
     )
     # fmt: on
 
@@ -98,9 +87,10 @@ class Connection:
         heartbeat_timeout_s: float,
         latencies: Latencies | None = None,
         entry: Entry | None = None,
+        turn: Turn | None = None,
     ) -> None:
         """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
-        let in with, where tokens are asked for."""
+        let in with, where tokens are asked for.  *turn*: where there may be many peers."""
         self.greeting: Final = greeting
         """What the other side said about itself."""
         self._link = link
@@ -119,6 +109,7 @@ class Connection:
         self.entry: Final = entry
         """What the peer was let in with; None: nobody asked."""
         self._throttle = entry.throttle if entry is not None else None
+        self.turn: Final = turn
         self._latencies = latencies
         self._unanswered = Unanswered()
         self._refuses_requests = False
@@ -140,8 +131,7 @@ class Connection:
         self._probed_at = -math.inf
         self._sending_since: float | None = None
         """When the message that the link has right now was handed to it."""
-        self._sent_count = self._sent_bytes = 0
-        self._received_count = self._received_bytes = 0
+        self._sent_count = self._sent_bytes = self._received_count = self._received_bytes = 0
 
     # --- what callers use ------------------------------------------------------------
 
@@ -451,7 +441,7 @@ class Connection:
                 await self._pace(self._throttle)
                 self._heard_at = self._clock.now()
             try:
-                await self._link.receive_all(take)
+                await self._link.receive_all(take, self.turn)
             except ConnectionLostError as error:
                 self._lose(str(error))
                 return
@@ -488,7 +478,7 @@ class Connection:
         else:
             due = self._sending_since + SEND_TIMEOUT_S
         if not self._is_full:
-            due = min(due, self._heard_at + self._heartbeat_timeout_s)
+            due = min(due, self._listened_at + self._heartbeat_timeout_s)
         return max(0.0, due - self._clock.now())
 
     def _keep_time(self) -> None:
@@ -503,8 +493,14 @@ class Connection:
                 self._outbox.append(_HEARTBEAT)
                 self._outbox_bytes += len(_HEARTBEAT)
                 self._work.unpark()
-        if not self._is_full and now >= self._heard_at + self._heartbeat_timeout_s:
+        if not self._is_full and now >= self._listened_at + self._heartbeat_timeout_s:
             self._lose(f"{self.peer} was silent for {self._heartbeat_timeout_s:g} s")
+
+    @property
+    def _listened_at(self) -> float:
+        """Since when the peer says nothing, though we listen; infinite if we don't."""
+        waits_until = -math.inf if self.turn is None else self.turn.waits_until
+        return max(self._heard_at, waits_until)
 
     @property
     def _is_full(self) -> bool:
@@ -516,6 +512,8 @@ class Connection:
         """Give a message to whom it is for."""
         cls = type(message)
         number: int | None = getattr(message, "request", None)
+        if self.turn is not None:
+            self.turn.took(cls)
         if cls is not Heartbeat and number != self._probe:
             self._told_at = self._heard_at
         if cls in REQUESTS and number is not None:
@@ -555,6 +553,8 @@ class Connection:
                 raise
             if number is None:
                 raise ProtocolError(answer.reason, Status(answer.status)) from error
+            if self.turn is not None:
+                self.turn.refused(answer.status)
             self.post(answer)
 
     async def _refuse(self, error: ProtocolError) -> None:

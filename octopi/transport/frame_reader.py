@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
+from octopi.limits import FRAGMENT_BYTES_MIN
 from octopi.transport.masking import apply_mask
 
 CONTINUATION: Final = 0x0
@@ -51,6 +52,8 @@ _WHOLE: Final = _FIN | BINARY
 _LENGTH_IN_2: Final = 126
 _COPIED_BYTES_MAX: Final = 4096
 """Below this a copy of the payload costs less than a view of it."""
+_FRAMES_IN_A_ROW_MAX: Final = 16
+"""Frames without a message that are read in one call."""
 _KNOWN: Final = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _CODES: Final = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
 """Those that a close frame may hold."""
@@ -122,6 +125,8 @@ class FrameReader:
         "_missing_bytes",
         "_on_control",
         "_payload",
+        "is_paused",
+        "useless_count",
     )
 
     def __init__(self, *, is_masked: bool, on_control: Callable[[int, bytes], None]) -> None:
@@ -139,6 +144,10 @@ class FrameReader:
         self._message = bytearray()
         """The fragments of the message so far, if it comes in several frames."""
         self._is_fragmented = False
+        self.is_paused = False
+        """Whether `next` found no message yet in what came, and is to be called again."""
+        self.useless_count = 0
+        """Control frames and tiny fragments that were read; for callers to reset."""
 
     def feed(self, data: bytes) -> None:
         """Take what came.  Not before `next` has said that there is no other message."""
@@ -152,24 +161,38 @@ class FrameReader:
             self._buffer, self._at = self._buffer[self._at :] + data, 0
         self._drop_what_was_read()
 
+    @property
+    def unread_bytes(self) -> int:
+        """How much came that `next` has not looked at."""
+        return len(self._buffer) - self._at
+
     def next(self, bytes_max: int) -> bytes | None:
-        """The next message, of at most *bytes_max* bytes; None if more has to come first.
+        """The next message, of at most *bytes_max* bytes; None if more has to come first, or if
+        `is_paused`: so that its caller can look at the time where much comes without a message.
 
         Raises:
           FrameFault: if the peer may not send what came.  Nothing can be read after it.
         """
+        self.is_paused = False
+        others = 0
         while (payload := self._next_payload(bytes_max)) is not None:
             first_byte = self._first_byte
             if first_byte == _WHOLE and not self._is_fragmented:
                 return payload
             if first_byte & _OPCODE >= CLOSE:
+                self.useless_count += 1
                 self._on_control(first_byte & _OPCODE, payload)
-                continue
-            self._message += payload
-            self._is_fragmented = not first_byte & _FIN
-            if not self._is_fragmented:
-                message, self._message = self._message, bytearray()
-                return bytes(message)
+            else:
+                self.useless_count += len(payload) < FRAGMENT_BYTES_MIN
+                self._message += payload
+                self._is_fragmented = not first_byte & _FIN
+                if not self._is_fragmented:
+                    message, self._message = self._message, bytearray()
+                    return bytes(message)
+            others += 1
+            if others == _FRAMES_IN_A_ROW_MAX:
+                self.is_paused = True
+                return None
         return None
 
     def _next_payload(self, bytes_max: int) -> bytes | None:

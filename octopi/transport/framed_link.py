@@ -18,9 +18,9 @@ from typing import Final
 
 import trio
 
-from octopi.environment import Chance, Clock, PromptStream
+from octopi.environment import Chance, Clock, PromptStream, Turn
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
-from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX
+from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX, PING_FRAMES
 from octopi.transport.frame_reader import (
     BINARY,
     CLOSE,
@@ -38,7 +38,11 @@ from octopi.transport.frame_reader import (
 from octopi.transport.masking import apply_mask
 
 RECEIVE_BYTES: Final = 256 * KIB
-"""One read from the socket.  Nothing of that size is kept while a connection is idle."""
+"""One read from the socket, at most.  Nothing of that size is kept while a connection is idle."""
+
+RECEIVE_BYTES_MIN: Final = 8 * KIB
+"""One read of a connection that takes the time of a turn for less.  What is left at the end of a
+turn is kept until the next one, so much more is not read."""
 
 READS_IN_A_ROW_MAX: Final = 8
 """So much may be read before others have their turn."""
@@ -93,6 +97,12 @@ class FramedLink:
 
         self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
         self._reader.feed(early)
+        self._turn: Turn | None = None
+        """Of the one who receives all, once somebody did."""
+        self._receive_bytes = RECEIVE_BYTES_MIN
+        """The next read."""
+        self._fed_bytes = 0
+        """What the reader was fed in this turn, or had left from the one before."""
         self._reads_in_a_row = 0
         self._is_receiving = False
         self._end: OctopiError | None = None
@@ -229,7 +239,9 @@ class FramedLink:
         self._is_receiving = True
         allowed_bytes = bytes_max + _FRAMING_BYTES_MAX
         try:
-            while (message := self._next(bytes_max)) is None:
+            while (message := self._next(bytes_max)) is None or self._is_closing:
+                if message is not None or self._reader.is_paused:
+                    continue  # so little is read before the next turn that no time is looked at
                 if allowed_bytes < 0:
                     text = f"a message had more than {bytes_max} bytes"
                     raise self._refuse(FrameFault(MESSAGE_TOO_BIG, text))
@@ -238,22 +250,45 @@ class FramedLink:
             self._is_receiving = False
         return message
 
-    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         if self._is_closing:
             await self._received_all.wait()
+        self._turn = turn
+        await self._receive_on(take, turn)
+
+    async def _receive_on(self, take: Callable[[bytes], bool], turn: Turn | None) -> None:
         self._is_receiving = True
         try:
+            if turn is not None and not turn.begin():
+                await turn.wait()
             while True:
-                while (message := self._next(MESSAGE_BYTES_MAX)) is not None:
-                    if not take(message):
+                if (message := self._next(MESSAGE_BYTES_MAX)) is not None:
+                    if not (self._is_closing or take(message)):
                         return
                     message = b""  # an idle connection doesn't keep its last one
-                await self._receive_some()
+                elif not self._reader.is_paused:
+                    await self._receive_some()
+                    continue
+                if turn is not None:
+                    turn.useless_count += self._reader.useless_count
+                    self._reader.useless_count = 0
+                    turn.look()
+                    if turn.is_over:
+                        self._receive_less()
+                        await turn.give_way()
         finally:
+            if turn is not None:
+                turn.end()
             self._is_receiving = False
 
+    def _receive_less(self) -> None:
+        """A turn is over before all was taken that had come: read next about what a turn takes."""
+        taken_bytes = self._fed_bytes - self._reader.unread_bytes
+        self._fed_bytes = self._reader.unread_bytes
+        self._receive_bytes = min(RECEIVE_BYTES, max(RECEIVE_BYTES_MIN, 2 * taken_bytes))
+
     def _next(self, bytes_max: int) -> bytes | None:
-        """The next message that has come; None if there is none.
+        """The next message that has come; None if there is none, or if the reader is paused.
 
         Raises:
           OctopiError: if no other can come.
@@ -261,12 +296,9 @@ class FramedLink:
         if self._end is not None:
             raise self._end.with_traceback(None)
         try:
-            message = self._reader.next(bytes_max)
-            while message is not None and self._is_closing:
-                message = self._reader.next(bytes_max)
+            return self._reader.next(bytes_max)
         except FrameFault as fault:
             raise self._refuse(fault) from None
-        return message
 
     def _refuse(self, fault: FrameFault) -> ProtocolError:
         """Nothing of what the peer sends is of use any more, but it shall get to hear why."""
@@ -281,26 +313,43 @@ class FramedLink:
     async def _receive_some(self) -> int:
         """Feed the reader with what comes next, and return how many bytes that were; cancelled,
         nothing of it is lost."""
-        prompt = self._prompt
+        prompt, turn, size_bytes = self._prompt, self._turn, self._receive_bytes
         try:
             if prompt is None:
-                data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+                self._rest(turn)
+                data = bytes(await self._stream.receive_some(size_bytes))
             else:
                 if self._reads_in_a_row >= READS_IN_A_ROW_MAX:
                     self._reads_in_a_row = 0
-                    await trio.lowlevel.checkpoint()
+                    if turn is None:
+                        await trio.lowlevel.checkpoint()
+                    else:
+                        await turn.give_way()
                 self._reads_in_a_row += 1
-                while (now := prompt.receive_nowait(RECEIVE_BYTES)) is None:
-                    self._reads_in_a_row = 0
+                while (now := prompt.receive_nowait(size_bytes)) is None:
+                    self._rest(turn)
                     await prompt.wait_readable()
+                    if turn is not None and not turn.begin():
+                        await turn.wait()
                 data = now
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             data = b""
         if data:
             self._reader.feed(data)
+            self._fed_bytes += len(data)
+            if len(data) == size_bytes < RECEIVE_BYTES:
+                self._receive_bytes = min(RECEIVE_BYTES, 2 * size_bytes)
         else:
             self._end_receiving(self._lost())
+        if prompt is None and turn is not None and not turn.begin():
+            await turn.wait()  # what came is kept, also if this is cancelled
         return len(data)
+
+    def _rest(self, turn: Turn | None) -> None:
+        """There is nothing to take for now."""
+        self._reads_in_a_row = self._fed_bytes = 0
+        if turn is not None:
+            turn.end()
 
     async def _drain(self) -> None:
         """Throw away what comes, until the peer is done.
@@ -318,6 +367,7 @@ class FramedLink:
 
     def _take_control(self, opcode: int, payload: bytes) -> None:
         if opcode == PING:
+            self._reader.useless_count += PING_FRAMES - 1
             self._send_control(PONG, payload)
         elif opcode == CLOSE:
             code, reason = parse_close(payload)
@@ -371,11 +421,10 @@ class FramedLink:
                 self._due += map(bytes, self._frame(CLOSE, close_payload(code, reason)))
             self._unsent, self._due = [*self._unsent, *self._due], []
             await self._send_unsent()
-            while not self._received_all.is_set():
-                if self._is_receiving:
-                    await self._received_all.wait()
-                elif self._next(MESSAGE_BYTES_MAX) is None:
-                    await self._receive_some()
+            if self._is_receiving:
+                await self._received_all.wait()
+            else:
+                await self._receive_on(lambda _: True, self._turn)
         except OctopiError:
             pass  # it is gone, or said what nobody wants to hear now
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):

@@ -31,6 +31,7 @@ from octopi.security.doorkeeper import Doorkeeper, Entry
 from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure, refusal
+from octopi.transport.turns import Turn
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import Endpoint
 from octopi.wire.messages import PROTOCOL_VERSION, Failure, Heartbeat, Hello, Welcome
@@ -110,13 +111,15 @@ async def accept_connection(
     agent: str,
     latencies: Latencies | None = None,
     doorkeeper: Doorkeeper | None = None,
+    turn: Turn | None = None,
 ) -> Connection:
     """Hear the hello of whoever connected to *endpoint* and welcome it.
 
     The connection works once `Connection.run` does.  After a failure the peer was told
     and the link is closed.
 
-    Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).
+    Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done for the
+    peer, from its hello on, is done in *turn*.
 
     Raises:
       ProtocolError: if it said something else, too much, or nothing in time.
@@ -131,10 +134,15 @@ async def accept_connection(
     try:
         with environment.clock.timeout(HANDSHAKE_TIMEOUT_S):
             try:
-                heard = await _hear(link)
+                data = await link.receive(HELLO_BYTES_MAX)
+                if turn is not None and not turn.begin():
+                    await turn.wait()
+                heard = _read_hello(data)
                 if doorkeeper is not None:
                     entry = doorkeeper.enter(heard.token, endpoint)
                 expires_ms = entry.identity.expires_ms if entry is not None else None
+                if turn is not None:
+                    turn.end()
                 await link.send(encode(_welcome(endpoint, role, agent, expires_ms)))
                 hello = heard
             except (ProtocolError, RefusedError) as error:
@@ -144,6 +152,8 @@ async def accept_connection(
                 await link.send(encode(failure(None, problem.status, str(problem.args[0]))))
             raise problem
     finally:
+        if turn is not None:
+            turn.end()
         if hello is None:
             if entry is not None:
                 entry.leave()
@@ -157,11 +167,12 @@ async def accept_connection(
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
         latencies=latencies,
         entry=entry,
+        turn=turn,
     )
 
 
-async def _hear(link: Link) -> Hello:
-    hello = decode(await link.receive(HELLO_BYTES_MAX), frozenset({Hello}))
+def _read_hello(data: bytes) -> Hello:
+    hello = decode(data, frozenset({Hello}))
     assert isinstance(hello, Hello)
     if hello.version < PROTOCOL_VERSION:
         raise ProtocolError(

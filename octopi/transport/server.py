@@ -23,7 +23,8 @@ from octopi.transport.guard import Guard
 from octopi.transport.handshake import accept_connection
 from octopi.transport.sessions import Session
 from octopi.transport.traffic import Traffic
-from octopi.wire.endpoints import Endpoint
+from octopi.transport.turns import Turn, Turns
+from octopi.wire.endpoints import CLIENT, Endpoint
 
 _log = get_logger(__name__)
 
@@ -75,6 +76,7 @@ async def serve(
                 agent=agent,
                 latencies=traffic.latencies,
                 doorkeeper=doorkeeper,
+                turn=Turn(clients if endpoint is CLIENT else nodes),
             )
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if not isinstance(error, ConnectionLostError):
@@ -99,6 +101,8 @@ async def serve(
 
     problem: OctopiError | None = None
     async with trio.open_nursery() as links:
+        # Other nodes don't wait for clients.
+        clients, nodes = (Turns(environment.clock, environment.stopwatch, links) for _ in range(2))
         async with trio.open_nursery() as listening:
             listen = partial(
                 environment.net.listen,

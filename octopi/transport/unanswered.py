@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from octopi.limits import REQUESTS_IN_FLIGHT_MAX
+
+
+class Numbered(Protocol):
+    """A message with a request number."""
+
+    @property
+    def request(self) -> int:
+        """The number."""
 
 
 class Unanswered:

@@ -18,7 +18,7 @@ import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 
-from octopi.environment import Chance, Clock, Link, StreamNet
+from octopi.environment import Chance, Clock, Link, StreamNet, Turn
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -375,7 +375,7 @@ class WebSocketLink:
     def offer(self, data: bytes) -> bool:
         return False  # trio-websocket has no way to
 
-    async def receive_all(self, take: Callable[[bytes], bool]) -> None:
+    async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         while take(await self.receive()):
             pass
 

@@ -40,14 +40,20 @@ class Reading:
     def __init__(self, *, is_masked: bool = False, bytes_max: int = BYTES_MAX) -> None:
         self.events: list[bytes | tuple[int, bytes]] = []
         self._bytes_max = bytes_max
-        self._reader = FrameReader(
+        self.reader = FrameReader(
             is_masked=is_masked, on_control=lambda *control: self.events.append(control)
         )
 
     def take(self, data: bytes) -> None:
-        self._reader.feed(data)
-        while (message := self._reader.next(self._bytes_max)) is not None:
+        self.reader.feed(data)
+        while (message := self._next()) is not None:
             self.events.append(message)
+
+    def _next(self) -> bytes | None:
+        message = self.reader.next(self._bytes_max)
+        while message is None and self.reader.is_paused:
+            message = self.reader.next(self._bytes_max)
+        return message
 
 
 def read(data: bytes, *, piece_bytes: int = 0, is_masked: bool = False) -> list[object]:
@@ -225,3 +231,36 @@ def test_the_quick_mask_and_the_slow_one_are_the_same(data: bytes, mask: bytes) 
     assert masked == apply_mask_slowly(data, mask)
     assert apply_mask(memoryview(bytearray(masked)), mask) == data
     assert apply_mask_slowly(masked, mask) == data
+
+
+# --- frames without a message ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(b"", PING) * 1000,
+        frame(b"", final=False) + frame(b"", CONTINUATION, final=False) * 999,
+        frame(b"x", final=False) + frame(b"x", CONTINUATION, final=False) * 999,
+    ],
+    ids=["pings", "empty fragments", "tiny fragments"],
+)
+def test_after_some_frames_without_a_message_the_caller_may_look_at_the_time(data: bytes) -> None:
+    reading = Reading()
+    reading.reader.feed(data)
+    calls, left = 0, reading.reader.unread_bytes
+    while True:
+        assert reading.reader.next(BYTES_MAX) is None
+        calls += 1
+        if not reading.reader.is_paused:
+            break
+        assert reading.reader.unread_bytes < left
+        left = reading.reader.unread_bytes
+    assert calls >= 1000 / 20
+    assert reading.reader.useless_count == 1000
+
+
+def test_large_fragments_are_of_use() -> None:
+    reading = Reading()
+    reading.take(frame(bytes(64), final=False) + frame(bytes(64), CONTINUATION))
+    assert reading.reader.useless_count == 0

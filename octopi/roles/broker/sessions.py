@@ -96,8 +96,9 @@ class ClientSession:
                 self._produce(message)
             case m.Credit():
                 subscription = self._subscriptions.get(message.request)
-                if subscription is not None:
-                    subscription.grant(message.until)
+                useful = subscription is not None and subscription.grant(message.until)
+                if useful and self._connection.turn is not None:
+                    self._connection.turn.was_of_use()
             case m.Fetch():
                 self._fetch(message)
             case m.Subscribe():

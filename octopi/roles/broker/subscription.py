@@ -42,6 +42,8 @@ class Subscription:
         self._anchor: str = message.anchor
         """What the subscriber has before `position`; empty: not known."""
         self._credit = message.credit
+        self._granted_at = self.position
+        """The position when the credit was moved last."""
         self._idle = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
 
@@ -69,12 +71,16 @@ class Subscription:
             )
         )
 
-    def grant(self, until: int) -> None:
-        """Move the credit; it never goes back."""
+    def grant(self, until: int) -> bool:
+        """Move the credit; it never goes back.  False: the subscriber was sent nothing since it
+        did that last."""
         if until > self._credit:
             self._credit = until
             if self.position < self._log.highwater:
                 self.wake()
+        was_sent_more = self.position > self._granted_at
+        self._granted_at = self.position
+        return was_sent_more
 
     def wake(self) -> None:
         """Look again at the highwater mark, the credit and whether the log is served."""

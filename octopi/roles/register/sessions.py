@@ -33,7 +33,8 @@ from octopi.roles.answers import refuse
 from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.requirements import not_granted
-from octopi.transport.connection import Connection, Numbered
+from octopi.transport.connection import Connection
+from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
 
 if TYPE_CHECKING:

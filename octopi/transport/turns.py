@@ -1,0 +1,174 @@
+"""The turns in which a node's connections work: what `octopi.transport.fair_queue` decides, done.
+
+A connection takes what its peer sent in turns.  A turn ends when there is nothing left to take, or
+when it has lasted `octopi.limits.TURN_S`; then all other tasks have theirs.  While connections
+together want more of each round of the event loop than they may have, they wait for one another.
+
+The time of a turn is that of the `Environment`'s stopwatch.  In virtual time it stands still, so
+there turns never end by time, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import trio
+
+from octopi.environment import Clock, Stopwatch
+from octopi.errors import Status
+from octopi.limits import DENIAL_FRAMES, TURN_S, USELESS_FRAMES_FREE
+from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
+from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
+
+_OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
+"""What nobody needs to send often, and nobody gains anything by."""
+
+_DENIALS: Final = frozenset({Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN})
+"""How is refused what nobody needs to ask often."""
+
+
+class Turns:
+    """The turns of connections that share their part of each round with one another.
+
+    *nursery* owns the task that lets those go on that wait; it is started when it is needed.
+    """
+
+    def __init__(self, clock: Clock, stopwatch: Stopwatch, nursery: trio.Nursery) -> None:
+        self.clock = clock
+        self.stopwatch = stopwatch
+        self.queue = FairQueue()
+        self.pauses = Pauses()
+        self._nursery = nursery
+        self._tasks: dict[Ticket, trio.lowlevel.Task] = {}
+        """Those that wait."""
+        self._is_started = False
+        self._work = trio.lowlevel.ParkingLot()
+
+    def start_waiting(self) -> None:
+        """The queue is contended from now on: see to its rounds."""
+        if self._is_started:
+            self._work.unpark()
+        else:
+            self._is_started = True
+            self._nursery.start_soon(self._see_to_rounds)
+
+    async def wait(self, account: Account) -> None:
+        """Return when *account* may work, in a later round."""
+        ticket = self.queue.wait(account)
+        self._tasks[ticket] = trio.lowlevel.current_task()
+
+        def give_up(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            del self._tasks[ticket]
+            self.queue.withdraw(ticket)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+
+    async def _see_to_rounds(self) -> None:
+        while True:
+            while self.queue.is_contended:
+                for ticket in self.queue.next_round():
+                    trio.lowlevel.reschedule(self._tasks.pop(ticket))
+                await trio.lowlevel.checkpoint()
+            await self._work.park()
+
+
+class Turn:
+    """The turns of one task, which works for one connection; see `octopi.environment.Turn`."""
+
+    __slots__ = (
+        "_account", "_began", "_pauses_until", "_queue", "_stopwatch", "_turns", "_works",
+        "is_over", "useless_count", "waits_until",
+    )  # fmt: skip
+
+    def __init__(self, turns: Turns, account: Account | None = None) -> None:
+        """*account*: shared by the tasks of a connection."""
+        self._turns = turns
+        self._queue = turns.queue
+        self._stopwatch = turns.stopwatch
+        self._account = account or Account()
+        self._began = 0.0
+        self._works = False
+        self.is_over = False
+        self.useless_count = 0
+        self._pauses_until: float | None = None
+        self.waits_until = -math.inf
+        """Infinite while it waits for its turn; else when it waited last, by the clock."""
+
+    def another(self) -> Turn:
+        """That of another task of the same connection."""
+        return Turn(self._turns, self._account)
+
+    def took(self, message: type) -> None:
+        """A *message* of that class was read."""
+        if message in _OF_NO_USE:
+            self.useless_count += 1
+
+    def was_of_use(self) -> None:
+        """But it was of use, although others of its class are not."""
+        if self.useless_count:
+            self.useless_count -= 1
+
+    def refused(self, status: int) -> None:
+        """What was asked was refused."""
+        if status in _DENIALS:
+            self.useless_count += DENIAL_FRAMES
+
+    def begin(self) -> bool:
+        """See `octopi.environment.Turn`."""
+        if self._pauses_until is not None:
+            return False
+        if self._queue.is_contended and not self._queue.may_go(self._account):
+            return False
+        self._began = self._stopwatch()
+        self._works = True
+        self.is_over = False
+        return True
+
+    async def wait(self) -> None:
+        """See `octopi.environment.Turn`."""
+        turns = self._turns
+        self.waits_until = math.inf
+        try:
+            if self._pauses_until is not None:
+                turns.pauses.pausing_count += 1
+                try:
+                    await turns.clock.sleep_until(self._pauses_until)
+                finally:
+                    turns.pauses.pausing_count -= 1
+                self._pauses_until = None
+            if not self._queue.may_go(self._account):
+                await turns.wait(self._account)
+        finally:
+            self.waits_until = turns.clock.now()
+        self._began = self._stopwatch()
+        self._works = True
+        self.is_over = False
+
+    def look(self) -> None:
+        """See `octopi.environment.Turn`."""
+        if self._stopwatch() - self._began >= TURN_S or self.useless_count > USELESS_FRAMES_FREE:
+            self.is_over = True
+
+    def end(self) -> None:
+        """See `octopi.environment.Turn`."""
+        if not self._works:
+            return
+        self._works = False
+        if self._queue.charge(self._account, self._stopwatch() - self._began):
+            self._turns.start_waiting()
+        if self.useless_count:
+            now = self._turns.clock.now()
+            pause_s = self._turns.pauses.charge(self._account, self.useless_count, now)
+            self.useless_count = 0
+            if pause_s:
+                self._pauses_until = now + pause_s
+
+    async def give_way(self) -> None:
+        """See `octopi.environment.Turn`."""
+        self.end()
+        await trio.lowlevel.checkpoint()
+        self._queue.round_is_over()
+        if not self.begin():
+            await self.wait()

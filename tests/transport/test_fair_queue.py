@@ -1,0 +1,234 @@
+"""Who goes next, of members that share the rounds of an event loop."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from octopi.limits import (
+    FAIR_HEAD_START_S,
+    ROUND_S,
+    TURN_S,
+    USELESS_FRAMES_FREE,
+    USELESS_FRAMES_PER_S,
+    USELESS_FRAMES_PER_S_ALL,
+)
+from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
+
+
+def contended() -> FairQueue:
+    """A queue whose round is used up."""
+    queue = FairQueue()
+    assert queue.charge(Account(), ROUND_S)
+    return queue
+
+
+def next_ones(queue: FairQueue) -> list[Account]:
+    return [ticket.account for ticket in queue.next_round()]
+
+
+def test_nobody_waits_while_a_round_has_time_left() -> None:
+    queue, one, other = FairQueue(), Account(), Account()
+    assert not queue.charge(one, ROUND_S / 2)
+    assert queue.may_go(one)
+    assert queue.may_go(other)
+    assert not queue.is_contended
+
+
+def test_everybody_waits_when_the_round_is_used_up_and_goes_on_in_a_later_one() -> None:
+    queue, one, other = FairQueue(), Account(), Account()
+    queue.charge(other, ROUND_S / 2)
+    assert queue.charge(one, ROUND_S / 2)
+    assert not queue.may_go(one)
+    assert not queue.may_go(other)
+    tickets = [queue.wait(one), queue.wait(other)]
+    assert set(queue.next_round()) == set(tickets)
+
+
+def test_turns_of_different_rounds_do_not_add_up() -> None:
+    queue, one = FairQueue(), Account()
+    for _ in range(10):
+        assert not queue.charge(one, ROUND_S * 0.9)
+        queue.round_is_over()
+    assert queue.may_go(one)
+
+
+def test_a_round_has_so_many_turns_as_fit_and_the_rest_of_a_crowd_waits_for_later_ones() -> None:
+    queue = contended()
+    for _ in range(10):
+        queue.wait(Account())
+    sizes = [len(queue.next_round()) for _ in range(7)]
+    assert max(sizes) * TURN_S <= ROUND_S
+    assert sum(sizes) == 10
+
+
+def test_who_takes_long_turns_has_a_round_for_itself() -> None:
+    queue = contended()
+    long, short = Account(), Account()
+    for account, length_s in ((long, 10 * ROUND_S), (short, ROUND_S / 10)):
+        queue.charge(account, length_s)
+    queue.wait(long)
+    queue.wait(short)
+    assert next_ones(queue) == [short]
+    queue.wait(short)
+    assert next_ones(queue) == [short]
+    assert next_ones(queue) == [long]
+
+
+def test_when_nobody_waits_any_more_all_may_go_again() -> None:
+    queue, one = contended(), Account()
+    queue.wait(one)
+    assert next_ones(queue) == [one]
+    assert queue.is_contended
+    assert queue.next_round() == []
+    assert not queue.is_contended
+    assert queue.may_go(one)
+
+
+def test_who_uses_little_goes_before_a_hundred_that_use_much() -> None:
+    queue, small = contended(), Account()
+    crowd = [Account() for _ in range(100)]
+    for one in crowd:
+        queue.wait(one)
+    for _ in range(200):
+        for one in next_ones(queue):
+            queue.charge(one, TURN_S)
+            queue.wait(one)
+    queue.next_round()
+    assert queue.may_go(small), "it asks in the middle of a round and need not wait at all"
+    queue.charge(small, TURN_S / 10)
+    assert queue.may_go(small)
+
+
+def test_what_was_left_to_others_is_not_saved_up() -> None:
+    queue, late, busy = contended(), Account(), Account()
+    queue.wait(busy)
+    for _ in range(1000):
+        for one in next_ones(queue):
+            queue.charge(one, TURN_S)
+            queue.wait(one)
+    queue.wait(late)
+    used = {late: 0.0, busy: 0.0}
+    for _ in range(100):
+        for one in next_ones(queue):
+            queue.charge(one, TURN_S)
+            used[one] += TURN_S
+            queue.wait(one)
+    assert 0 <= used[late] - used[busy] <= FAIR_HEAD_START_S + 2 * TURN_S
+
+
+def test_what_was_used_before_others_had_to_wait_is_not_held_against_anybody() -> None:
+    queue, old, new = FairQueue(), Account(), Account()
+    for _ in range(100):
+        queue.charge(old, ROUND_S / 2)
+        queue.round_is_over()
+    assert queue.charge(Account(), ROUND_S)
+    queue.wait(old)
+    queue.wait(new)
+    assert next_ones(queue)[0] is old
+
+
+def test_who_gave_up_waiting_is_not_called() -> None:
+    queue, one, other = contended(), Account(), Account()
+    queue.withdraw(queue.wait(one))
+    queue.wait(other)
+    assert next_ones(queue) == [other]
+    assert queue.next_round() == []
+
+
+def test_many_tasks_of_one_member_get_no_more_than_one_of_another() -> None:
+    queue, many, one = contended(), Account(), Account()
+    for _ in range(50):
+        queue.wait(many)
+    queue.wait(one)
+    used = {many: 0.0, one: 0.0}
+    for _ in range(20):
+        for each in next_ones(queue):
+            queue.charge(each, TURN_S)
+            used[each] += TURN_S
+            queue.wait(each)
+    assert used[many] == pytest.approx(used[one], abs=2 * ROUND_S)
+
+
+@given(
+    st.lists(st.floats(TURN_S / 2, TURN_S * 10), min_size=9, max_size=30),
+    st.integers(20, 300),
+)
+def test_all_that_always_want_more_get_the_same(lengths_s: list[float], rounds: int) -> None:
+    queue = contended()
+    members = {Account(): length_s for length_s in lengths_s}
+    used = dict.fromkeys(members, 0.0)
+    for member in members:
+        queue.wait(member)
+    for _ in range(rounds):
+        chosen = next_ones(queue)
+        assert chosen, "somebody waits, so somebody goes"
+        for member in chosen:
+            queue.charge(member, members[member])
+            used[member] += members[member]
+            queue.wait(member)
+    assert max(used.values()) - min(used.values()) <= 2 * max(lengths_s) + 1e-9
+
+
+@given(st.data())
+def test_whoever_waits_goes_at_last_or_has_given_up(data: st.DataObject) -> None:
+    queue = contended()
+    waiting: set[Ticket] = set()
+    accounts = [Account() for _ in range(5)]
+    for _ in range(data.draw(st.integers(1, 50))):
+        account = data.draw(st.sampled_from(accounts))
+        match data.draw(st.sampled_from(["wait", "charge", "withdraw", "round"])):
+            case "wait":
+                waiting.add(queue.wait(account))
+            case "charge":
+                queue.charge(account, data.draw(st.floats(0, ROUND_S * 2)))
+            case "withdraw" if waiting:
+                queue.withdraw(waiting.pop())
+            case "round":
+                chosen = queue.next_round()
+                assert waiting.issuperset(chosen)
+                waiting.difference_update(chosen)
+    while chosen := queue.next_round():
+        assert waiting.issuperset(chosen)
+        waiting.difference_update(chosen)
+    assert not waiting
+
+
+# --- frames of no use --------------------------------------------------------------------
+
+
+def test_a_few_frames_of_no_use_are_free_and_more_than_that_cost_a_pause() -> None:
+    pauses, one = Pauses(), Account()
+    assert pauses.charge(one, USELESS_FRAMES_FREE, 10.0) == 0
+    assert pauses.charge(one, 50, 10.0) == pytest.approx(50 / USELESS_FRAMES_PER_S)
+
+
+def test_frames_of_no_use_are_free_again_after_a_while() -> None:
+    pauses, one = Pauses(), Account()
+    pauses.charge(one, USELESS_FRAMES_FREE, 10.0)
+    later = 10.0 + USELESS_FRAMES_FREE / USELESS_FRAMES_PER_S
+    assert pauses.charge(one, USELESS_FRAMES_FREE, later) == 0
+    assert pauses.charge(one, USELESS_FRAMES_FREE, later + 3600) == 0, "they are not saved up"
+    assert pauses.charge(one, 1, later + 3600) > 0
+
+
+@pytest.mark.parametrize("count", [1, 100, 5_000])
+def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> None:
+    pauses = Pauses()
+    members = [Account() for _ in range(count)]
+    ready_at = dict.fromkeys(members, 0.0)
+    read, seconds = 0, 60
+    now = 0.0
+    while now < seconds:
+        for member in members:
+            if ready_at[member] <= now:
+                pauses.pausing_count = sum(at > now for at in ready_at.values())
+                pause_s = pauses.charge(member, USELESS_FRAMES_FREE, now)
+                read += USELESS_FRAMES_FREE
+                ready_at[member] = now + pause_s
+        now = max(min(ready_at.values()), now + 0.01)
+        if count > 100 and now > 1:
+            break
+    free = 2 * count * USELESS_FRAMES_FREE
+    rate = min(count * USELESS_FRAMES_PER_S, USELESS_FRAMES_PER_S_ALL)
+    assert read <= free + 1.2 * rate * seconds
