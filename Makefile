@@ -47,6 +47,8 @@ search: exhaust ## that, plans that failed once, and some seeds; results in sear
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers and ten with 5; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600
+attack: .venv/.dev ## hostile clients against real processes, and what others notice of them: five minutes
+	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
 	$(BIN)/python benchmarks/spark_kills.py
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
@@ -96,5 +98,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:

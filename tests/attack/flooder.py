@@ -1,0 +1,184 @@
+"""A process that sends without pause: ``python -m tests.attack.flooder``, with a plan in JSON on
+standard input.
+
+It keeps none of the protocol's bounds.  What the nodes answer is read and thrown away.  It stops
+when its standard input ends, and then prints, as JSON, how many bytes it sent and how many of its
+connections had been closed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from octopi.transport.frame_reader import BINARY
+from octopi.wire import messages as m
+from octopi.wire.codec import encode
+from octopi.wire.endpoints import CLIENT, Endpoint
+
+_say = partial(print, flush=True)
+_READ_BYTES: Final = 1 << 16
+_SEND_BUFFER_BYTES: Final = 1 << 16
+_ROUND_BYTES: Final = 1 << 16
+"""What a connection is given to send before the next one has its turn."""
+
+
+def frame(payload: bytes, *, opcode: int = BINARY, final: bool = True) -> bytes:
+    """A client's frame, with the mask that changes nothing."""
+    first = bytes((opcode | 0x80 * final,))
+    if len(payload) < 126:
+        length = bytes((0x80 | len(payload),))
+    elif len(payload) < 1 << 16:
+        length = b"\xfe" + len(payload).to_bytes(2, "big")
+    else:
+        length = b"\xff" + len(payload).to_bytes(8, "big")
+    return first + length + bytes(4) + payload
+
+
+@attrs.frozen
+class Target:
+    """Where some connections go, and what they send."""
+
+    url: str
+    connections: int
+    payload: bytes
+    """Sent again and again, unless `once`."""
+    once: bool = False
+    first: bytes = b""
+    """Sent once, behind the hello."""
+    token: str | None = None
+    endpoint: Endpoint = CLIENT
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON."""
+        host, _, port = self.url.partition("://")[2].rpartition(":")
+        hello = frame(encode(m.Hello(1, "flooder", self.token)))
+        return {
+            "host": host,
+            "port": int(port),
+            "path": self.endpoint.path,
+            "connections": self.connections,
+            "first": base64.b64encode(hello + self.first).decode(),
+            "payload": base64.b64encode(self.payload).decode(),
+            "once": self.once,
+        }
+
+
+@asynccontextmanager
+async def flooding(targets: list[Target]) -> AsyncIterator[dict[str, int]]:
+    """Flood *targets* from another process within the block; what is yielded says afterwards what
+    came of it: ``sent_bytes``, and how many connections were ``closed``."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "tests.attack.flooder"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    outcome: dict[str, int] = {}
+    try:
+        plan = json.dumps([one.dump() for one in targets])
+        await process.stdin.send_all(plan.encode() + b"\n")
+        said = await process.stdout.receive_some()
+        assert said == b"flooding\n", "the flooder could not connect"
+        yield outcome
+        await process.stdin.aclose()
+        outcome.update(json.loads(await process.stdout.receive_some()))
+        await process.wait()
+    finally:
+        process.kill()
+
+
+class _Connection:
+    def __init__(self, plan: dict[str, Any], payload: bytes) -> None:
+        self.socket = socket.create_connection((plan["host"], plan["port"]))
+        # What waits in a sender's buffers hurts no node, and filling them costs this machine.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        self.socket.sendall(
+            f"GET {plan['path']} HTTP/1.1\r\nHost: {plan['host']}:{plan['port']}\r\n"
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Sec-WebSocket-Protocol: octopi.v1.cbor\r\n\r\n".encode()
+        )
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += self._received()
+        self.socket.sendall(base64.b64decode(plan["first"]))
+        if answer.endswith(b"\r\n\r\n"):
+            self._received()
+        self.socket.setblocking(False)
+        self._payload = payload
+        self._at = 0
+        self._is_once = bool(plan["once"])
+
+    def _received(self) -> bytes:
+        data = self.socket.recv(4096)
+        if not data:
+            raise ConnectionError("the node closed the connection")
+        return data
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is sent that was to be sent."""
+        return self._is_once and self._at == len(self._payload)
+
+    def write(self) -> int:
+        """Send what the system takes of the next piece."""
+        piece = memoryview(self._payload)[self._at : self._at + _ROUND_BYTES]
+        sent = self.socket.send(piece)
+        self._at += sent
+        if self._at == len(self._payload) and not self._is_once:
+            self._at = 0
+        return sent
+
+
+def main() -> None:
+    plans = json.loads(sys.stdin.readline())
+    selector = selectors.DefaultSelector()
+    for plan in plans:
+        payload = base64.b64decode(plan["payload"])
+        for _ in range(plan["connections"]):
+            one = _Connection(plan, payload)
+            selector.register(one.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, one)
+    _say("flooding")
+    stopping = threading.Event()
+
+    def hear_the_end() -> None:
+        sys.stdin.read()
+        stopping.set()
+
+    threading.Thread(target=hear_the_end, daemon=True).start()
+    sent = closed = 0
+    while not stopping.is_set():
+        for key, events in selector.select(0.1):
+            connection: _Connection = key.data
+            try:
+                if events & selectors.EVENT_READ and not connection.socket.recv(_READ_BYTES):
+                    raise ConnectionError
+                if events & selectors.EVENT_WRITE:
+                    sent += connection.write()
+                    if connection.is_done:
+                        selector.modify(key.fileobj, selectors.EVENT_READ, connection)
+            except BlockingIOError:
+                continue
+            except OSError:
+                selector.unregister(key.fileobj)
+                connection.socket.close()
+                closed += 1
+    _say(json.dumps({"sent_bytes": sent, "closed": closed}))
+
+
+if __name__ == "__main__":
+    main()

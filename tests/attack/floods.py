@@ -1,0 +1,65 @@
+"""Floods of legal messages that ask for nothing, or for what is refused: the cluster stays whole,
+and producers hardly notice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from octopi.transport.frame_reader import CONTINUATION, PING
+from octopi.wire import messages as m
+from octopi.wire.codec import encode
+from tests.attack.bystanders import brokers_left, producing, start_cluster
+from tests.attack.flooder import Target, flooding, frame
+from tests.attack.frame import Attack, Figure
+from tests.processes import node_processes
+
+P99_MS: Final = 200.0
+SECONDS: Final = 6.0
+_PIECE_BYTES: Final = 1 << 18
+
+_EMPTY_FRAME: Final = frame(b"", opcode=CONTINUATION, final=False)
+
+FLOODS: Final = {
+    "heartbeats": frame(encode(m.Heartbeat())),
+    "pings": frame(b"", opcode=PING),
+    "credits": frame(encode(m.Credit(1, 1 << 60))),
+    "empty continuations": _EMPTY_FRAME,
+    "bad tokens": frame(encode(m.Authenticate(1, "no token"))),
+}
+"""What is sent without pause."""
+
+_FIRST: Final = {"empty continuations": frame(b"", final=False)}
+
+
+async def flood(kind: str, connections: int, directory: Path) -> list[Figure]:
+    """Flood each broker over so many connections."""
+    one = FLOODS[kind]
+    payload = one * (_PIECE_BYTES // len(one) + 1)
+    with node_processes(directory) as nodes:
+        here = start_cluster(nodes)
+        targets = [
+            Target(node.url, connections, payload, first=_FIRST.get(kind, b""))
+            for node in here.brokers
+        ]
+        async with producing(here) as observed, flooding(targets) as outcome:
+            await trio.sleep(SECONDS)
+        left = await brokers_left(here, directory)
+    sent_rate = outcome["sent_bytes"] / SECONDS / (1 << 20)
+    note = f"{sent_rate:.1f} MiB/s sent, {outcome['closed']} connections closed"
+    return [Figure("brokers that left", left, "", 0, note), *observed.figures(P99_MS)]
+
+
+def _attack(kind: str, connections: int) -> Attack:
+    run: Callable[[Path], Awaitable[list[Figure]]] = partial(flood, kind, connections)
+    each = "one connection" if connections == 1 else f"{connections} connections"
+    return Attack(
+        f"{kind}, {connections}", f"{each} to each of three brokers: {kind} without pause", run
+    )
+
+
+ATTACKS: Final = [_attack(kind, count) for kind in FLOODS for count in (1, 100)]
