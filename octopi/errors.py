@@ -91,6 +91,7 @@ class Status(IntEnum):
     FORBIDDEN = 71
     EXPIRED = 72
     OVER_LIMIT = 73
+    QUOTA_EXCEEDED = 74
 
 
 class Fault(Enum):
@@ -199,6 +200,11 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.EXPIRED: StatusMeaning(False, Fault.CALLER, "use a fresh token"),
     Status.OVER_LIMIT: StatusMeaning(
         True, Fault.CALLER, "use fewer connections for this token, or raise its limit"
+    ),
+    Status.QUOTA_EXCEEDED: StatusMeaning(
+        False,
+        Fault.CALLER,
+        "delete topics, let retention remove messages, or use a token with a larger quota",
     ),
 }
 """Every status has its row; a test holds this."""

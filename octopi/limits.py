@@ -80,6 +80,15 @@ CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
 """Connections of one token to one node, unless its operator says otherwise: one that got lost
 can't take all of `CONNECTIONS_MAX`."""
 
+QUOTA_RUNS_COUNT: Final = 256
+"""A broker remembers where the bytes of a subject with a quota lie in about so many stretches."""
+
+QUOTA_RUN_BYTES_MIN: Final = 64 * KIB
+"""None of which is shorter than this."""
+
+QUOTA_LOOK_INTERVAL_S: Final = 1.0
+"""How often a broker looks, for a subject whose quota is used up, whether some of it is free."""
+
 PATTERNS_PER_VERB_MAX: Final = 50
 """Patterns of topics that a token grants a verb for; all of them are tried for each new topic."""
 

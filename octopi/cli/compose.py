@@ -56,6 +56,8 @@ class NodePlace:
     def show(self, node: NodeView) -> None:
         """The node exists."""
         self._site.node = node
+        if self.shelter.doorkeeper is not None:
+            self.shelter.doorkeeper.cluster = lambda: node.facts().cluster
 
     def started(self, url: str | None = None) -> None:
         """The node can be used, at *url*."""

@@ -151,6 +151,24 @@ class NodeSettings:
         "bytes a second of one token, both ways together (none: no limit)",
         least=1,
     )
+    token_topics: int | None = _setting(
+        None,
+        "OCTOPI_TOKEN_TOPICS",
+        "topics that one token may have created, unless it says itself (none: no limit)",
+        least=0,
+    )
+    token_stored_bytes: int | None = _setting(
+        None,
+        "OCTOPI_TOKEN_STORED_BYTES",
+        "bytes of one token that a broker stores, unless it says itself (none: no limit)",
+        least=0,
+    )
+    token_subscriptions: int | None = _setting(
+        None,
+        "OCTOPI_TOKEN_SUBSCRIPTIONS",
+        "subscriptions of one token at a broker, unless it says itself (none: no limit)",
+        least=0,
+    )
     allow_origin: str = _setting(
         "",
         "OCTOPI_ALLOW_ORIGIN",

@@ -113,6 +113,9 @@ _NODE_FLAGS: Final = {
     "token_file": "FILE",
     "token_connections": None,
     "token_bytes_per_s": None,
+    "token_topics": None,
+    "token_stored_bytes": None,
+    "token_subscriptions": None,
     "allow_origin": "ORIGIN[,...]",
     "metrics_listen": "HOST:PORT",
 }
@@ -120,7 +123,13 @@ _NODE_FLAGS: Final = {
 
 def node_options(function: _F) -> _F:
     """Add how a node is protected, and watched."""
-    kinds = {"token_connections": int, "token_bytes_per_s": float}
+    kinds = {
+        "token_connections": int,
+        "token_bytes_per_s": float,
+        "token_topics": int,
+        "token_stored_bytes": int,
+        "token_subscriptions": int,
+    }
     for key, metavar in reversed(_NODE_FLAGS.items()):
         function = click.option(
             f"--{key.replace('_', '-')}",

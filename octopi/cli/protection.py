@@ -14,6 +14,7 @@ from octopi.cli.token_file import TokenFile
 from octopi.operating_system import SystemClock
 from octopi.security.doorkeeper import Doorkeeper, TokenLimits
 from octopi.security.origins import is_loopback, place_of
+from octopi.security.quotas import Quota
 from octopi.security.tls import Tls, tls_of_node
 from octopi.transport.addresses import host_and_port, listen_address
 from octopi.transport.handshake import TokenSource
@@ -67,7 +68,8 @@ def _doorkeeper(settings: NodeSettings) -> Doorkeeper | None:
     if not settings.auth_keys:
         return None
     keys = read_keys(Path(settings.auth_keys))
-    limits = TokenLimits(settings.token_connections, settings.token_bytes_per_s)
+    quota = Quota(settings.token_topics, settings.token_stored_bytes, settings.token_subscriptions)
+    limits = TokenLimits(settings.token_connections, settings.token_bytes_per_s, quota)
     return Doorkeeper(keys, SystemClock(), limits)
 
 

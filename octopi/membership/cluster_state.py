@@ -6,6 +6,7 @@ Nothing here says who is alive; that is not remembered but observed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 
 import attrs
 
@@ -54,6 +55,9 @@ class ClusterState:
         self._announced: dict[int, int] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
+        self._owners: dict[str, str] = {}
+        """Topic -> who created it, of those where that is known."""
+        self._owned: Counter[str] = Counter()
 
     @property
     def life(self) -> RegisterLife:
@@ -79,6 +83,10 @@ class ClusterState:
     def topic_count(self) -> int:
         """How many topics there are."""
         return len(self._names)
+
+    def topic_count_of(self, owner: str) -> int:
+        """How many of the topics *owner* has created."""
+        return self._owned[owner]
 
     def topic(self, name: str) -> TopicRecord | None:
         """The topic of that name."""
@@ -125,17 +133,31 @@ class ClusterState:
                     record.version,
                 ), "decisions only go forward"
                 self.partitions[record.partition] = record
-            case TopicCreated(topic):
-                if topic.topic not in self._topics:
+            case TopicCreated(topic, owner):
+                former = self._topics.get(topic.topic)
+                if former is None:
                     insort(self._names, topic.topic)
+                elif former.topic_id != topic.topic_id or owner:
+                    self._disown(topic.topic)
                 self._topics[topic.topic] = topic
+                if owner:
+                    self._owners[topic.topic] = owner
+                    self._owned[owner] += 1
             case TopicDeleted():
                 del self._topics[entry.topic]
+                self._disown(entry.topic)
                 del self._names[bisect_left(self._names, entry.topic)]
                 if entry.brokers:
                     self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
             case TopicRemoved():
                 self._removed_topic(entry.topic_id, entry.broker)
+
+    def _disown(self, topic: str) -> None:
+        owner = self._owners.pop(topic, None)
+        if owner is not None:
+            self._owned[owner] -= 1
+            if not self._owned[owner]:
+                del self._owned[owner]
 
     def _removed_topic(self, topic_id: str, broker: int) -> None:
         removal = self.removals.get(topic_id)
@@ -162,7 +184,9 @@ class ClusterState:
             if epoch > self.partitions[partition].epoch
         )
         entries += self._removal_entries()
-        entries += (TopicCreated(self._topics[name]) for name in self._names)
+        entries += (
+            TopicCreated(self._topics[name], self._owners.get(name, "")) for name in self._names
+        )
         return entries
 
     def _removal_entries(self) -> list[Entry]:
@@ -179,6 +203,8 @@ class ClusterState:
         ids = [record.topic_id for record in self._topics.values()]
         assert len(ids) == len(set(ids))
         assert self.removed_brokers.isdisjoint(self.brokers)
+        assert self._owned == Counter(self._owners.values())
+        assert self._owners.keys() <= self._topics.keys()
         for record in self._topics.values():
             assert record.partitions
             assert all(partition in self.partitions for partition in record.partitions)

@@ -68,6 +68,9 @@ class TopicCreated:
     """A topic exists."""
 
     record: TopicRecord
+    owner: str = ""
+    """The subject of the token that it was created with; empty: there was none, or nobody knows
+    any more: a register that lost its disk learns of topics from brokers, who don't know it."""
 
 
 @attrs.frozen

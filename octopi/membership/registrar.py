@@ -45,6 +45,7 @@ from octopi.membership.lives import is_later_life, is_same_life, lost_data
 from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
 from octopi.membership.reports import fault_of
+from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import (
     BrokerInfo,
     Inventory,
@@ -289,6 +290,7 @@ class Registrar:
         partition_count: int = 1,
         partitions: list[int] | None = None,
         options: TopicOptions,
+        creator: Creator = NOBODY,
     ) -> tuple[TopicRecord, list[Entry]]:
         """Create a topic on partitions whose leaders are live, placing partitions that no
         broker has yet.
@@ -297,7 +299,7 @@ class Registrar:
           InvalidTopicError: if *name* is none.
           TopicExistsError: if there is such a topic.
           NotReadyError: if there may be such a topic; see `require_topic`.
-          RefusedError: INVALID_OPTION, TOO_MANY, or (retryable) NO_BROKER.
+          RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
         """
         checked = topic_name(name)
         _check_options(options)
@@ -306,6 +308,9 @@ class Registrar:
         self._require_told(checked)
         if self.state.topic_count >= TOPIC_COUNT_MAX:
             raise RefusedError(f"a cluster has at most {TOPIC_COUNT_MAX} topics", Status.TOO_MANY)
+        most_topics = creator.topics_max
+        if most_topics is not None and self.state.topic_count_of(creator.subject) >= most_topics:
+            raise exceeded("topics that it created", most_topics)
         total = self.state.partition_count
         chosen: list[int]
         if partitions is not None:
@@ -330,7 +335,7 @@ class Registrar:
             chosen = list(self._circle.partitions(checked, partition_count))
         entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
         topic = TopicRecord(checked, topic_id, chosen, options)
-        entries.append(TopicCreated(topic))
+        entries.append(TopicCreated(topic, creator.subject))
         return topic, entries
 
     def _place(self, partitions: list[int]) -> list[PartitionRecord]:

@@ -6,6 +6,8 @@ second allowance, and neither is a new connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -13,12 +15,17 @@ import attrs
 from octopi.environment import Clock
 from octopi.errors import RefusedError, Status
 from octopi.limits import CONNECTIONS_PER_TOKEN_MAX, DECISIONS_KEPT_COUNT
+from octopi.security.quotas import NO_QUOTA, Account, Quota
 from octopi.security.requirements import denied, denied_at
 from octopi.security.throttle import Throttle
-from octopi.wire.endpoints import Endpoint
+from octopi.wire.endpoints import MEMBERSHIP, Endpoint
 
 if TYPE_CHECKING:  # 8 MB of code, which a node without keys doesn't need
     from octopi.security.tokens import Identity, KeyRing
+
+
+_LOOKED_AT_COUNT: Final = 8
+"""Subjects without connections that are looked at whenever one comes."""
 
 
 @attrs.frozen
@@ -28,12 +35,20 @@ class TokenLimits:
     connections_max: int = CONNECTIONS_PER_TOKEN_MAX
     bytes_per_s: float | None = None
     """Of all its connections together, both ways; None: no limit."""
+    quota: Quota = NO_QUOTA
+    """Where its token says nothing."""
 
 
 @attrs.define
 class _Subject:
     connection_count: int
     throttle: Throttle | None
+    account: Account = attrs.Factory(Account)
+
+    def is_forgettable(self, now: float) -> bool:
+        """Whether a new one would be the same."""
+        is_full = self.throttle is None or self.throttle.is_full(now)
+        return is_full and self.account.is_empty
 
 
 class Doorkeeper:
@@ -45,7 +60,10 @@ class Doorkeeper:
         self._limits = limits or TokenLimits()
         self._subjects: dict[str, _Subject] = {}
         self._gone: dict[str, _Subject] = {}
-        """Those without connections that have had more than their share; who left first."""
+        """Those without connections that have had more than their share, or have something
+        stored."""
+        self.cluster: Callable[[], str] = lambda: ""
+        """Gives the id of the node's cluster; empty while it is not known."""
 
     @property
     def subject_count(self) -> int:
@@ -56,11 +74,22 @@ class Doorkeeper:
         """Who holds *token*.
 
         Raises:
-          RefusedError: UNAUTHENTICATED or EXPIRED.
+          RefusedError: UNAUTHENTICATED or EXPIRED; NOT_READY, if it is for certain clusters and
+              the node does not know yet which one it belongs to.
         """
+        identity = self._verified(token)
+        if identity.clusters and not self.cluster():
+            raise RefusedError("the node does not know its cluster yet", Status.NOT_READY)
+        return identity
+
+    def _verified(self, token: str | None) -> Identity:
         if not token:
             raise RefusedError("a token is needed here", Status.UNAUTHENTICATED)
-        return self._keys.verify(token, self._clock.wall_ms())
+        identity = self._keys.verify(token, self._clock.wall_ms())
+        cluster = self.cluster()
+        if identity.clusters and cluster and cluster not in identity.clusters:
+            raise RefusedError("the token is for another cluster", Status.UNAUTHENTICATED)
+        return attrs.evolve(identity, quota=identity.quota.or_else(self._limits.quota))
 
     def enter(self, token: str | None, endpoint: Endpoint) -> Entry:
         """Let a connection in; it has to `Entry.leave`.
@@ -68,7 +97,9 @@ class Doorkeeper:
         Raises:
           RefusedError: UNAUTHENTICATED, EXPIRED, FORBIDDEN or OVER_LIMIT.
         """
-        identity = self.identify(token)
+        # A register that knows no cluster yet learns from brokers which one it is.
+        is_member = endpoint is MEMBERSHIP
+        identity = self._verified(token) if is_member else self.identify(token)
         why = denied_at(identity.grants, endpoint)
         if why is not None:
             raise RefusedError(why, Status.FORBIDDEN)
@@ -80,7 +111,7 @@ class Doorkeeper:
             )
         subject.connection_count += 1
         self._subjects[identity.subject] = subject
-        return Entry(self, identity, subject.throttle)
+        return Entry(self, identity, subject.throttle, subject.account)
 
     def wait_s(self, subject: str) -> float:
         """How long *subject* has to wait until it may be answered over HTTP; 0: not at all."""
@@ -107,14 +138,15 @@ class Doorkeeper:
         known.connection_count -= 1
         if not known.connection_count:
             del self._subjects[subject]
-            if known.throttle is not None:
+            if not known.is_forgettable(self._clock.now()):
                 self._gone[subject] = known
 
     def _subject(self, name: str) -> _Subject:
         rate, now = self._limits.bytes_per_s, self._clock.now()
-        for gone, known in list(self._gone.items()):
-            if known.throttle is None or known.throttle.is_full(now):
-                del self._gone[gone]
+        for gone in list(islice(self._gone, _LOOKED_AT_COUNT)):
+            known = self._gone.pop(gone)
+            if not known.is_forgettable(now):
+                self._gone[gone] = known  # behind the others
         return (
             self._subjects.get(name)
             or self._gone.pop(name, None)
@@ -126,7 +158,11 @@ class Entry:
     """One connection that was let in."""
 
     def __init__(
-        self, doorkeeper: Doorkeeper, identity: Identity, throttle: Throttle | None
+        self,
+        doorkeeper: Doorkeeper,
+        identity: Identity,
+        throttle: Throttle | None,
+        account: Account,
     ) -> None:
         self._doorkeeper = doorkeeper
         self._has_left = False
@@ -134,6 +170,8 @@ class Entry:
         """Decisions that were made already: most messages of a connection are alike."""
         self.identity = identity
         self.throttle: Final = throttle
+        self.account: Final = account
+        """What its subject has at this node."""
 
     def check(self, message: object) -> None:
         """Let *message* pass.

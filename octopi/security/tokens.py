@@ -1,7 +1,8 @@
 """Tokens: signed statements of who somebody is and what is granted, and the keys for them.
 
 A token is a JSON Web Token (RFC 7519): ``sub`` names its holder, ``exp`` says when it ends,
-the claim ``octopi`` has the grants (verb -> patterns).  Keys stand in a JSON Web Key Set
+the claim ``octopi`` has the grants (verb -> patterns), ``octopi_quota`` bounds, ``aud`` the
+clusters that it is for.  Keys stand in a JSON Web Key Set
 (RFC 7517), each with its id and its one algorithm: HS256, where who verifies can also sign,
 or EdDSA with Ed25519, where nodes need only the public half.  So the token never chooses
 how it is verified, and keys are exchanged by having two of them for a while.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -21,6 +22,7 @@ from jwt.exceptions import MissingCryptographyError
 from octopi.errors import InvalidOptionError, RefusedError, Status
 from octopi.limits import AGENT_BYTES_MAX, HELLO_BYTES_MAX
 from octopi.security.grants import Grants, grants
+from octopi.security.quotas import CLAIM as QUOTA_CLAIM, NO_QUOTA, Quota, quota_of
 
 CLAIM: Final = "octopi"
 
@@ -42,6 +44,9 @@ class Identity:
     grants: Grants
     expires_ms: int | None
     """ms since 1970; None: never."""
+    clusters: tuple[str, ...] = ()
+    """The clusters that the token is for, by their ids; empty: any that knows its key."""
+    quota: Quota = NO_QUOTA
 
 
 @attrs.frozen
@@ -80,9 +85,17 @@ class KeyRing:
         return cls(keys)
 
     def sign(
-        self, subject: str, wanted: Mapping[str, list[str]], now_ms: int, ttl_s: float | None
+        self,
+        subject: str,
+        wanted: Mapping[str, list[str]],
+        now_ms: int,
+        ttl_s: float | None,
+        *,
+        clusters: Sequence[str] = (),
+        quota: Quota = NO_QUOTA,
     ) -> str:
-        """A token for *subject* that lasts *ttl_s* (None: for ever), by the first key that can.
+        """A token for *subject* that lasts *ttl_s* (None: for ever), by the first key that can;
+        for *clusters*, or for any.
 
         Raises:
           InvalidOptionError: if no key can sign, or what is wanted can't be granted.
@@ -96,6 +109,12 @@ class KeyRing:
         claims: dict[str, Any] = {"sub": subject, "iat": now_ms // 1000, CLAIM: dict(wanted)}
         if ttl_s is not None:
             claims["exp"] = now_ms // 1000 + max(1, round(ttl_s))
+        if clusters:
+            claims["aud"] = list(clusters)
+        bounds = {name: value for name, value in attrs.asdict(quota).items() if value is not None}
+        if bounds:
+            quota_of(bounds)
+            claims[QUOTA_CLAIM] = bounds
         token = jwt.encode(claims, key.key, algorithm=key.algorithm, headers={"kid": key.name})
         if len(token) > HELLO_BYTES_MAX - AGENT_BYTES_MAX - 100:
             raise InvalidOptionError("the token is too long for a hello: grant fewer patterns")
@@ -195,6 +214,7 @@ def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
     assert isinstance(wanted, dict)
     try:
         granted = grants(wanted)
+        quota = quota_of(claims.get(QUOTA_CLAIM))
     except InvalidOptionError as error:
         raise _invalid(str(error)) from None
     begins, ends = (_time_ms(claims, name) for name in ("nbf", "exp"))
@@ -202,7 +222,17 @@ def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
         raise _invalid("its time has not come")
     if ends is not None and now_ms >= ends:
         raise RefusedError("the token has expired", Status.EXPIRED)
-    return Identity(subject, granted, ends)
+    return Identity(subject, granted, ends, _clusters(claims.get("aud")), quota)
+
+
+def _clusters(audience: object) -> tuple[str, ...]:
+    """RFC 7519 section 4.1.3: one text, or a list of them."""
+    if audience is None:
+        return ()
+    names = [audience] if isinstance(audience, str) else audience
+    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
+        raise _invalid("aud names no cluster")
+    return tuple(names)
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:

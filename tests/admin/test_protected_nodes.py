@@ -357,3 +357,23 @@ def test_a_key_set_that_is_none_is_named(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(InvalidOptionError, match=r"keys\.json: no key set"):
         protection(NodeSettings(auth_keys=str(file)), "127.0.0.1:0")
+
+
+async def test_a_token_for_another_cluster_is_refused_by_nodes_and_pages(tmp_path: Path) -> None:
+    common = with_tokens(tmp_path, NodeSettings())
+    async with serving_nodes(tmp_path, common=common) as nodes:
+        cluster = (await ask(nodes.register, "/api/v1/status")).json["cluster"]
+        now_ms = SystemClock().wall_ms()
+        here, there = (
+            key_ring().sign("s", {"subscribe": ["*"]}, now_ms, None, clusters=[one])
+            for one in (cluster, "0" * 16)
+        )
+        for url in (nodes.register, *nodes.brokers):
+            for text, status in ((here, 200), (there, 401)):
+                page = await ask(url, "/api/v1/events", authorization=f"Bearer {text}")
+                assert page.status == status
+        async with octopi.connect(nodes.register, token=here) as client:
+            await client.topics()
+        with pytest.raises(RefusedError, match="for another cluster"):
+            async with octopi.connect(nodes.register, token=there) as client:
+                await client.topics()

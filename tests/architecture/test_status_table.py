@@ -47,6 +47,7 @@ NUMBERS = {
     "FORBIDDEN": 71,
     "EXPIRED": 72,
     "OVER_LIMIT": 73,
+    "QUOTA_EXCEEDED": 74,
 }
 """What clients in the field know.  A line may be added; none may change or go."""
 

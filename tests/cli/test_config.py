@@ -149,7 +149,12 @@ def test_config_show_prints_columns(program: Program) -> None:
 
 NOT_SET: dict[str, dict[str, object]] = {
     "broker": {"id": None},
-    "node": {"token_bytes_per_s": None},
+    "node": {
+        "token_bytes_per_s": None,
+        "token_topics": None,
+        "token_stored_bytes": None,
+        "token_subscriptions": None,
+    },
 }
 """Settings whose default no file can say."""
 

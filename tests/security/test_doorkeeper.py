@@ -56,8 +56,9 @@ def test_a_subject_without_connections_and_debts_is_forgotten() -> None:
         entry.leave()
     assert door.subject_count == 50
     clock.at = 2.0
-    door.enter(token(subscribe="*"), CLIENT).leave()
-    assert door.subject_count == 1
+    for _ in range(10):  # each looks at a few of those that are gone
+        door.enter(token(subscribe="*"), CLIENT).leave()
+    assert door.subject_count <= 1
 
 
 def test_a_connection_that_left_makes_room_once() -> None:

@@ -88,9 +88,34 @@ def keygen(file: Path, public: Path | None) -> None:
     "--admin", multiple=True, metavar="PATTERN", help="Delete these topics; '*': operate brokers."
 )
 @click.option("--replicate", multiple=True, metavar="PATTERN", help="'*': be a broker.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="ID",
+    help="Good for this cluster only, which `status` names.  Repeat for more.  [default: any "
+    "that knows the key]",
+)
+@click.option("--quota-topics", type=click.IntRange(min=0), help="Have created so many topics.")
+@click.option(
+    "--quota-bytes", type=click.IntRange(min=0), help="Have so many bytes stored at a broker."
+)
+@click.option(
+    "--quota-subscriptions",
+    type=click.IntRange(min=0),
+    help="Have so many subscriptions at a broker.",
+)
 @common_options
 def create(
-    key_file: Path, subject: str, ttl: str | None, forever: bool, **verbs: tuple[str, ...]
+    key_file: Path,
+    subject: str,
+    ttl: str | None,
+    forever: bool,
+    clusters: tuple[str, ...],
+    quota_topics: int | None,
+    quota_bytes: int | None,
+    quota_subscriptions: int | None,
+    **verbs: tuple[str, ...],
 ) -> None:
     """Print a token.  PATTERN is a topic's name, with * for any characters.
 
@@ -100,6 +125,7 @@ def create(
         --publish 'orders.*' --subscribe '*' --ttl 1h > shop.token
     """
     from octopi.operating_system import SystemClock
+    from octopi.security.quotas import Quota
 
     if forever and ttl is not None:
         raise CommandError("--forever and --ttl exclude each other", ExitCode.USAGE)
@@ -108,7 +134,9 @@ def create(
         raise CommandError("grant something: --publish, --subscribe, ...", ExitCode.USAGE)
     keys = read_keys(key_file)
     ttl_s = None if forever else _seconds(ttl or "1h")
-    say(keys.sign(subject, wanted, SystemClock().wall_ms(), ttl_s))
+    quota = Quota(quota_topics, quota_bytes, quota_subscriptions)
+    now_ms = SystemClock().wall_ms()
+    say(keys.sign(subject, wanted, now_ms, ttl_s, clusters=clusters, quota=quota))
 
 
 @token.command()
@@ -122,6 +150,7 @@ def show(file: Path | None, as_json: bool) -> None:
     For instance:
       octopi-node token show shop.token
     """
+    from octopi.security.quotas import CLAIM as QUOTA_CLAIM
     from octopi.security.tokens import CLAIM, read_unverified
 
     text = sys.stdin.read() if file is None else file.read_text(encoding="ascii", errors="replace")
@@ -133,8 +162,14 @@ def show(file: Path | None, as_json: bool) -> None:
     say(f"subject  {said.get('sub')}")
     say(f"key      {said.get('kid')} ({said.get('alg')})")
     say(f"expires  {_time(said.get('exp'))}")
+    if "aud" in said:
+        clusters = said["aud"] if isinstance(said["aud"], list) else [said["aud"]]
+        say(f"cluster  {' '.join(map(str, clusters))}")
     for verb, patterns in granted.items():
         say(f"{verb:8} {' '.join(patterns)}")
+    quota = said.get(QUOTA_CLAIM)
+    for what, most in quota.items() if isinstance(quota, dict) else ():
+        say(f"at most  {most} {what}")
 
 
 def _key_set(entry: dict[str, str]) -> str:

@@ -35,6 +35,7 @@ from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.replica_ends import ends_path
 from octopi.roles.broker.walks import Walks
+from octopi.security.quotas import LogName
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
@@ -521,6 +522,12 @@ class Logs(Peers):
                 "ask the register"
             )
         return log
+
+    def bounds(self, name: LogName) -> tuple[int, int] | None:
+        """Where a log begins and ends; None: it is not here any more."""
+        topic, topic_id, partition = name
+        log = self._logs.get((topic, partition))
+        return None if log is None or log.topic.topic_id != topic_id else (log.start, log.end)
 
     def __iter__(self) -> Iterator[BrokerLog]:
         return iter(list(self._logs.values()))

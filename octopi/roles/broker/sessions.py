@@ -7,7 +7,7 @@ in the connection's nursery.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -194,8 +194,12 @@ class ClientSession:
 
     def _produce(self, message: m.Produce) -> None:
         connection, request = self._connection, message.request
+        log = self._logs.find(message.topic, message.partition)
+        settle = self._reserved(log, len(message.records))
 
         def answer(content: Receipt | Refusal) -> None:
+            if settle is not None:
+                settle(content)
             with contextlib.suppress(ConnectionLostError):  # it will ask again elsewhere
                 if isinstance(content, Receipt):
                     connection.post(
@@ -206,8 +210,35 @@ class ClientSession:
                 else:
                     connection.post(failure(request, content.status, content.reason))
 
-        log = self._logs.find(message.topic, message.partition)
-        self._replica(message.partition).produce(log, message.records, answer)
+        try:
+            self._replica(message.partition).produce(log, message.records, answer)
+        except OctopiError:
+            if settle is not None:
+                settle(None)
+            raise
+
+    def _reserved(
+        self, log: BrokerLog, size_bytes: int
+    ) -> Callable[[Receipt | Refusal | None], None] | None:
+        """Count records for the quota of the peer's token.  To be called with what became of
+        them; None: it has no quota.
+
+        Raises:
+          RefusedError: QUOTA_EXCEEDED.
+        """
+        entry = self._connection.entry
+        if entry is None or (bytes_max := entry.identity.quota.bytes) is None:
+            return None
+        account, name = entry.account, (log.topic.topic, log.topic.topic_id, log.partition)
+        account.reserve(size_bytes, bytes_max, self._logs.bounds, self._environment.clock.now())
+
+        def settle(content: Receipt | Refusal | None) -> None:
+            if isinstance(content, Receipt) and not content.duplicate:
+                account.stored(name, content.offset, size_bytes, bytes_max)
+            else:
+                account.refused(size_bytes)
+
+        return settle
 
     def _post_found(self, request: int, log: BrokerLog, offset: Offset) -> None:
         anchor = log.anchor_before(offset)
@@ -323,10 +354,16 @@ class ClientSession:
         log = self._served(message.topic, message.partition)
         subscription = Subscription(self._connection, self._logs, log, message)
         opens = False
+        entry = self._connection.entry
+        if entry is not None:
+            entry.account.subscribe(entry.identity.quota)
         try:
             subscription.open()
         except NeedsTimeError:
             opens = True  # by its task
+        except BaseException:
+            self._unsubscribed()
+            raise
         self._subscriptions[message.request] = subscription
         self._tasks.start_soon(self._run_subscription, message.request, subscription, opens)
 
@@ -336,8 +373,13 @@ class ClientSession:
         try:
             await subscription.run(opens=opens)
         finally:
+            self._unsubscribed()
             if self._subscriptions.get(request) is subscription:
                 del self._subscriptions[request]
+
+    def _unsubscribed(self) -> None:
+        if self._connection.entry is not None:
+            self._connection.entry.account.unsubscribed()
 
 
 def partition_of(message: object) -> int:

@@ -51,6 +51,7 @@ from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.quotas import NOBODY, Creator
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
@@ -380,6 +381,7 @@ class RegisterNode:
         partition_count: int = 1,
         partitions: list[int] | None = None,
         options: TopicOptions | None = None,
+        creator: Creator = NOBODY,
     ) -> TopicRecord:
         """Create a topic and see it installed, also if this is cancelled.
 
@@ -396,6 +398,7 @@ class RegisterNode:
             partition_count=partition_count,
             partitions=partitions,
             options=options or TopicOptions(),
+            creator=creator,
         )
         if (trace := self.environment.trace) is not None:
             trace(steps.T1_CREATING, **_facts(topic))
@@ -433,8 +436,8 @@ class RegisterNode:
         finally:
             self._installing.pop(topic.topic_id).set()
 
-    async def find_topic(self, name: str, *, create: bool) -> TopicRecord:
-        """The topic of that name, made if it is missing and *create* says so, and installed.
+    async def find_topic(self, name: str, *, creator: Creator | None) -> TopicRecord:
+        """The topic of that name, installed; if it is missing it is made by *creator*.
 
         Raises:
           OctopiError: InvalidTopicError, UnknownTopicError, or what `create_topic` raises.
@@ -443,8 +446,8 @@ class RegisterNode:
         record = self.registrar.state.topic(checked)
         if record is None:
             self.require_gathered()
-            if create:
-                return await self.create_topic(checked)
+            if creator is not None:
+                return await self.create_topic(checked, creator=creator)
             return self.registrar.require_topic(checked)
         installing = self._installing.get(record.topic_id)
         if installing is not None:

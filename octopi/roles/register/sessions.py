@@ -32,6 +32,7 @@ from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
+from octopi.security.quotas import NOBODY, Creator
 from octopi.security.requirements import not_granted
 from octopi.transport.connection import Connection
 from octopi.transport.unanswered import Numbered
@@ -123,8 +124,9 @@ class ClientSession:
     async def _describe(self, message: m.DescribeTopic) -> None:
         may_create = self._connection.grants.allows(Verb.CREATE, message.topic)
         try:
+            creates = message.create and may_create
             record = await self._node.find_topic(
-                message.topic, create=message.create and may_create
+                message.topic, creator=self._creator() if creates else None
             )
         except UnknownTopicError:
             if message.create:
@@ -139,8 +141,16 @@ class ClientSession:
             partition_count=message.partition_count,
             partitions=message.partitions,
             options=message.options,
+            creator=self._creator(),
         )
         self._tell_topic(message.request, record)
+
+    def _creator(self) -> Creator:
+        """Who creates topics here, as its token says."""
+        entry = self._connection.entry
+        if entry is None:
+            return NOBODY
+        return Creator(entry.identity.subject, entry.identity.quota.topics)
 
     async def _delete(self, message: m.DeleteTopic) -> None:
         await self._node.delete_topic(message.topic)

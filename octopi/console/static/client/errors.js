@@ -42,6 +42,7 @@ const STATUSES = new Map([
   [71, ["forbidden", false]],
   [72, ["expired", false]],
   [73, ["over_limit", true]],
+  [74, ["quota_exceeded", false]],
 ]);
 
 // Codes that no node sends:

@@ -1,0 +1,167 @@
+"""How much one subject may make and keep, and how much of it has been used up.
+
+Pure.  A quota stands in a token, in the claim ``octopi_quota``, or in a node's settings, which
+hold where the token says nothing.  Topics are counted by the register, in its journal.  Bytes
+and subscriptions are counted by each broker on its own, in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from octopi.errors import InvalidOptionError, RefusedError, Status
+from octopi.limits import QUOTA_LOOK_INTERVAL_S, QUOTA_RUN_BYTES_MIN, QUOTA_RUNS_COUNT
+
+CLAIM: Final = "octopi_quota"
+
+LogName = tuple[str, str, int]
+"""Topic, its id, partition."""
+
+Bounds = Callable[[LogName], tuple[int, int] | None]
+"""Where a log begins and ends (bytes); None: there is none any more."""
+
+
+@attrs.frozen
+class Quota:
+    """What one subject may have; None: no bound."""
+
+    topics: int | None = None
+    """Topics that it created and that are there."""
+    bytes: int | None = None
+    """Bytes of records that it appended at one broker and that are still stored there."""
+    subscriptions: int | None = None
+    """Open subscriptions at one broker, of all its connections together."""
+
+    def or_else(self, defaults: Quota) -> Quota:
+        """This one, and *defaults* where it says nothing."""
+        return Quota(
+            defaults.topics if self.topics is None else self.topics,
+            defaults.bytes if self.bytes is None else self.bytes,
+            defaults.subscriptions if self.subscriptions is None else self.subscriptions,
+        )
+
+
+NO_QUOTA: Final = Quota()
+
+
+@attrs.frozen
+class Creator:
+    """Who creates a topic."""
+
+    subject: str = ""
+    """Empty where no tokens are asked for."""
+    topics_max: int | None = None
+
+
+NOBODY: Final = Creator()
+
+
+def quota_of(claim: object) -> Quota:
+    """The quota that the claim of a token describes.
+
+    Raises:
+      InvalidOptionError: if it is none: then the token is no good.  To take it for one without
+          a bound would let a word that is misspelt grant everything.
+    """
+    if claim is None:
+        return NO_QUOTA
+    names = [field.name for field in attrs.fields(Quota)]
+    if not isinstance(claim, Mapping) or not set(claim) <= set(names):
+        raise InvalidOptionError(f"{CLAIM} has other parts than {', '.join(names)}")
+    for value in claim.values():
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+            raise InvalidOptionError(f"{CLAIM} has a part that is no number")
+    return Quota(**claim)
+
+
+def exceeded(what: str, count_max: int) -> RefusedError:
+    """The refusal of more than *count_max* of *what*."""
+    return RefusedError(
+        f"the token's quota is {count_max:,} {what}, and they are used up", Status.QUOTA_EXCEEDED
+    )
+
+
+@attrs.define
+class _Run:
+    """Bytes of one subject that lie in a stretch of a log, among others maybe."""
+
+    first: int
+    end: int
+    size_bytes: int
+
+
+@attrs.define
+class Account:
+    """What one subject has at one broker."""
+
+    subscription_count: int = 0
+    stored_bytes: int = 0
+    """With those that are on their way."""
+    _runs: dict[LogName, deque[_Run]] = attrs.Factory(dict)
+    _looked_at: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be forgotten with it."""
+        return not (self.subscription_count or self.stored_bytes)
+
+    def subscribe(self, quota: Quota) -> None:
+        """Count a subscription.
+
+        Raises:
+          RefusedError: QUOTA_EXCEEDED; then none is counted.
+        """
+        if quota.subscriptions is not None and self.subscription_count >= quota.subscriptions:
+            raise exceeded("subscriptions at a broker", quota.subscriptions)
+        self.subscription_count += 1
+
+    def unsubscribed(self) -> None:
+        """One ended."""
+        self.subscription_count -= 1
+
+    def reserve(self, size_bytes: int, bytes_max: int, bounds: Bounds, now: float) -> None:
+        """Count records that are about to be appended; `stored` or `refused` follows.  What
+        retention or a deletion removed is found out when there is no room, and then at most
+        once in `QUOTA_LOOK_INTERVAL_S` by *now* (s).
+
+        Raises:
+          RefusedError: QUOTA_EXCEEDED; then nothing is counted.
+        """
+        if self.stored_bytes + size_bytes > bytes_max:
+            self._look(bounds, now)
+            if self.stored_bytes + size_bytes > bytes_max:
+                raise exceeded("bytes stored at a broker", bytes_max)
+        self.stored_bytes += size_bytes
+
+    def refused(self, size_bytes: int) -> None:
+        """What was reserved is not stored, or was before."""
+        self.stored_bytes -= size_bytes
+
+    def stored(self, log: LogName, offset: int, size_bytes: int, bytes_max: int) -> None:
+        """What was reserved lies in *log* from *offset* on."""
+        runs = self._runs.setdefault(log, deque())
+        longest = max(QUOTA_RUN_BYTES_MIN, bytes_max // QUOTA_RUNS_COUNT)
+        if runs and runs[-1].size_bytes < longest:
+            runs[-1].end = max(runs[-1].end, offset + size_bytes)
+            runs[-1].size_bytes += size_bytes
+        else:
+            runs.append(_Run(offset, offset + size_bytes, size_bytes))
+
+    def _look(self, bounds: Bounds, now: float) -> None:
+        """Forget what is stored no more."""
+        if self._looked_at is not None and now < self._looked_at + QUOTA_LOOK_INTERVAL_S:
+            return
+        self._looked_at = now
+        for log, runs in list(self._runs.items()):
+            start, end = bounds(log) or (0, 0)
+            kept = deque(run for run in runs if run.end > start and run.first < end)
+            self.stored_bytes -= sum(one.size_bytes for one in runs)
+            self.stored_bytes += sum(one.size_bytes for one in kept)
+            if kept:
+                self._runs[log] = kept
+            else:
+                del self._runs[log]
