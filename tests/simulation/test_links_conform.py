@@ -487,12 +487,13 @@ def test_a_handler_that_fails_ends_its_link_only(run_in: RunIn) -> None:
             raise ZeroDivisionError
 
         url, _ = await place.serve(fail)
-        for _ in range(2):
-            link = await place.here.connect(url, PATH)
-            with capture_logs() as logs:
+        with capture_logs() as logs:
+            for _ in range(2):
+                link = await place.here.connect(url, PATH)
                 await link.send(b"go")
                 assert "broke" in await closed_with(link)
-            assert [entry["event"] for entry in logs] == ["link_handler_failed"]
+        # Whoever connects may cause it, so not each time has a line of its own.
+        assert {entry["event"] for entry in logs} == {"link_handler_failed"}
 
     run_in(scenario)
 
