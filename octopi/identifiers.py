@@ -11,7 +11,7 @@ import re
 from typing import Final, NewType
 
 from octopi.errors import InvalidTopicError
-from octopi.limits import TOPIC_NAME_BYTES_MAX
+from octopi.limits import ID_CHARACTERS, NONCE_BYTES_MAX, TOPIC_NAME_BYTES_MAX
 
 BrokerId = NewType("BrokerId", int)
 """A broker, for as long as its data directory lives (positive)."""
@@ -52,6 +52,9 @@ TimestampMs = NewType("TimestampMs", int)
 """Milliseconds since 1970-01-01 UTC."""
 
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_ID: Final = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}", re.ASCII)
+_NONCE: Final = re.compile(rf"[!-~]{{1,{NONCE_BYTES_MAX}}}", re.ASCII)
+_ADDRESS: Final = re.compile(r"wss?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}/?", re.ASCII)
 
 
 def topic_name(text: str) -> TopicName:
@@ -76,3 +79,44 @@ def topic_name(text: str) -> TopicName:
             "and neither '.' nor '..' alone"
         )
     return TopicName(text)
+
+
+# --- what is wrong with a text that a peer sent; empty: nothing ---------------------------
+
+
+def topic_name_fault(text: str) -> str:
+    """Why *text* is no topic's name; empty if it is one."""
+    try:
+        topic_name(text)
+    except InvalidTopicError as error:
+        return str(error)
+    return ""
+
+
+def id_fault(text: str) -> str:
+    """Why *text* is no id of a topic or of a cluster; empty if it is one.
+
+    Ids become parts of file names, as names of topics do.
+    """
+    if _ID.fullmatch(text) is not None:
+        return ""
+    return f"it has to be {ID_CHARACTERS} hexadecimal digits in lower case"
+
+
+def optional_id_fault(text: str) -> str:
+    """The same, where an empty text stands for no topic or no cluster."""
+    return id_fault(text) if text else ""
+
+
+def nonce_fault(text: str) -> str:
+    """Why *text* can't name one life of a broker or register; empty if it can."""
+    if _NONCE.fullmatch(text) is not None:
+        return ""
+    return f"it has to be 1 to {NONCE_BYTES_MAX} printable characters of ASCII without spaces"
+
+
+def address_fault(text: str) -> str:
+    """Why *text* is no address of a node; empty if it is one."""
+    if _ADDRESS.fullmatch(text) is not None:
+        return ""
+    return "it has to be ws://host:port or wss://host:port"

@@ -31,6 +31,37 @@ TEXT_BYTES_MAX: Final = 1000
 AGENT_BYTES_MAX: Final = 200
 """The name and version of a client program.  It is shown for each of its subscriptions."""
 
+ID_CHARACTERS: Final = 16
+"""Of a cluster and of a topic: 64 bits in hexadecimal."""
+
+NONCE_BYTES_MAX: Final = 64
+"""Of one life of a broker or register; 16 hexadecimal digits in practice."""
+
+SEAL_BYTES_MAX: Final = 32
+"""128 bits in hexadecimal: see `octopi.membership.seals`."""
+
+# --- numbers that peers tell ---------------------------------------------------------
+# Nodes count on from what they are told, store it, and tell it to others.  A number that no
+# cluster comes near is refused where the message is decoded: it would be at the end of its 63
+# bits after one more step, or make a node reserve memory for what isn't there.
+
+BROKER_ID_MAX: Final = 1_000_000
+"""The register gives ids from 1 on, and gives none a second time."""
+
+BROKERS_MAX: Final = 1_000
+"""Brokers that a register knows, removed ones not counted.  A partition's record lists its
+replicas in lists of this length, and orders list all brokers."""
+
+COUNTED_MAX: Final = (1 << 40) - 1
+"""Epochs of a partition, versions of an in-sync set, starts of a broker and of a register: they
+are counted up one by one.  One a millisecond would take 34 years."""
+
+TOLD_MAX: Final = COUNTED_MAX // 2
+"""The same, where a register begins with what a peer tells: it has to count on from there."""
+
+OFFSET_MAX: Final = 1 << 60
+"""The end of a log that a peer tells: an exbibyte.  Bytes are added to it afterwards."""
+
 # --- records -------------------------------------------------------------------------
 
 RECORD_BYTES_MAX: Final = 8 * MIB

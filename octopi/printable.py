@@ -59,6 +59,11 @@ def has_controls(text: str) -> bool:
     return _FORBIDDEN.search(text) is not None
 
 
+def controls_fault(text: str) -> str:
+    """The same in words; empty if it has none."""
+    return "it has a control character" if has_controls(text) else ""
+
+
 def as_json(value: object, indent: int | None = None) -> str:
     """*value* as JSON that any terminal can show: what is not printable is written as
     ``\\uXXXX``, which means the same to a reader of JSON."""

@@ -9,10 +9,38 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from octopi.printable import has_controls
-from octopi.wire.messages import TYPE_NAMES, AtMost, MayBeMissing, MayBeNegative, NoControls
+from octopi.identifiers import (
+    address_fault,
+    id_fault,
+    nonce_fault,
+    optional_id_fault,
+    topic_name_fault,
+)
+from octopi.limits import COUNTED_MAX
+from octopi.printable import controls_fault, has_controls
+from octopi.wire.messages import (
+    TYPE_NAMES,
+    AtMost,
+    Grammar,
+    MayBeMissing,
+    MayBeNegative,
+    PartitionRecord,
+    TopicOptions,
+    TopicRecord,
+    Within,
+)
 
 _ENTRIES_MAX = 4
+_IDS = st.text("0123456789abcdef", min_size=16, max_size=16)
+_TEXTS: dict[object, st.SearchStrategy[str]] = {
+    topic_name_fault: st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,40}", fullmatch=True),
+    id_fault: _IDS,
+    optional_id_fault: _IDS | st.just(""),
+    nonce_fault: st.from_regex(r"[!-~]{1,64}", fullmatch=True),
+    controls_fault: st.text(max_size=60).filter(lambda text: not has_controls(text)),
+    address_fault: st.sampled_from(["ws://a:1", "wss://broker-1.example:7001", "ws://[::1]:9"]),
+}
+"""What a rule for texts allows."""
 _BULK_BYTES_MAX = 300
 
 
@@ -23,9 +51,49 @@ def messages() -> st.SearchStrategy[object]:
 
 def instances(cls: type) -> st.SearchStrategy[object]:
     """Instances of one attrs class: a message, or a part of one."""
+    if cls is PartitionRecord:
+        return _partition_records()
+    if cls is TopicRecord:
+        return _topic_records()
+    return _any_instances(cls)
+
+
+def _any_instances(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    fields = {field.name: _values(hints[field.name]) for field in attrs.fields(cls)}
+    fields = {
+        field.name: fixed[field.name] if field.name in fixed else _values(hints[field.name])
+        for field in attrs.fields(cls)
+    }
     return st.builds(cls, **fields)
+
+
+@st.composite
+def _partition_records(draw: st.DrawFn) -> PartitionRecord:
+    replicas = draw(st.lists(st.integers(1, 1_000_000), min_size=1, max_size=4, unique=True))
+    some = st.lists(st.sampled_from(replicas), unique=True)
+    epoch = draw(st.integers(1, COUNTED_MAX))
+    fixed = {
+        "replicas": st.just(replicas),
+        "leader": st.sampled_from(replicas),
+        "in_sync": some,
+        "lost": some,
+        "epoch": st.just(epoch),
+        "recovered_epoch": st.integers(0, epoch),
+    }
+    record = draw(_any_instances(PartitionRecord, **fixed))
+    assert isinstance(record, PartitionRecord)
+    return record
+
+
+@st.composite
+def _topic_records(draw: st.DrawFn) -> TopicRecord:
+    partitions = st.lists(st.integers(0, 9_999), min_size=1, max_size=_ENTRIES_MAX, unique=True)
+    at_least = {"retention_ms": 1, "retention_bytes": 1, "segment_bytes": 4096}
+    numbers = {name: st.none() | st.integers(least, 2**63 - 1) for name, least in at_least.items()}
+    options = _any_instances(TopicOptions, min_insync=st.integers(1, 2**63 - 1), **numbers)
+    record = draw(_any_instances(TopicRecord, partitions=partitions, options=options))
+    assert isinstance(record, TopicRecord)
+    return record
 
 
 def optional_fields(cls: type) -> dict[str, object]:
@@ -63,15 +131,17 @@ def _as_written(value: Any) -> object:  # noqa: ANN401
 
 def _values(hint: object) -> st.SearchStrategy[object]:
     size_max = _BULK_BYTES_MAX
-    alphabet: st.SearchStrategy[str] = st.characters(codec="utf-8")
     if typing.get_origin(hint) is typing.Annotated:
         hint, *notes = typing.get_args(hint)
         if MayBeNegative() in notes:
             return st.integers(-(2**63), 2**63 - 1)
+        for note in notes:
+            if isinstance(note, Within):
+                return st.integers(note.low, note.high)
+            if isinstance(note, Grammar):
+                return _TEXTS[note.fault]
         sizes = [note.size for note in notes if isinstance(note, AtMost)]
         size_max = min([*sizes, _BULK_BYTES_MAX])
-        if NoControls() in notes:
-            alphabet = alphabet.filter(lambda one: not has_controls(one))
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])
@@ -85,7 +155,7 @@ def _values(hint: object) -> st.SearchStrategy[object]:
     if hint is int:
         return st.integers(0, 2**63 - 1)
     if hint is str:
-        return st.text(alphabet, max_size=size_max // 4)
+        return st.text(max_size=size_max // 4)
     if hint is bytes:
         return st.binary(max_size=size_max)
     assert isinstance(hint, type)

@@ -12,6 +12,10 @@ class says so, byte and text strings, lists, maps with text keys, false, true, n
 definite lengths.  The first key of a message is ``type``; the other fields follow in any
 order, each exactly once.  We write the shortest form and the order of the class.
 
+What nodes tell each other has narrower bounds (`Within`, `Grammar`), and a part that has a method
+`fault` is asked what is wrong with it as a whole.  Messages of clients have neither, but for few
+fields, so producing and consuming pay nothing for that.
+
 A field whose class says `MayBeMissing` is not written while it has its default, and a message
 without it has the default.  All other fields have to be there, and no others.
 
@@ -23,20 +27,22 @@ from __future__ import annotations
 import struct
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
-from octopi.printable import has_controls
 from octopi.wire.messages import (
+    JUDGED,
     MESSAGES,
     TYPE_NAMES,
     AtMost,
+    Grammar,
     MayBeMissing,
     MayBeNegative,
-    NoControls,
+    Within,
 )
 
 # Major types, RFC 8949 section 3.1.
@@ -176,6 +182,25 @@ class _Integer:
         return -1 - value, behind
 
 
+@attrs.frozen
+class _BoundedInteger:
+    low: int
+    high: int
+    depth = 0
+
+    def encode(self, value: int, parts: list[bytes]) -> None:
+        _INTEGER.encode(self._checked(value), parts)
+
+    def decode(self, data: bytes, at: int) -> tuple[int, int]:
+        value, at = _INTEGER.decode(data, at)
+        return self._checked(value), at
+
+    def _checked(self, value: int) -> int:
+        if not self.low <= value <= self.high:
+            raise _Problem(f"it is {value}, and has to be from {self.low} to {self.high}")
+        return value
+
+
 class _Boolean:
     depth = 0
 
@@ -217,25 +242,22 @@ class _Text:
 
 
 @attrs.frozen
-class _Name:
-    """A text that people read, without what a terminal would obey."""
-
+class _RuledText:
     text: _Text
+    fault: Callable[[str], str]
     depth = 0
 
     def encode(self, value: str, parts: list[bytes]) -> None:
-        _refuse_controls(value)
-        self.text.encode(value, parts)
+        self.text.encode(self._checked(value), parts)
 
     def decode(self, data: bytes, at: int) -> tuple[str, int]:
         value, at = self.text.decode(data, at)
-        _refuse_controls(value)
-        return value, at
+        return self._checked(value), at
 
-
-def _refuse_controls(value: str) -> None:
-    if has_controls(value):
-        raise _Problem("it has a control character")
+    def _checked(self, value: str) -> str:
+        if fault := self.fault(value):
+            raise _Problem(fault)
+        return value
 
 
 @attrs.frozen
@@ -430,6 +452,33 @@ class _Part:
         return self.structure.decode_fields(data, at, count)
 
 
+@attrs.frozen
+class _JudgedPart:
+    """A structure inside a message that says itself whether its fields belong together."""
+
+    structure: _Structure
+
+    @property
+    def depth(self) -> int:
+        return self.structure.depth
+
+    def encode(self, value: object, parts: list[bytes]) -> None:
+        self.structure.encode(value, parts)
+        _judge(value)
+
+    def decode(self, data: bytes, at: int) -> tuple[object, int]:
+        count, at = _container(data, at, _MAP)
+        value, at = self.structure.decode_fields(data, at, count)
+        _judge(value)
+        return value, at
+
+
+def _judge(value: Any) -> None:  # noqa: ANN401
+    """Ask *value* what is wrong with it."""
+    if fault := value.fault():
+        raise _Problem(fault)
+
+
 def _head(major: int, argument: int) -> bytes:
     initial = major << 5
     if argument < 24:
@@ -544,12 +593,18 @@ def _kind(hint: object) -> _Kind[Any]:
     """What the type *hint* of a field allows."""
     hint, notes = _notes(hint)
     bound: int | None = None
+    grammar: Grammar | None = None
     for note in notes:
         if isinstance(note, MayBeNegative):
             assert hint is int
             return _SIGNED_INTEGER
+        if isinstance(note, Within):
+            assert hint is int
+            return _BoundedInteger(note.low, note.high)
         if isinstance(note, AtMost):
             bound = note.size
+        if isinstance(note, Grammar):
+            grammar = note
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner, nothing = typing.get_args(hint)
@@ -560,11 +615,12 @@ def _kind(hint: object) -> _Kind[Any]:
     if hint is bool:
         return _Boolean()
     if isinstance(hint, type) and attrs.has(hint):
-        return _Part(_Structure(hint, is_part=True))
+        structure = _Structure(hint, is_part=True)
+        return _JudgedPart(structure) if hint in JUDGED else _Part(structure)
     assert bound is not None, f"{hint} needs a bound"
     if hint is str:
-        is_name = any(isinstance(note, NoControls) for note in notes)
-        return _Name(_Text(bound)) if is_name else _Text(bound)
+        text = _Text(bound)
+        return text if grammar is None else _RuledText(text, grammar.fault)
     if hint is bytes:
         return _Bytes(bound)
     assert origin is list, f"{hint} has no encoding"

@@ -19,21 +19,38 @@ from typing import Annotated, Final, TypeVar
 
 import attrs
 
+from octopi.identifiers import (
+    address_fault,
+    id_fault,
+    nonce_fault,
+    optional_id_fault,
+    topic_name_fault,
+)
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
     AGENT_BYTES_MAX,
     ANCHOR_BYTES_MAX,
     BATCH_BYTES_MAX,
+    BROKER_ID_MAX,
+    BROKERS_MAX,
+    COUNTED_MAX,
     EVENTS_KEPT_COUNT,
     HELLO_BYTES_MAX,
+    ID_CHARACTERS,
     LIST_COUNT_MAX,
     LIVES_IN_DOUBT_MAX,
+    NONCE_BYTES_MAX,
+    OFFSET_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     PRODUCERS_PER_LOG_MAX,
     RECENT_BATCHES_COUNT,
     REQUEST_IDS_PER_LOG_MAX,
+    SEAL_BYTES_MAX,
     TEXT_BYTES_MAX,
+    TOPIC_COUNT_MAX,
+    TOPIC_NAME_BYTES_MAX,
 )
+from octopi.printable import controls_fault
 
 PROTOCOL_VERSION: Final = 1
 SUBPROTOCOL: Final = "octopi.v1.cbor"
@@ -44,6 +61,22 @@ class AtMost:
     """Upper bound of a field: bytes of a text (as UTF-8) or byte string, entries of a list."""
 
     size: int
+
+
+@attrs.frozen
+class Within:
+    """Bounds of an integer field, both allowed."""
+
+    low: int
+    high: int
+
+
+@attrs.frozen
+class Grammar:
+    """Said of a text field: which texts it may hold."""
+
+    fault: Callable[[str], str]
+    """Says what is wrong with a text; empty: nothing."""
 
 
 @attrs.frozen
@@ -58,22 +91,34 @@ class MayBeMissing:
     peers that don't know it never see it, unless they are sent a value."""
 
 
-@attrs.frozen
-class NoControls:
-    """Said of a text that names something, and has no character that a terminal would obey
-    (`octopi.printable`)."""
-
-
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
-Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), NoControls()]
+Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), Grammar(controls_fault)]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
 """``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
 """What stands before an offset: text that clients keep and send back as it came
 (`octopi.position`).  Empty: not known, and then nothing is checked."""
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
-Brokers = Annotated[list[int], AtMost(1_000)]
+Brokers = Annotated[list[int], AtMost(BROKERS_MAX)]
 Partitions = Annotated[list[int], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+
+# What nodes tell each other they store, count on from, and make file names of.  So these have
+# narrower bounds than what clients send, and a message that exceeds one is refused as a whole.
+TopicText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_fault)]
+Id = Annotated[str, AtMost(ID_CHARACTERS), Grammar(id_fault)]
+OptionalId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_id_fault)]
+Nonce = Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(nonce_fault)]
+NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
+Seal = Annotated[str, AtMost(SEAL_BYTES_MAX), MayBeMissing()]
+"""Proof that this cluster's register said so (`octopi.membership.seals`); empty: none."""
+PartitionNumber = Annotated[int, Within(0, LIST_COUNT_MAX - 1)]
+BrokerNumber = Annotated[int, Within(1, BROKER_ID_MAX)]
+BrokerNumbers = Annotated[list[BrokerNumber], AtMost(BROKERS_MAX)]
+Counted = Annotated[int, Within(1, COUNTED_MAX)]
+CountedOrNone = Annotated[int, Within(0, COUNTED_MAX)]
+"""0 where there was none yet."""
+Place = Annotated[int, Within(0, OFFSET_MAX)]
+"""An offset in a log."""
 
 MESSAGES: Final[dict[str, type]] = {}
 """Type name -> message class."""
@@ -95,6 +140,16 @@ def message(name: str) -> Callable[[_C], _C]:
     return register
 
 
+JUDGED: Final[set[type]] = set()
+"""Parts of messages whose method `fault` has to find nothing wrong."""
+
+
+def judged(cls: _C) -> _C:
+    """Have the codec ask each *cls* what is wrong with it as a whole."""
+    JUDGED.add(cls)
+    return cls
+
+
 # --- parts of messages ---------------------------------------------------------------
 
 
@@ -113,37 +168,72 @@ class TopicOptions:
     min_insync: int = 1
     """Nothing is committed while fewer replicas than this are in sync."""
 
+    def fault(self) -> str:
+        """Why no topic can be kept so; empty: one can."""
+        for name, value, least in (
+            ("retention_ms", self.retention_ms, 1),
+            ("retention_bytes", self.retention_bytes, 1),
+            ("segment_bytes", self.segment_bytes, 4096),
+            ("min_insync", self.min_insync, 1),
+        ):
+            if value is not None and value < least:
+                return f"{name} is at least {least}, not {value}"
+        return ""
 
+
+@judged
 @attrs.frozen
 class TopicRecord:
     """What was decided about a topic."""
 
-    topic: Text
-    topic_id: Text
-    partitions: Partitions
+    topic: TopicText
+    topic_id: Id
+    partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
     """The partitions that hold its logs; a key picks one by its place in this list."""
     options: TopicOptions
+    seal: Seal = attrs.field(default="", eq=False)
+
+    def fault(self) -> str:
+        """Why no register decides this; empty: one may."""
+        if not self.partitions or len(set(self.partitions)) < len(self.partitions):
+            return f"its partitions are {self.partitions}"
+        return self.options.fault()
 
 
+@judged
 @attrs.frozen
 class PartitionRecord:
     """What was decided about a partition; a greater (epoch, version) replaces a smaller."""
 
-    partition: int
-    epoch: int
-    version: int
+    partition: PartitionNumber
+    epoch: Counted
+    version: CountedOrNone
     """Counts the changes of `in_sync` within an epoch."""
-    leader: int
-    leader_incarnation: int
+    leader: BrokerNumber
+    leader_incarnation: Counted
     """The life of the leader that was appointed; another life of it does not lead."""
-    replicas: Brokers
-    in_sync: Brokers
-    lost: Brokers = attrs.field(factory=list)
+    replicas: BrokerNumbers
+    in_sync: BrokerNumbers
+    lost: BrokerNumbers = attrs.field(factory=list)
     """Brokers that were in sync in this epoch until they lost some of what they held: while
     nobody is in sync, what was committed is with them, if anywhere."""
-    recovered_epoch: int = 0
+    recovered_epoch: CountedOrNone = 0
     """The newest epoch whose leader was chosen although acknowledged records may be lost: a
     replica that agreed with no leader since cuts what it knows as committed; 0: none."""
+    seal: Seal = attrs.field(default="", eq=False)
+
+    def fault(self) -> str:
+        """Why no register decides this; empty: one may."""
+        replicas = set(self.replicas)
+        if self.recovered_epoch > self.epoch:
+            return f"it is of epoch {self.epoch}, and recovered in epoch {self.recovered_epoch}"
+        if not replicas or len(replicas) < len(self.replicas):
+            return f"its replicas are {self.replicas}"
+        if self.leader not in replicas:
+            return f"its leader {self.leader} is none of its replicas {self.replicas}"
+        if not replicas.issuperset(self.in_sync) or not replicas.issuperset(self.lost):
+            return f"of its replicas {self.replicas}, {self.in_sync} are in sync"
+        return ""
 
 
 @attrs.frozen
@@ -151,11 +241,12 @@ class RegisterLife:
     """One start of a register.  Brokers that obeyed it obey none with a smaller generation any
     more, nor another one with the same."""
 
-    generation: int
+    generation: Counted
     """One more than that of the life before; of a register that lost its disk, one more than
     that of any which brokers told it of."""
-    nonce: Text
+    nonce: Nonce
     """Random: two registers can count to the same generation."""
+    seal: Seal = attrs.field(default="", eq=False)
 
 
 @attrs.frozen
@@ -788,8 +879,8 @@ class SubscriptionList:
 class Standing:
     """How a broker stands with a partition it is a replica of, when it joins."""
 
-    partition: int
-    promised: int
+    partition: PartitionNumber
+    promised: CountedOrNone
     """The highest epoch that it accepted or acted in."""
     intact: bool
     """Whether it still holds all that it ever acknowledged."""
@@ -815,20 +906,22 @@ class Join:
     """Register as a broker.  Answer: `Joined`."""
 
     request: int
-    cluster: Text
+    cluster: OptionalId
     """The cluster it belongs to; empty on its first start."""
-    broker: int | None
+    broker: BrokerNumber | None
     """Its id; None: give me one."""
-    incarnation: int
-    nonce: Text
+    incarnation: Counted
+    nonce: Nonce
     """Random, of this life: a copy of a data directory can count to the same incarnation."""
-    ancestors: Annotated[list[Text], AtMost(LIVES_IN_DOUBT_MAX)]
+    ancestors: Annotated[list[Nonce], AtMost(LIVES_IN_DOUBT_MAX)]
     """The nonces of earlier lives that the register may know as the last: the one that it was
     last heard to let in, and those that were started since."""
     register: RegisterLife | None
     """The newest that the broker obeyed; None: it never joined."""
-    address: Address
+    address: NodeAddress
     """Where clients reach it."""
+    credential: Seal = ""
+    """What the register said in `Joined` when it gave this id; empty: it never did."""
 
 
 @message("joined")
@@ -837,9 +930,11 @@ class Joined:
     """The broker is a member while this connection lives."""
 
     request: int
-    cluster: Text
-    broker: int
+    cluster: Id
+    broker: BrokerNumber
     register: RegisterLife
+    credential: Seal = ""
+    """Proves to the register, when the broker joins again, that it is the one of this id."""
 
 
 @message("install_partitions")
@@ -873,7 +968,7 @@ class RemovedTopic:
     """One creation of a topic, which was deleted."""
 
     topic: Text
-    topic_id: Text
+    topic_id: Id
 
 
 @message("remove_topics")
@@ -892,9 +987,9 @@ class RemoveTopics:
 class Undone:
     """A part of an order that the broker could not carry out; the register gives it again."""
 
-    partition: int | None
+    partition: PartitionNumber | None
     """Of a decision about a partition; None: the part is about a topic."""
-    topic_id: Text
+    topic_id: OptionalId
     """Of a topic; empty: the part is about a partition."""
     reason: Text
 
@@ -913,7 +1008,7 @@ class OrderCarriedOut:
 class ReplicaTrouble:
     """Why a broker's replica of a partition takes no records."""
 
-    partition: int
+    partition: PartitionNumber
     reason: Text
     """Empty: it takes them again."""
 
@@ -942,8 +1037,8 @@ class BrokerStatus:
 class EpochStart:
     """One row of an epoch history: where the records of *epoch* begin."""
 
-    epoch: int
-    start: int
+    epoch: CountedOrNone
+    start: Place
 
 
 EpochStarts = Annotated[list[EpochStart], AtMost(LIST_COUNT_MAX)]
@@ -956,16 +1051,16 @@ class Follow:
     `FollowRefused`.  A follower that has no log of the partition names none, with an empty
     `topic_id`; then its session has begun, too, if the leader has none either."""
 
-    partition: int
-    epoch: int
-    broker: int
-    incarnation: int
-    attempt: int
+    partition: PartitionNumber
+    epoch: Counted
+    broker: BrokerNumber
+    incarnation: Counted
+    attempt: Counted
     """Counted up by the follower for each session; (incarnation, attempt) names a session."""
-    topic_id: Text
+    topic_id: OptionalId
     epochs: EpochStarts
     """Which epoch wrote what of the follower's log."""
-    log_end: int
+    log_end: Place
 
 
 _Batches = Annotated[list[int], AtMost(RECENT_BATCHES_COUNT)]
@@ -997,14 +1092,14 @@ class KnownRequest:
 class Followed:
     """Answer to `Follow`: where the logs part, then `Replicate` again and again."""
 
-    partition: int
-    epoch: int
-    incarnation: int
-    attempt: int
-    topic_id: Text
-    keep: int
+    partition: PartitionNumber
+    epoch: Counted
+    incarnation: Counted
+    attempt: Counted
+    topic_id: OptionalId
+    keep: Place
     """The follower keeps its log below this, the end of the common prefix."""
-    begin: int
+    begin: Place
     """Records come from here on; greater than `keep` where the leader's log starts later."""
     epochs: EpochStarts = attrs.Factory(list)
     """Then: which epoch wrote what before `begin`; the follower won't see it any more."""
@@ -1070,14 +1165,14 @@ class AlterInSync:
     """Leader to register: replace the in-sync set, if all this still holds.  Answer:
     `InSyncAltered`."""
 
-    partition: int
-    epoch: int
-    leader: int
-    leader_incarnation: int
-    version: int
+    partition: PartitionNumber
+    epoch: Counted
+    leader: BrokerNumber
+    leader_incarnation: Counted
+    version: CountedOrNone
     """Of the in-sync set that is replaced."""
-    in_sync: Brokers
-    joiner_incarnation: int | None
+    in_sync: BrokerNumbers
+    joiner_incarnation: Counted | None
     """The life of the broker that joins; None: a broker leaves."""
 
 
@@ -1097,10 +1192,10 @@ class InSyncAltered:
 class Resign:
     """Leader to register: I can't go on, have another replica lead if there is one."""
 
-    partition: int
-    epoch: int
-    leader: int
-    leader_incarnation: int
+    partition: PartitionNumber
+    epoch: Counted
+    leader: BrokerNumber
+    leader_incarnation: Counted
     reason: Text
 
 
@@ -1120,7 +1215,7 @@ class BrokersStopping:
     """Register to broker: these and no others are about to stop.  They leave in-sync sets, and
     join none."""
 
-    brokers: Annotated[list[int], AtMost(LIST_COUNT_MAX)]
+    brokers: Annotated[list[BrokerNumber], AtMost(LIST_COUNT_MAX)]
 
 
 @message("prepare_hand_over")
@@ -1131,7 +1226,7 @@ class PrepareHandOver:
     Answer: `Done`, when what has to be done before is done; meanwhile the leader leads."""
 
     request: int
-    partition: int
+    partition: PartitionNumber
 
 
 @message("goodbye")
@@ -1146,21 +1241,21 @@ class AnnounceEpoch:
     """Register to broker: a new epoch begins, stop what you do in older ones.  Answer:
     `AcceptEpoch`."""
 
-    partition: int
-    epoch: int
+    partition: PartitionNumber
+    epoch: Counted
 
 
 @attrs.frozen
 class LogEnd:
     """How far one replica holds one log."""
 
-    topic_id: Text
-    end: int
+    topic_id: Id
+    end: Place
     """The end of what it holds, on the device (exclusive)."""
     sound: Annotated[bool, MayBeMissing()] = True
     """Whether nothing is missing of what was on the device; what only the page cache held when
     the power failed may be."""
-    held_end: Annotated[int, MayBeMissing()] = 0
+    held_end: Annotated[Place, MayBeMissing()] = 0
     """Where the log is known to have ended on this replica, or to have been committed, if that is
     more."""
 
@@ -1170,17 +1265,17 @@ class LogEnd:
 class AcceptEpoch:
     """Answer to `AnnounceEpoch`: promised, durably, and this is what I hold, durably."""
 
-    partition: int
-    epoch: int
-    broker: int
-    incarnation: int
-    last_epoch: int
+    partition: PartitionNumber
+    epoch: Counted
+    broker: BrokerNumber
+    incarnation: Counted
+    last_epoch: CountedOrNone
     """The newest epoch that wrote a record here."""
-    log_epoch: int
+    log_epoch: CountedOrNone
     """The newest epoch in which this replica led, or agreed with the leader on every log."""
     ends: Annotated[list[LogEnd], AtMost(LIST_COUNT_MAX)]
     """The end of each of the partition's logs, in any order."""
-    first: Annotated[int, MayBeMissing()] = 0
+    first: Annotated[int, Within(0, TOPIC_COUNT_MAX), MayBeMissing()] = 0
     """A partition with more logs than a list may have is told in several messages, one behind the
     other on one connection: the place of the first of `ends` among all."""
     more: Annotated[bool, MayBeMissing()] = False

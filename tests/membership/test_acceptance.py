@@ -9,7 +9,7 @@ LOG_COUNT = 2 * LIST_COUNT_MAX + 1
 
 
 def test_the_ends_of_very_many_logs_go_in_messages_that_may_be_sent() -> None:
-    ends = [LogEnd(f"{number:016x}", (1 << 62) + number) for number in range(LOG_COUNT)]
+    ends = [LogEnd(f"{number:016x}", (1 << 59) + number) for number in range(LOG_COUNT)]
     whole = AcceptEpoch(0, 5, 1, 1, last_epoch=4, log_epoch=4, ends=ends)
     pages = pages_of(whole)
     assert [len(page.ends) for page in pages] == [LIST_COUNT_MAX, LIST_COUNT_MAX, 1]

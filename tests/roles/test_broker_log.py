@@ -30,7 +30,7 @@ async def open_log(
     disk: MemoryDisk, flush: FlushOptions | None = None, flusher: Flusher | None = None
 ) -> BrokerLog:
     clock = SystemClock()
-    topic = TopicRecord("orders", "0a", [0], TopicOptions())
+    topic = TopicRecord("orders", "0a" * 8, [0], TopicOptions())
     return await BrokerLog.open(
         Environment(clock, MemoryNet(), disk, SystemChance()),
         "orders",

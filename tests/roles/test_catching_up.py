@@ -29,7 +29,7 @@ from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
 PARTITION = 0
-TOPIC = m.TopicRecord("orders", "the orders", [PARTITION], m.TopicOptions())
+TOPIC = m.TopicRecord("orders", "0" * 16, [PARTITION], m.TopicOptions())
 
 
 @attrs.define(eq=False)

@@ -31,7 +31,7 @@ from tests.fakes.link import MemoryNet
 PARTITION = PartitionId(0)
 STATE = "data/replicas/0"
 DIRECTORY = "data/logs/0/orders"
-TOPIC = TopicRecord("orders", "0a", [0], TopicOptions(segment_bytes=1000, retention_bytes=1000))
+TOPIC = TopicRecord("orders", "0a" * 8, [0], TopicOptions(segment_bytes=1000, retention_bytes=1000))
 PRODUCER = ProducerId(b"p" * 16)
 BEGIN = Offset(9000)
 

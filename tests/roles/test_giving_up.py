@@ -17,7 +17,7 @@ from octopi.wire import messages as m
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
-TOPIC = m.TopicRecord("orders", "the orders", [0], m.TopicOptions())
+TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
 
 
 async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> Logs:

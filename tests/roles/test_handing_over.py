@@ -85,7 +85,7 @@ class Member:
         epoch = self.announced[-1]
         self.connection.post(
             m.AcceptEpoch(
-                epoch.partition, epoch.epoch, self.broker, 1, 1, 1, [m.LogEnd("log", log_end)]
+                epoch.partition, epoch.epoch, self.broker, 1, 1, 1, [m.LogEnd("0" * 16, log_end)]
             )
         )
 

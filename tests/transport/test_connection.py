@@ -689,7 +689,7 @@ async def test_a_fault_in_a_handler_ends_only_that_connection(
         (b"", Status.MALFORMED_MESSAGE, None),
         (encode(produce(7))[:-1], Status.MALFORMED_MESSAGE, 7),
         (encode(m.Done(7)).replace(b"done", b"dune"), Status.UNKNOWN_MESSAGE, 7),
-        (encode(m.Join(7, "", None, 1, "", [], None, "")), Status.WRONG_ENDPOINT, 7),
+        (encode(m.Join(7, "", None, 1, "n", [], None, "ws://a:1")), Status.WRONG_ENDPOINT, 7),
         (encode(m.Hello(1, "again")), Status.WRONG_ENDPOINT, None),
     ],
 )

@@ -154,7 +154,7 @@ async def test_a_hello_is_welcomed_with_what_this_endpoint_asks_for(
     ("first", "status", "code"),
     [
         (encode(m.Hello(0, "old")), Status.UNSUPPORTED_VERSION, 1002),
-        (encode(m.Join(1, "", None, 1, "", [], None, "")), Status.WRONG_ENDPOINT, 1002),
+        (encode(m.Join(1, "", None, 1, "n", [], None, "ws://a:1")), Status.WRONG_ENDPOINT, 1002),
         (encode(m.Heartbeat()), Status.WRONG_ENDPOINT, 1002),
         (b"GET / HTTP/1.1", Status.MALFORMED_MESSAGE, 1002),
         (bytes(HELLO_BYTES_MAX + 1), Status.MESSAGE_TOO_LARGE, 1009),

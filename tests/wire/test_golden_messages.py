@@ -66,7 +66,7 @@ VECTORS = [
     (
         m.Join(
             request=1,
-            cluster="c",
+            cluster="00c1a5735eed0001",
             broker=2,
             incarnation=3,
             nonce="n3",
@@ -76,7 +76,7 @@ VECTORS = [
         ),
         "a9 6474797065 646a6f696e"
         "6772657175657374 01"
-        "67636c7573746572 6163"
+        "67636c7573746572 7030306331613537333565656430303031"
         "6662726f6b6572 02"
         "6b696e6361726e6174696f6e 03"
         "656e6f6e6365 626e33"
@@ -88,15 +88,21 @@ VECTORS = [
     ),
     (
         m.Joined(
-            request=1, cluster="c", broker=2, register=m.RegisterLife(generation=4, nonce="r")
+            request=1,
+            cluster="00c1a5735eed0001",
+            broker=2,
+            register=m.RegisterLife(generation=4, nonce="r", seal="0a"),
+            credential="0b",
         ),
-        "a5 6474797065 666a6f696e6564"
+        "a6 6474797065 666a6f696e6564"
         "6772657175657374 01"
-        "67636c7573746572 6163"
+        "67636c7573746572 7030306331613537333565656430303031"
         "6662726f6b6572 02"
-        "687265676973746572 a2"
+        "687265676973746572 a3"
         "6a67656e65726174696f6e 04"
-        "656e6f6e6365 6172",
+        "656e6f6e6365 6172"
+        "647365616c 623061"
+        "6a63726564656e7469616c 623062",
     ),
     (
         m.DescribeLogs(request=1, topic="", after_topic="", after_partition=-1),
