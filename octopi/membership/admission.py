@@ -13,7 +13,7 @@ from octopi.membership.entries import (
     TopicCreated,
 )
 from octopi.membership.rebuild import Rebuild
-from octopi.wire.messages import Inventory, PartitionRecord, Standing, TopicRecord
+from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
 
 
 @attrs.frozen
@@ -31,6 +31,8 @@ class Admission:
     """Partitions that the entries make known again, by what brokers reported."""
     is_back: bool
     """Whether this life of it was live all the time: only its connection is a new one."""
+    proofs: list[str] = attrs.field(factory=list)
+    """Decisions of this register that its journal lacks, in words: it is an older copy."""
 
 
 def adopt(
@@ -43,7 +45,7 @@ def adopt(
     promised = {one.partition: one.promised for one in standings}
     adoptions = rebuild.settle(state.partitions)
     for adoption in adoptions:
-        record = adoption.record
+        record = attrs.evolve(adoption.record, seal="")
         partitions[record.partition] = record
         spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
         promised[record.partition] = adoption.promised
@@ -65,14 +67,14 @@ def adopt(
 def take_over_topics(
     state: ClusterState,
     rebuild: Rebuild,
-    inventory: list[Inventory],
+    topics: list[TopicRecord],
     partitions: dict[int, PartitionRecord],
     entries: list[Entry],
 ) -> list[str]:
-    """Add to *entries* reported topics whose *partitions* are known; return conflicts."""
+    """Add to *entries* those reported *topics* whose *partitions* are known; return conflicts."""
     waiting: dict[str, TopicRecord] = rebuild.topics
     conflicts: list[str] = []
-    for topic in (one for page in inventory for one in page.topics):
+    for topic in topics:
         if topic.topic_id in state.removals:
             continue
         known = state.topic(topic.topic) or waiting.setdefault(topic.topic, topic)
@@ -81,8 +83,14 @@ def take_over_topics(
                 f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
                 f"records of {topic.topic_id}: they are kept, but not served"
             )
+    ids = {one.topic_id for one in state.topics_after("", state.topic_count)} if waiting else set()
     for topic in list(waiting.values()):
-        if all(one in partitions for one in topic.partitions):
-            del waiting[topic.topic]
-            entries.append(TopicCreated(topic))
+        if not all(one in partitions for one in topic.partitions):
+            continue
+        del waiting[topic.topic]
+        if topic.topic_id in ids:
+            conflicts.append(f"topic {topic.topic} has the id {topic.topic_id} of another topic")
+            continue
+        ids.add(topic.topic_id)
+        entries.append(TopicCreated(attrs.evolve(topic, seal="")))
     return conflicts

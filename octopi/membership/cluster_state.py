@@ -45,6 +45,8 @@ class ClusterState:
         self.cluster = ""
         """Empty: nothing was ever decided."""
         self.partition_count = 0
+        self.secret = ""
+        """Known to the register alone, from its journal; see `octopi.membership.seals`."""
         self.lives: dict[int, RegisterLife] = {}
         """The register's lives by generation, without gap; the first one formed the cluster here
         or took it over."""
@@ -63,6 +65,12 @@ class ClusterState:
     def life(self) -> RegisterLife:
         """The register's newest life."""
         return self.lives[max(self.lives)]
+
+    @property
+    def was_taken_over(self) -> bool:
+        """Whether the register began with an empty journal in a cluster that existed: what it
+        doesn't know, brokers may."""
+        return min(self.lives, default=1) > 1
 
     def descends_from(self, life: RegisterLife) -> bool:
         """Whether what *life* had brokers do belongs to the past of this register: it was a life
@@ -111,6 +119,7 @@ class ClusterState:
             case ClusterFormed():
                 self.cluster = entry.cluster
                 self.partition_count = entry.partition_count
+                self.secret = entry.secret or self.secret
             case RegisterStarted(life):
                 if not self.cluster:
                     self.lives.clear()  # one that died before it had formed its cluster
@@ -173,7 +182,7 @@ class ClusterState:
         """
         entries: list[Entry] = []
         if self.cluster:
-            entries.append(ClusterFormed(self.cluster, self.partition_count))
+            entries.append(ClusterFormed(self.cluster, self.partition_count, self.secret))
         entries += (RegisterStarted(life) for life in self.lives.values())
         entries += self.brokers.values()
         entries += (BrokerRemoved(broker) for broker in sorted(self.removed_brokers))

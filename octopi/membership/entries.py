@@ -18,6 +18,8 @@ class ClusterFormed:
 
     cluster: str
     partition_count: int
+    secret: str = ""
+    """What the register seals its decisions with (`octopi.membership.seals`); empty: as before."""
 
 
 @attrs.frozen

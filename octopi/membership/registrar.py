@@ -23,7 +23,12 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.identifiers import topic_name
-from octopi.limits import PARTITIONS_PER_TOPIC_MAX, TOPIC_COUNT_MAX
+from octopi.limits import (
+    BROKER_ID_MAX,
+    BROKERS_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    TOPIC_COUNT_MAX,
+)
 from octopi.membership.admission import Admission, adopt, take_over_topics
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.consistent_hash import HashCircle
@@ -39,12 +44,13 @@ from octopi.membership.entries import (
     TopicRemoved,
 )
 from octopi.membership.health import Health
-from octopi.membership.in_sync_changes import without
+from octopi.membership.in_sync_changes import newest_set, without
 from octopi.membership.leaderships import Leaderships
-from octopi.membership.lives import is_later_life, is_same_life, lost_data
+from octopi.membership.lives import is_later_life, is_proven, is_same_life, lost_data
 from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
-from octopi.membership.reports import fault_of
+from octopi.membership.reports import believe, fault_of
+from octopi.membership.seals import Seals
 from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import (
     BrokerInfo,
@@ -86,6 +92,8 @@ class Registrar:
         self.stopping: set[int] = set()
         """Brokers that are about to stop, or did, and have not joined in a new life since: they
         get nothing while others can have it."""
+        self._left_for_another: set[int] = set()
+        """Brokers that proved who they are and obey another register."""
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(self.state, self._live, self._is_doubted, health=self.health)
@@ -102,33 +110,50 @@ class Registrar:
 
     # --- brokers ---------------------------------------------------------------------
 
-    def form(self, cluster: str, nonce: str, generation: int = 1) -> list[Entry]:
+    @property
+    def seals(self) -> Seals:
+        """Seals what brokers are told, and checks what they repeat of it."""
+        return Seals(self.state.secret)
+
+    def form(
+        self, cluster: str, nonce: str, generation: int = 1, *, secret: str = ""
+    ) -> list[Entry]:
         """Begin a new cluster, or take up an old one of which brokers told; then *generation*
-        is above theirs."""
+        is above theirs.  *secret*: hexadecimal digits; see `octopi.membership.seals`."""
         assert not self.state.cluster, "a cluster is formed once"
         return [
             # In this order: a register that died in between finds no cluster, and forms one.
             RegisterStarted(RegisterLife(generation, nonce)),
-            ClusterFormed(cluster, self._partition_count),
+            ClusterFormed(cluster, self._partition_count, secret),
         ]
 
-    def start(self, nonce: str) -> list[Entry]:
-        """The register was started again, with what its journal says."""
-        return [RegisterStarted(RegisterLife(self.state.life.generation + 1, nonce))]
+    def start(self, nonce: str, *, secret: str = "") -> list[Entry]:
+        """The register was started again, with what its journal says; *secret* is used if that has
+        none."""
+        entries: list[Entry] = [
+            RegisterStarted(RegisterLife(self.state.life.generation + 1, nonce))
+        ]
+        if not self.state.secret:
+            formed = ClusterFormed(self.state.cluster, self.state.partition_count, secret)
+            entries.append(formed)
+        return entries
 
     def admit(self, join: Join, inventory: list[Inventory]) -> Admission:
-        """A broker asks to join the formed cluster.  Nothing changes before `admitted`.
+        """A broker asks to join the formed cluster.  Nothing changes before `admitted`, except that
+        it is remembered who obeys another register.
 
         It leaves the in-sync set of partitions whose logs it says are not intact, or of all if
         its data directory is not the one that was here last, before it may act.  What it leads
         as their only replica it leads again, in a new epoch if it was restarted.  What was
-        decided and the register doesn't know (its disk was lost) is taken over as soon as that
-        is safe (`octopi.membership.rebuild`).
+        decided and the register doesn't know (its disk was lost, or an older copy of it put back)
+        is taken over as soon as that is safe (`octopi.membership.rebuild`).  What else it reports
+        is not believed (`octopi.membership.reports`).
 
         Raises:
-          SupersededError: if it obeyed another register since; this one has to stop.
-          RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER or BROKER_FENCED; MALFORMED_MESSAGE for
-              reports that make no sense.
+          SupersededError: if it is proven that another register is obeyed; this one has to stop.
+          RefusedError: WRONG_CLUSTER, DUPLICATE_BROKER, BROKER_FENCED or TOO_MANY;
+              REGISTER_SUPERSEDED for one that says without a proof that it obeys another register;
+              MALFORMED_MESSAGE for reports that make no sense.
         """
         state = self.state
         if join.cluster not in {"", state.cluster}:
@@ -151,11 +176,12 @@ class Registrar:
                 Status.BROKER_FENCED,
             )
         has_lost_data = lost_data(self.state, broker, join)
-        if join.register is not None and not state.descends_from(join.register):
-            raise SupersededError(
-                f"broker {broker} at {join.address} has obeyed a register of generation "
-                f"{join.register.generation} that was started after this one, of generation "
-                f"{state.life.generation}, or beside it"
+        self._require_obedience(broker, join)
+        known = state.brokers.get(broker)
+        if known is None and len(state.brokers) >= BROKERS_MAX:
+            raise RefusedError(
+                f"a cluster has at most {BROKERS_MAX} brokers: remove some that are away for good",
+                Status.TOO_MANY,
             )
         if fault := fault_of(inventory):
             raise RefusedError(
@@ -163,7 +189,6 @@ class Registrar:
                 Status.MALFORMED_MESSAGE,
             )
         entries: list[Entry] = []
-        known = state.brokers.get(broker)
         registration = BrokerRegistered(
             broker,
             join.incarnation,
@@ -178,15 +203,16 @@ class Registrar:
         )
         if registration != known:
             entries.append(registration)
-        standings = [one for page in inventory for one in page.standings]
+        believed = believe(state, broker, inventory, is_proven=is_proven(state, join))
+        standings = believed.standings
         rebuild = self._rebuild.copy()
         rebuild.promise(standings)
         if join.cluster and not has_lost_data:
             # Who has lost its data can't know that nothing newer was decided.
-            records = [one for page in inventory for one in page.partitions]
-            rebuild.report(broker, records, standings, state.partitions)
+            rebuild.report(broker, believed.records, standings, state.partitions)
         partitions, spent, learned = adopt(state, rebuild, standings, entries)
-        conflicts = take_over_topics(state, rebuild, inventory, partitions, entries)
+        conflicts = take_over_topics(state, rebuild, believed.topics, partitions, entries)
+        conflicts += believed.shortened()
         damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
             damaged.update(partitions)
@@ -206,12 +232,53 @@ class Registrar:
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
-        return Admission(broker, join.incarnation, entries, conflicts, rebuild, learned, is_back)
+        return Admission(
+            broker,
+            join.incarnation,
+            entries,
+            conflicts,
+            rebuild,
+            learned,
+            is_back,
+            believed.proofs,
+        )
+
+    def _require_obedience(self, broker: int, join: Join) -> None:
+        """See that *broker* obeys this register, or none yet.
+
+        That it obeys another one is proven if that one's life is sealed: then it was started with
+        a newer copy of this one's disk.  Or if this register has lost, to others, all brokers that
+        could lead: without these it can decide nothing anyway.
+
+        Raises:
+          SupersededError: if it is proven.
+          RefusedError: REGISTER_SUPERSEDED, if it is only said.
+        """
+        state, life = self.state, join.register
+        if life is None or state.descends_from(life):
+            return
+        if is_proven(state, join):
+            self._left_for_another.add(broker)
+        electable = {one for record in state.partitions.values() for one in newest_set(record)}
+        needed = electable or set(state.brokers)
+        is_alone = bool(needed) and needed <= self._left_for_another
+        told = (
+            f"broker {broker} at {join.address} has obeyed a register of generation "
+            f"{life.generation} that was started after this one, of generation "
+            f"{state.life.generation}, or beside it"
+        )
+        if self.seals.knows_life(life) or (is_alone and needed.isdisjoint(self._live)):
+            raise SupersededError(told)
+        raise RefusedError(
+            f"{told}; nothing proves that, so this register goes on without it",
+            Status.REGISTER_SUPERSEDED,
+        )
 
     def admitted(self, admission: Admission) -> None:
         """The entries of *admission*, the last question that was answered, are in the journal and
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
+        self._left_for_another.discard(admission.broker)
         self.joined(admission.broker, admission.incarnation)
         self.health.reconnected(admission.broker)
 
@@ -220,10 +287,15 @@ class Registrar:
         return is_later_life(self.state, join)
 
     def _next_broker(self) -> int:
-        """An id that no broker has, nor any that is only known as somebody's replica."""
+        """An id that no broker has or had, nor any that is only known as somebody's replica: the
+        one above all these, or the smallest if there is none above."""
         replicas = {one for record in self.state.partitions.values() for one in record.replicas}
-        known = (*self.state.brokers, *self.state.removed_brokers)
-        return max([0, *known, *replicas, *self._rebuild.mentioned_brokers()]) + 1
+        known = {*self.state.brokers, *self.state.removed_brokers}
+        taken = known | replicas | self._rebuild.mentioned_brokers()
+        above = max(taken, default=0) + 1
+        if above <= BROKER_ID_MAX:
+            return above
+        return next(one for one in range(1, BROKER_ID_MAX + 1) if one not in taken)
 
     def remove(self, broker: int) -> list[Entry]:
         """Forget a broker that is away for good.
@@ -521,11 +593,5 @@ def _reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> Parti
 
 
 def _check_options(options: TopicOptions) -> None:
-    for name, value, least in (
-        ("retention_ms", options.retention_ms, 1),
-        ("retention_bytes", options.retention_bytes, 1),
-        ("segment_bytes", options.segment_bytes, 4096),
-        ("min_insync", options.min_insync, 1),
-    ):
-        if value is not None and value < least:
-            raise RefusedError(f"{name} is at least {least}, not {value}", Status.INVALID_OPTION)
+    if fault := options.fault():
+        raise RefusedError(fault, Status.INVALID_OPTION)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from octopi.membership.seals import Seals
 from octopi.wire.messages import Join, RegisterLife
+
+SECRET = "5eed" * 8
+"""Of the registers in these tests."""
+SEALS = Seals(SECRET)
 
 REGISTER = RegisterLife(1, "first")
 """The first life of a register that formed a cluster in a test."""
@@ -16,9 +21,10 @@ def join(
     copy: str = "",
     copied_at: int = 0,
     register: RegisterLife | None = REGISTER,
+    credential: str | None = None,
 ) -> Join:
     """The next start of a data directory that counts *incarnation* starts; of its *copy*, which
-    was made after the start *copied_at*, if that is named."""
+    was made after the start *copied_at*, if that is named.  *credential*: None: the right one."""
     lives = [f"{number}{copy if number > copied_at else ''}" for number in range(incarnation + 1)]
     return Join(
         request=1,
@@ -29,4 +35,5 @@ def join(
         ancestors=lives[1:incarnation][-64:],
         register=register if cluster else None,
         address=f"ws://broker-{broker}",
+        credential=SEALS.credential(broker or 0) if credential is None else credential,
     )

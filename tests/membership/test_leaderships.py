@@ -19,7 +19,7 @@ from octopi.wire.messages import (
     Standing,
     TopicOptions,
 )
-from tests.membership.joins import REGISTER, join
+from tests.membership.joins import REGISTER, SECRET, join
 
 TOPIC_ID = "1" * 16
 
@@ -30,7 +30,7 @@ class Register:
     def __init__(self) -> None:
         self.registrar = Registrar(3, 3)
         self.journal: list[Entry] = []
-        self.record(self.registrar.form("00c1a5735eed0001", REGISTER.nonce))
+        self.record(self.registrar.form("00c1a5735eed0001", REGISTER.nonce, secret=SECRET))
         for broker in (1, 2, 3):
             self.join(broker, 1)
         options = TopicOptions(min_insync=2)

@@ -15,7 +15,7 @@ from octopi.wire.messages import (
     TopicOptions,
     TopicRecord,
 )
-from tests.membership.joins import join
+from tests.membership.joins import SEALS, SECRET, join
 
 CLUSTER = "00c1a5735eed0001"
 OLD = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
@@ -28,7 +28,7 @@ class Register:
     def __init__(self) -> None:
         self.registrar = Registrar(4, 3)
         self.journal: list[Entry] = []
-        self.record(self.registrar.form(CLUSTER, "second", 2))
+        self.record(self.registrar.form(CLUSTER, "second", 2, secret=SECRET))
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -166,7 +166,7 @@ def test_an_old_copy_of_the_journal_is_distrusted_as_soon_as_somebody_knows_bett
     register = Register()
     register.record([PartitionDecided(OLD)])
     register.join(3, OLD)
-    register.join(2, attrs.evolve(NEW, epoch=4, leader=2), promised=4)
+    register.join(2, SEALS.of_partition(attrs.evolve(NEW, epoch=4, leader=2)), promised=4)
     assert register.known == OLD
     register.join(1, OLD, promised=4)
     assert register.known is not None
@@ -242,7 +242,7 @@ def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> 
     register.record([PartitionDecided(OLD)])
     register.join(3, OLD)
     newer = attrs.evolve(OLD, epoch=4, leader=2, in_sync=[1, 2])
-    register.join(2, newer, promised=4)
+    register.join(2, SEALS.of_partition(newer), promised=4)
     leaderships = register.registrar.leaderships
     assert leaderships.leaderless() == []
     assert leaderships.announcement(0) is None
@@ -260,7 +260,8 @@ def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> 
     leaderships = register.registrar.leaderships
     register.record(leaderships.announce(0))
     assert leaderships.accept(AcceptEpoch(0, 4, 3, 1, 3, 3, []))
-    register.join(2, attrs.evolve(OLD, epoch=4, leader=2, in_sync=[2, 1]), promised=4)
+    newer = attrs.evolve(OLD, epoch=4, leader=2, in_sync=[2, 1])
+    register.join(2, SEALS.of_partition(newer), promised=4)
     assert leaderships.conclude(0) == []
 
 

@@ -19,7 +19,7 @@ from octopi.errors import (
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import Inventory, RegisterLife, TopicOptions, TopicRecord
-from tests.membership.joins import REGISTER, join
+from tests.membership.joins import REGISTER, SEALS, SECRET, join
 
 CLUSTER = "00c1a5735eed0001"
 
@@ -27,11 +27,11 @@ CLUSTER = "00c1a5735eed0001"
 class Register:
     """A registrar with the shell's habit: every decision is journaled, then applied."""
 
-    def __init__(self, partitions: int = 4, cluster: str = CLUSTER) -> None:
+    def __init__(self, partitions: int = 4, cluster: str = CLUSTER, generation: int = 1) -> None:
         self.registrar = Registrar(partitions)
         self.journal: list[Entry] = []
         self.topics_made = 0
-        self.record(self.registrar.form(cluster, REGISTER.nonce))
+        self.record(self.registrar.form(cluster, REGISTER.nonce, generation, secret=SECRET))
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -115,7 +115,8 @@ def test_a_broker_whose_data_directory_is_new_has_to_leave_its_id_to_the_replica
     register.registrar.left(leader, 1)
     assert status_of(register.join, leader, 1, cluster="") == Status.BROKER_FENCED
     register.registrar.left(3 - leader, 1)
-    assert register.join(3 - leader, 1, cluster="") == 3 - leader, "it had nothing to lose"
+    empty = join(3 - leader, 1, cluster="", copy="'", credential="")
+    assert status_of(register.registrar.admit, empty, []) == Status.BROKER_FENCED
 
 
 def test_what_a_sole_replica_lost_with_an_older_copy_is_said() -> None:
@@ -135,7 +136,7 @@ def test_a_register_learns_that_another_one_was_obeyed(life: RegisterLife) -> No
     register = Register()
     register.join(1)
     with pytest.raises(SupersededError, match=f"generation {life.generation} "):
-        register.registrar.admit(join(2, cluster=CLUSTER, register=life), [])
+        register.registrar.admit(join(2, cluster=CLUSTER, register=SEALS.of_life(life)), [])
 
 
 def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> None:
@@ -152,13 +153,13 @@ def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> Non
             fresh.admit(join(2, cluster=CLUSTER, register=life), [])
         for life in (RegisterLife(2, "third"), RegisterLife(4, "fourth")):
             with pytest.raises(SupersededError):
-                fresh.admit(join(2, cluster=CLUSTER, register=life), [])
+                fresh.admit(join(2, cluster=CLUSTER, register=SEALS.of_life(life)), [])
 
 
 def test_an_older_register_never_catches_up_by_being_started_again() -> None:
     register, copy = Register(), Register()
     register.record(register.registrar.start("second"))
-    seen = register.registrar.state.life
+    seen = register.registrar.seals.of_life(register.registrar.state.life)
     for start in range(5):
         copy.record(copy.registrar.start(f"of the copy, {start}"))
         with pytest.raises(SupersededError):
@@ -167,11 +168,12 @@ def test_an_older_register_never_catches_up_by_being_started_again() -> None:
 
 def test_a_register_that_took_over_knows_no_life_before_its_own() -> None:
     fresh = Registrar(4)
-    for entry in fresh.form(CLUSTER, "after the loss", 7):
+    for entry in fresh.form(CLUSTER, "after the loss", 7, secret=SECRET):
         fresh.apply(entry)
     fresh.admit(join(1, cluster=CLUSTER, register=RegisterLife(6, "any")), [])
+    other = SEALS.of_life(RegisterLife(7, "any"))
     with pytest.raises(SupersededError):
-        fresh.admit(join(1, cluster=CLUSTER, register=RegisterLife(7, "any")), [])
+        fresh.admit(join(1, cluster=CLUSTER, register=other), [])
 
 
 def test_who_is_refused_anyway_stops_no_register() -> None:
@@ -316,7 +318,7 @@ def test_a_register_that_lost_its_disk_learns_from_brokers_and_reuses_no_epoch()
     reports = {broker: inventory_of(old.registrar, broker) for broker in (1, 2)}
     epochs = {one.partition: one.epoch for one in old.registrar.state.partitions.values()}
 
-    new = Register()
+    new = Register(generation=2)
     new.join(1, 1, reports[1], cluster=CLUSTER)
     assert new.join() == 3, "an id that is only known as a replica's is not given away"
     new.join(2, 2, reports[2], cluster=CLUSTER)
@@ -336,7 +338,7 @@ def test_a_topic_is_not_made_again_where_its_lost_record_may_come_back() -> None
     owner = old.registrar.state.partitions[0].leader
     other = 3 - owner
 
-    new = Register()
+    new = Register(generation=2)
     new.join(other, 1, inventory_of(old.registrar, other), cluster=CLUSTER)
     assert status_of(new.create, "lost", partitions=[0]) == Status.NOT_READY
     new.join(owner, 1, inventory_of(old.registrar, owner), cluster=CLUSTER)

@@ -36,11 +36,13 @@ class Identity:
     """See `octopi.wire.messages.Join`."""
     register: RegisterLife | None = None
     """The newest life of the register that it obeyed."""
+    credential: str = ""
+    """What the register gave with the id: see `octopi.wire.messages.Join`."""
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Identity:
         """From what a checkpoint holds."""
-        fields = {one.name: stored[one.name] for one in attrs.fields(cls)}
+        fields = {one.name: stored[one.name] for one in attrs.fields(cls) if one.name in stored}
         register = fields.pop("register")
         return cls(**fields, register=RegisterLife(**register) if register else None)
 
@@ -77,6 +79,7 @@ class Identity:
             page_cache=page_cache,
             ancestors=[],
             register=joined.register,
+            credential=joined.credential,
         )
 
     @property

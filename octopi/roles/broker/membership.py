@@ -354,6 +354,7 @@ class _Session:
                 identity.ancestors,
                 identity.register,
                 address,
+                identity.credential,
             ),
             m.Joined,
             REQUEST_TIMEOUT_S + GATHER_S,

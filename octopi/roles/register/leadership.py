@@ -386,9 +386,10 @@ class Leadership:
             return  # it asks again
         if trace is not None:
             trace(steps.E17_ALTERED, **judged)
-        session.post(altered)
+        record = altered.record
+        seals = self._node.registrar.seals
+        session.post(attrs.evolve(altered, record=seals.of_partition(record)))
         if entries:
-            record = altered.record
             _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
             self._notify()
             others = [one for one in self._node.members.values() if one is not session]

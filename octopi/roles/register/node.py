@@ -39,6 +39,7 @@ from octopi.limits import (
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
     REPLICA_COUNT_DEFAULT,
+    TOLD_MAX,
 )
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
@@ -67,6 +68,8 @@ from octopi.wire.messages import (
 )
 
 _log = get_logger(__name__)
+
+_PROOFS_TOLD_MAX = 10
 
 
 @attrs.frozen
@@ -179,7 +182,8 @@ class RegisterNode:
           StorageError: if the disk doesn't take it.
         """
         if self.registrar.state.cluster:
-            self.record(self.registrar.start(self._token()))
+            secret = "" if self.registrar.state.secret else self._token() + self._token()
+            self.record(self.registrar.start(self._token(), secret=secret))
             self.leadership.wait_for_brokers()
 
     # --- gathering -------------------------------------------------------------------
@@ -254,6 +258,14 @@ class RegisterNode:
             strangers = _log.sparing(self.environment.clock)
             strangers.warning("broker refused", address=join.address, why=str(error))
             raise
+        if admission.proofs:
+            _log.error(
+                "the journal is an older copy",
+                why="a broker was told what it lacks, and has the seal of this register",
+                learned_from=admission.broker,
+                lacks=admission.proofs[:_PROOFS_TOLD_MAX],
+                count=len(admission.proofs),
+            )
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
@@ -298,9 +310,14 @@ class RegisterNode:
         came = self._first_joins.values()
         old = [one.cluster for one in came if one.cluster]
         cluster = old[0] if old else self._token()
-        obeyed = [one.register for one in came if one.register and one.cluster == cluster]
-        generation = 1 + max((one.generation for one in obeyed), default=0)
-        self.record(self.registrar.form(cluster, self._token(), generation))
+        obeyed = [
+            one.register
+            for one in came
+            if one.register and one.cluster == cluster and one.register.generation <= TOLD_MAX
+        ]
+        generation = 1 + max((one.generation for one in obeyed), default=1 if old else 0)
+        nonce, secret = self._token(), self._token() + self._token()
+        self.record(self.registrar.form(cluster, nonce, generation, secret=secret))
         self._first_joins.clear()
         if old:
             self.leadership.wait_for_brokers()

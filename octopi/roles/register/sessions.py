@@ -242,19 +242,38 @@ class MembershipSession:
                 self._asked = True
                 self._tasks.start_soon(self._admit, message)
             case m.AcceptEpoch():
+                self._require_own(message.broker, message.incarnation)
                 self._node.leadership.accept(message)
             case m.BrokerStatus():
+                self._require_joined()
                 self._told(message)
             case m.Resign():
+                self._require_own(message.leader, message.leader_incarnation)
                 self._tasks.start_soon(self._node.leadership.resign, message)
             case m.Stopping():
+                self._require_joined()
                 self._tasks.start_soon(self._hand_over, message)
             case m.Goodbye():
                 self._node.departures.gone(self)
             case m.AlterInSync():
+                self._require_own(message.leader, message.leader_incarnation)
                 self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
+
+    def _require_joined(self) -> None:
+        """Refuse what only a broker says that was let in."""
+        if not self.broker:
+            raise ProtocolError("a broker has to join before it says this")
+
+    def _require_own(self, broker: int, incarnation: int) -> None:
+        """Refuse what is said in the name of another broker, or of another life of this one."""
+        self._require_joined()
+        if (broker, incarnation) != (self.broker, self.incarnation):
+            raise ProtocolError(
+                f"broker {self.broker}, life {self.incarnation}, speaks for broker {broker}, life "
+                f"{incarnation}"
+            )
 
     def regranted(self) -> None:
         """The endpoint takes no fresh tokens: a broker comes back with one."""
@@ -290,7 +309,9 @@ class MembershipSession:
             broker = await self._node.admit(self, join, self._inventory)
             self._inventory = []
             state = self._node.registrar.state
-            self._connection.post(m.Joined(join.request, state.cluster, broker, state.life))
+            seals = self._node.registrar.seals
+            life, credential = seals.of_life(state.life), seals.credential(broker)
+            self._connection.post(m.Joined(join.request, state.cluster, broker, life, credential))
             await self._node.brief(self, broker)
             await self.keep_telling()
         except ConnectionLostError:
@@ -310,8 +331,6 @@ class MembershipSession:
 
     def _told(self, status: m.BrokerStatus) -> None:
         """The broker says which of its replicas take records."""
-        if not self.broker:
-            raise ProtocolError("a broker says how it is when it has joined")
         if (trace := self._node.environment.trace) is not None:
             trace(
                 steps.J14_TROUBLED,
@@ -371,7 +390,10 @@ class MembershipSession:
             return False
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E9_TELLING, broker=self.broker, records=records)
-        message = m.InstallPartitions(self._connection.next_request(), records, brokers)
+        seal = self._node.registrar.seals.of_partition
+        message = m.InstallPartitions(
+            self._connection.next_request(), [seal(one) for one in records], brokers
+        )
         undone = await self._tell(message)
         if undone is None:
             return False
@@ -413,7 +435,8 @@ class MembershipSession:
             return True
         if (trace := self._node.environment.trace) is not None:
             trace(steps.T2_TELLING, broker=self.broker, topics=records)
-        message = m.InstallTopics(self._connection.next_request(), records)
+        seal = self._node.registrar.seals.of_topic
+        message = m.InstallTopics(self._connection.next_request(), [seal(one) for one in records])
         undone = await self._tell(message)
         if undone is None:
             return False
