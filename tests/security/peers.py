@@ -1,0 +1,51 @@
+"""A program that speaks as a broker or follower does, and says what it likes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import OctopiError
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
+
+OFFERED_S = 2.0
+
+
+@asynccontextmanager
+async def peer(
+    environment: Environment, url: str, endpoint: Endpoint = MEMBERSHIP
+) -> AsyncIterator[Connection]:
+    """A connection to an endpoint for nodes, which takes every order and carries none out."""
+    connection = await open_connection(environment, url, endpoint, "peer")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(connection.run, lambda message: None)
+        try:
+            yield connection
+        finally:
+            with trio.CancelScope(shield=True):
+                await connection.close()
+            nursery.cancel_scope.cancel()
+
+
+async def joined(connection: Connection, join: m.Join, *inventory: m.Inventory) -> m.Joined:
+    """Ask to join, with a report."""
+    for page in inventory:
+        await connection.send(page)
+    return await connection.request(join, m.Joined, 10)
+
+
+async def look(environment: Environment, url: str) -> m.ClusterDescription:
+    """What anybody may ask a register, wherever it is by then."""
+    while True:
+        try:
+            async with peer(environment, url, CLIENT) as connection:
+                question = m.DescribeCluster(connection.next_request())
+                return await connection.request(question, m.ClusterDescription, 5)
+        except OctopiError:
+            await environment.clock.sleep_until(environment.clock.now() + 0.1)
