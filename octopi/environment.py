@@ -294,8 +294,11 @@ class Disk(Protocol):
     def list_directory(self, path: str) -> list[str]:
         """The names in it, sorted; empty if there is no such directory."""
 
+    def is_link(self, path: str) -> bool:
+        """Whether the last name of *path* is a symbolic link; False if nothing is there."""
+
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file, or a symbolic link and not what it points to."""
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""

@@ -324,6 +324,9 @@ class SystemDisk:
         except FileNotFoundError:
             return []
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def remove(self, path: str) -> None:
         os.remove(path)
 

@@ -22,7 +22,8 @@ from octopi.clients.client import connect
 from octopi.environment import Environment, Trace
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.roles.register.node import run_register
+from octopi.roles.register.options import RegisterOptions
 from octopi.transport.websocket import WebSocketNet
 from sim.bench import FEW, Figure
 

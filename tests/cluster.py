@@ -25,7 +25,8 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import RegisterNode, RegisterOptions, run_register
+from octopi.roles.register.node import RegisterNode, run_register
+from octopi.roles.register.options import RegisterOptions
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection

@@ -13,7 +13,8 @@ from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import RegisterOptions, run_register
+from octopi.roles.register.node import run_register
+from octopi.roles.register.options import RegisterOptions
 from octopi.storage.flush_policy import FlushOptions
 
 _log = get_logger(__name__)

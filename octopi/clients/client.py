@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Final, Literal, TypeVar
@@ -61,6 +61,7 @@ from octopi.wire.messages import (
     ClusterDescription,
     CreateTopic,
     DeleteTopic,
+    DeleteTopicById,
     DescribeCluster,
     DescribeLogs,
     Done,
@@ -207,14 +208,30 @@ class Client(Operating):
           UnknownTopicError: if there is no such topic.
         """
         topic = topic_name(name)
+        await self._delete(f"delete topic {name}", lambda request: DeleteTopic(request, topic))
+        self._lookup.forget(topic)
+
+    async def delete_topic_by_id(self, topic_id: str) -> None:
+        """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
+        that is not legal can't be used.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        await self._delete(
+            f"delete the topic with id {topic_id}",
+            lambda request: DeleteTopicById(request, topic_id),
+        )
+
+    async def _delete(
+        self, what: str, question: Callable[[int], DeleteTopic | DeleteTopicById]
+    ) -> None:
         is_lost = False
 
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._questions.register_once(
-                    lambda request: DeleteTopic(request, topic), Done
-                )
+                await self._questions.register_once(question, Done)
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -222,8 +239,7 @@ class Client(Operating):
                 if not is_lost:  # else an attempt whose answer was lost may have deleted it
                     raise
 
-        await self._questions.retry(f"delete topic {name}", attempt)
-        self._lookup.forget(topic)
+        await self._questions.retry(what, attempt)
 
     # --- the cluster -------------------------------------------------------------------
 

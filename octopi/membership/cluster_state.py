@@ -10,6 +10,8 @@ from collections import Counter
 
 import attrs
 
+from octopi.identifiers import id_fault, topic_name_fault
+from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
 from octopi.membership.entries import (
     BrokerRegistered,
     BrokerRemoved,
@@ -22,6 +24,7 @@ from octopi.membership.entries import (
     TopicDeleted,
     TopicRemoved,
 )
+from octopi.wire.codec import fault_in
 from octopi.wire.messages import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
 
 
@@ -54,6 +57,9 @@ class ClusterState:
         self.removed_brokers: set[int] = set()
         self.partitions: dict[int, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
+        self.unfit_topics: set[str] = set()
+        """Ids of topics that no broker can hold, as their names or ids are illegal: a register
+        that did not check them took them from a broker.  They can be deleted by their ids."""
         self._announced: dict[int, int] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
@@ -99,6 +105,10 @@ class ClusterState:
     def topic(self, name: str) -> TopicRecord | None:
         """The topic of that name."""
         return self._topics.get(name)
+
+    def topic_of_id(self, topic_id: str) -> TopicRecord | None:
+        """The topic of that id."""
+        return next((one for one in self._topics.values() if one.topic_id == topic_id), None)
 
     def topics_after(self, name: str, count_max: int) -> list[TopicRecord]:
         """Up to *count_max* topics with names greater than *name*, in their order."""
@@ -148,11 +158,14 @@ class ClusterState:
                     insort(self._names, topic.topic)
                 elif former.topic_id != topic.topic_id or owner:
                     self._disown(topic.topic)
+                if topic_name_fault(topic.topic) or id_fault(topic.topic_id):
+                    self.unfit_topics.add(topic.topic_id)
                 self._topics[topic.topic] = topic
                 if owner:
                     self._owners[topic.topic] = owner
                     self._owned[owner] += 1
             case TopicDeleted():
+                self.unfit_topics.discard(entry.topic_id)
                 del self._topics[entry.topic]
                 self._disown(entry.topic)
                 del self._names[bisect_left(self._names, entry.topic)]
@@ -205,6 +218,24 @@ class ClusterState:
             entries.append(TopicCreated(record))
             entries.append(TopicDeleted(removal.topic, topic_id, sorted(removal.brokers)))
         return entries
+
+    def fault(self) -> str:
+        """What no register decides, but a broker made one believe that did not check it; empty:
+        nothing.  The register can't go on from there."""
+        if self.lives and max(self.lives) > COUNTED_MAX:
+            return f"generation {max(self.lives)} of the register"
+        for record in self.partitions.values():
+            if why := fault_in(record):
+                return f"partition {record.partition}: {why}"
+        for partition, epoch in self._announced.items():
+            if epoch > COUNTED_MAX:
+                return f"epoch {epoch} of partition {partition}"
+        for broker in self.brokers:
+            if not 1 <= broker <= BROKER_ID_MAX:
+                return f"the id {broker} of a broker"
+        if self.partition_count > LIST_COUNT_MAX:
+            return f"{self.partition_count} partitions"
+        return ""
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

@@ -18,11 +18,10 @@ from octopi.errors import (
     NotReadyError,
     RefusedError,
     Status,
-    SupersededError,
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.identifiers import topic_name
+from octopi.identifiers import id_fault, topic_name, topic_name_fault
 from octopi.limits import (
     BROKER_ID_MAX,
     BROKERS_MAX,
@@ -44,9 +43,10 @@ from octopi.membership.entries import (
     TopicRemoved,
 )
 from octopi.membership.health import Health
-from octopi.membership.in_sync_changes import newest_set, without
+from octopi.membership.in_sync_changes import without
 from octopi.membership.leaderships import Leaderships
 from octopi.membership.lives import is_later_life, is_proven, is_same_life, lost_data
+from octopi.membership.obedience import Obedience
 from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
 from octopi.membership.reports import believe, fault_of
@@ -92,8 +92,7 @@ class Registrar:
         self.stopping: set[int] = set()
         """Brokers that are about to stop, or did, and have not joined in a new life since: they
         get nothing while others can have it."""
-        self._left_for_another: set[int] = set()
-        """Brokers that proved who they are and obey another register."""
+        self._obedience = Obedience(self.state, self._live)
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
         self.leaderships = Leaderships(self.state, self._live, self._is_doubted, health=self.health)
@@ -176,7 +175,7 @@ class Registrar:
                 Status.BROKER_FENCED,
             )
         has_lost_data = lost_data(self.state, broker, join)
-        self._require_obedience(broker, join)
+        self._obedience.require(broker, join)
         known = state.brokers.get(broker)
         if known is None and len(state.brokers) >= BROKERS_MAX:
             raise RefusedError(
@@ -243,42 +242,11 @@ class Registrar:
             believed.proofs,
         )
 
-    def _require_obedience(self, broker: int, join: Join) -> None:
-        """See that *broker* obeys this register, or none yet.
-
-        That it obeys another one is proven if that one's life is sealed: then it was started with
-        a newer copy of this one's disk.  Or if this register has lost, to others, all brokers that
-        could lead: without these it can decide nothing anyway.
-
-        Raises:
-          SupersededError: if it is proven.
-          RefusedError: REGISTER_SUPERSEDED, if it is only said.
-        """
-        state, life = self.state, join.register
-        if life is None or state.descends_from(life):
-            return
-        if is_proven(state, join):
-            self._left_for_another.add(broker)
-        electable = {one for record in state.partitions.values() for one in newest_set(record)}
-        needed = electable or set(state.brokers)
-        is_alone = bool(needed) and needed <= self._left_for_another
-        told = (
-            f"broker {broker} at {join.address} has obeyed a register of generation "
-            f"{life.generation} that was started after this one, of generation "
-            f"{state.life.generation}, or beside it"
-        )
-        if self.seals.knows_life(life) or (is_alone and needed.isdisjoint(self._live)):
-            raise SupersededError(told)
-        raise RefusedError(
-            f"{told}; nothing proves that, so this register goes on without it",
-            Status.REGISTER_SUPERSEDED,
-        )
-
     def admitted(self, admission: Admission) -> None:
         """The entries of *admission*, the last question that was answered, are in the journal and
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
-        self._left_for_another.discard(admission.broker)
+        self._obedience.admitted(admission.broker)
         self.joined(admission.broker, admission.incarnation)
         self.health.reconnected(admission.broker)
 
@@ -450,12 +418,35 @@ class Registrar:
         Raises:
           UnknownTopicError: if there is none.
         """
-        record = self.require_topic(name)
+        return self._deletion(self.require_topic(name))
+
+    def topic_of_id(self, topic_id: str) -> TopicRecord:
+        """The topic of that id, whatever its name is.
+
+        Raises:
+          UnknownTopicError: if there is none.
+        """
+        record = self.state.topic_of_id(topic_id)
+        if record is None:
+            raise UnknownTopicError(f"there is no topic with id {topic_id}")
+        return record
+
+    def delete_topic_by_id(self, topic_id: str) -> list[Entry]:
+        """Delete a topic, whatever its name is.
+
+        Raises:
+          UnknownTopicError: if there is none.
+        """
+        return self._deletion(self.topic_of_id(topic_id))
+
+    def _deletion(self, record: TopicRecord) -> list[Entry]:
         brokers = {
             broker
             for partition in record.partitions
             for broker in self.state.partitions[partition].replicas
         }
+        if record.topic_id in self.state.unfit_topics:
+            brokers = set()  # none was told of it
         return [TopicDeleted(record.topic, record.topic_id, sorted(brokers))]
 
     def removed(self, topic_id: str, broker: int) -> list[Entry]:
@@ -558,6 +549,7 @@ class Registrar:
             RemovedTopic(removal.topic, topic_id)
             for topic_id, removal in self.state.removals.items()
             if broker in removal.brokers
+            and not (id_fault(topic_id) or topic_name_fault(removal.topic))
         ]
 
     def topics_of(self, broker: int) -> list[TopicRecord]:
@@ -565,6 +557,11 @@ class Registrar:
         return self.state.topics_on(
             {one.partition for one in self.state.partitions.values() if broker in one.replicas}
         )
+
+    def tellable(self, topics: list[TopicRecord]) -> list[TopicRecord]:
+        """Those of *topics* that brokers can hold."""
+        unfit = self.state.unfit_topics
+        return [one for one in topics if one.topic_id not in unfit] if unfit else topics
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

@@ -23,6 +23,7 @@ _ON_ITS_TOPIC: Final[dict[type, Verb]] = {
 }
 
 _ON_THE_CLUSTER: Final[dict[type, Verb]] = {
+    m.DeleteTopicById: Verb.ADMIN,
     m.DrainBroker: Verb.ADMIN,
     m.AddPartitions: Verb.ADMIN,
     m.MoveReplica: Verb.ADMIN,

@@ -117,6 +117,9 @@ class DiskView:
             raise os_error(errno.ENOTDIR, path)
         return sorted(found.cached) if found is not None else []
 
+    def is_link(self, path: str) -> bool:
+        return False  # there are none here
+
     def room(self, path: str) -> Room | None:
         free_bytes, total_bytes = self.disk.free_bytes(), self.disk.capacity_bytes
         return None if total_bytes is None else Room(max(0, int(free_bytes)), total_bytes)

@@ -24,7 +24,6 @@ This module knows no connection: who may send what is `allowed`.
 
 from __future__ import annotations
 
-import struct
 import types
 import typing
 from collections.abc import Callable
@@ -34,6 +33,26 @@ import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
+from octopi.wire.cbor import (
+    BYTES,
+    FALSE,
+    INTEGER_BOUND,
+    LIST,
+    MAP,
+    NEGATIVE,
+    NULL,
+    TEXT,
+    TRUE,
+    UNSIGNED,
+    Problem,
+    check_size,
+    container,
+    head,
+    mismatch,
+    quoted,
+    read_head,
+    read_string,
+)
 from octopi.wire.messages import (
     JUDGED,
     MESSAGES,
@@ -43,38 +62,6 @@ from octopi.wire.messages import (
     MayBeMissing,
     MayBeNegative,
     Within,
-)
-
-# Major types, RFC 8949 section 3.1.
-_UNSIGNED: Final = 0
-_NEGATIVE: Final = 1
-_BYTES: Final = 2
-_TEXT: Final = 3
-_LIST: Final = 4
-_MAP: Final = 5
-_SIMPLE: Final = 7
-
-_FALSE: Final = b"\xf4"
-_TRUE: Final = b"\xf5"
-_NULL: Final = b"\xf6"
-
-_INTEGER_BOUND: Final = 1 << 63
-_BYTE: Final = [bytes((byte,)) for byte in range(256)]
-_HEAD_OF_16_BITS: Final = struct.Struct(">BH").pack
-_HEAD_OF_32_BITS: Final = struct.Struct(">BI").pack
-_HEAD_OF_64_BITS: Final = struct.Struct(">BQ").pack
-_NAME_BYTES_MAX: Final = 40
-"""Names that a peer made up are repeated in an error up to this length."""
-
-_MAJOR_NAMES: Final = (
-    "an integer",
-    "a negative integer",
-    "a byte string",
-    "a text",
-    "a list",
-    "a map",
-    "a tag",
-    "a simple value",
 )
 
 _V = TypeVar("_V")
@@ -90,7 +77,7 @@ def encode(message: object) -> bytes:
     parts: list[bytes] = []
     try:
         structure.encode(message, parts)
-    except _Problem as problem:
+    except Problem as problem:
         raise ValueError(f"{TYPE_NAMES[type(message)]}{problem}") from None
     return b"".join(parts)
 
@@ -107,38 +94,42 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
     name = "message"
     fields_at = len(data)
     try:
-        count, at = _container(data, 0, _MAP)
+        count, at = container(data, 0, MAP)
         if not data.startswith(_TYPE_KEY, at):
-            raise _Problem("the first key has to be 'type'")
+            raise Problem("the first key has to be 'type'")
         found, at = _TYPE_NAME.decode(data, at + len(_TYPE_KEY))
         fields_at = at
         cls = MESSAGES.get(found)
         if cls is None:
             status = Status.UNKNOWN_MESSAGE
-            raise _Problem(f"there is no type {_quoted(found)}")
+            raise Problem(f"there is no type {quoted(found)}")
         name = found
         if cls not in allowed:
             status = Status.WRONG_ENDPOINT
-            raise _Problem("it may not be sent here now")
+            raise Problem("it may not be sent here now")
         message, at = _STRUCTURES[cls].decode_fields(data, at, count - 1)
         if at != len(data):
-            raise _Problem(f"{len(data) - at} bytes follow it")
-    except _Problem as problem:
+            raise Problem(f"{len(data) - at} bytes follow it")
+    except Problem as problem:
         request = _request_at(data, fields_at)
         raise ProtocolError(f"{name}{problem}", status, request) from None
     return message
 
 
-class _Problem(Exception):
-    """What is wrong, and, filled in on the way out, where."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-        self.place = ""
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.text}"
+def fault_in(part: object) -> str:
+    """What keeps *part*, an instance of a class in `octopi.wire.messages`, from being sent; empty:
+    nothing.  For what was stored by a program that had no such bounds."""
+    cls = type(part)
+    kind = _PARTS.get(cls)
+    if kind is None:
+        kind = _PARTS[cls] = _kind(cls)
+    try:
+        kind.encode(part, [])
+    except Problem as problem:
+        return str(problem).removeprefix(".")
+    except (AttributeError, TypeError):
+        return "a field is of another type"
+    return ""
 
 
 class _Kind(Protocol[_V]):
@@ -161,24 +152,24 @@ class _Integer:
     depth = 0
 
     def encode(self, value: int, parts: list[bytes]) -> None:
-        if not -_INTEGER_BOUND <= value < _INTEGER_BOUND:
-            raise _Problem("it does not fit into 64 bits with sign")
+        if not -INTEGER_BOUND <= value < INTEGER_BOUND:
+            raise Problem("it does not fit into 64 bits with sign")
         if value < 0 and not self.is_signed:
-            raise _Problem("it can't be negative")
-        parts.append(_head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value))
+            raise Problem("it can't be negative")
+        parts.append(head(UNSIGNED, value) if value >= 0 else head(NEGATIVE, -1 - value))
 
     def decode(self, data: bytes, at: int) -> tuple[int, int]:
         if at < len(data) and data[at] < 24:  # the most frequent ones need no more
             return data[at], at + 1
-        major, value, behind = _read_head(data, at)
-        if major > _NEGATIVE:
-            raise _mismatch("an integer", data, at)
-        if value >= _INTEGER_BOUND:
-            raise _Problem("it does not fit into 64 bits with sign")
-        if major == _UNSIGNED:
+        major, value, behind = read_head(data, at)
+        if major > NEGATIVE:
+            raise mismatch("an integer", data, at)
+        if value >= INTEGER_BOUND:
+            raise Problem("it does not fit into 64 bits with sign")
+        if major == UNSIGNED:
             return value, behind
         if not self.is_signed:
-            raise _Problem("it can't be negative")
+            raise Problem("it can't be negative")
         return -1 - value, behind
 
 
@@ -197,7 +188,7 @@ class _BoundedInteger:
 
     def _checked(self, value: int) -> int:
         if not self.low <= value <= self.high:
-            raise _Problem(f"it is {value}, and has to be from {self.low} to {self.high}")
+            raise Problem(f"it is {value}, and has to be from {self.low} to {self.high}")
         return value
 
 
@@ -205,14 +196,14 @@ class _Boolean:
     depth = 0
 
     def encode(self, value: bool, parts: list[bytes]) -> None:
-        parts.append(_TRUE if value else _FALSE)
+        parts.append(TRUE if value else FALSE)
 
     def decode(self, data: bytes, at: int) -> tuple[bool, int]:
-        if data.startswith(_TRUE, at):
+        if data.startswith(TRUE, at):
             return True, at + 1
-        if data.startswith(_FALSE, at):
+        if data.startswith(FALSE, at):
             return False, at + 1
-        raise _mismatch("a boolean", data, at)
+        raise mismatch("a boolean", data, at)
 
 
 @attrs.frozen
@@ -224,9 +215,9 @@ class _Text:
         try:
             encoded = value.encode()
         except UnicodeEncodeError:
-            raise _Problem("it has no form in UTF-8") from None
-        _check_size(len(encoded), self.size_max, "bytes")
-        parts.append(_head(_TEXT, len(encoded)))
+            raise Problem("it has no form in UTF-8") from None
+        check_size(len(encoded), self.size_max, "bytes")
+        parts.append(head(TEXT, len(encoded)))
         parts.append(encoded)
 
     def decode(self, data: bytes, at: int) -> tuple[str, int]:
@@ -235,10 +226,10 @@ class _Text:
                 end = at + initial - 0x5F  # short ones are the most frequent
                 if end <= len(data):
                     return data[at + 1 : end].decode(), end
-            value, at = _read_string(data, at, _TEXT, self.size_max)
+            value, at = read_string(data, at, TEXT, self.size_max)
             return value.decode(), at
         except UnicodeDecodeError:
-            raise _Problem("it is not UTF-8") from None
+            raise Problem("it is not UTF-8") from None
 
 
 @attrs.frozen
@@ -256,7 +247,7 @@ class _RuledText:
 
     def _checked(self, value: str) -> str:
         if fault := self.fault(value):
-            raise _Problem(fault)
+            raise Problem(fault)
         return value
 
 
@@ -266,12 +257,12 @@ class _Bytes:
     depth = 0
 
     def encode(self, value: bytes, parts: list[bytes]) -> None:
-        _check_size(len(value), self.size_max, "bytes")
-        parts.append(_head(_BYTES, len(value)))
+        check_size(len(value), self.size_max, "bytes")
+        parts.append(head(BYTES, len(value)))
         parts.append(value)
 
     def decode(self, data: bytes, at: int) -> tuple[bytes, int]:
-        return _read_string(data, at, _BYTES, self.size_max)
+        return read_string(data, at, BYTES, self.size_max)
 
 
 @attrs.frozen
@@ -284,12 +275,12 @@ class _Optional:
 
     def encode(self, value: object, parts: list[bytes]) -> None:
         if value is None:
-            parts.append(_NULL)
+            parts.append(NULL)
         else:
             self.kind.encode(value, parts)
 
     def decode(self, data: bytes, at: int) -> tuple[object, int]:
-        if data.startswith(_NULL, at):
+        if data.startswith(NULL, at):
             return None, at + 1
         return self.kind.decode(data, at)
 
@@ -304,24 +295,24 @@ class _List:
         return 1 + self.kind.depth
 
     def encode(self, value: list[object], parts: list[bytes]) -> None:
-        _check_size(len(value), self.count_max, "entries")
-        parts.append(_head(_LIST, len(value)))
+        check_size(len(value), self.count_max, "entries")
+        parts.append(head(LIST, len(value)))
         for index, entry in enumerate(value):
             try:
                 self.kind.encode(entry, parts)
-            except _Problem as problem:
+            except Problem as problem:
                 problem.place = f"[{index}]{problem.place}"
                 raise
 
     def decode(self, data: bytes, at: int) -> tuple[list[object], int]:
-        count, at = _container(data, at, _LIST)
-        _check_size(count, self.count_max, "entries")
+        count, at = container(data, at, LIST)
+        check_size(count, self.count_max, "entries")
         decode_entry = self.kind.decode
         entries: list[object] = []
         for index in range(count):
             try:
                 entry, at = decode_entry(data, at)
-            except _Problem as problem:
+            except Problem as problem:
                 problem.place = f"[{index}]{problem.place}"
                 raise
             entries.append(entry)
@@ -373,7 +364,7 @@ class _Structure:
             parts.append(key)
             try:
                 kind.encode(getattr(value, name), parts)
-            except _Problem as problem:
+            except Problem as problem:
                 problem.place = f".{name}{problem.place}"
                 raise
 
@@ -402,7 +393,7 @@ class _Structure:
                 break
             try:
                 value, at = kind.decode(data, at + len(key))
-            except _Problem as problem:
+            except Problem as problem:
                 problem.place = f".{name}{problem.place}"
                 raise
             values.append(value)
@@ -412,25 +403,25 @@ class _Structure:
         fields = self._fields
         values: dict[str, Any] = {}
         for _ in range(count):
-            major, size, behind = _read_head(data, at)
-            if major != _TEXT:
-                raise _Problem("a key is no text")
+            major, size, behind = read_head(data, at)
+            if major != TEXT:
+                raise Problem("a key is no text")
             at = behind + size
             key = data[behind:at]
             place = self._places.get(key)
             if place is None:
-                raise _Problem(f"there is no field {_quoted(key.decode(errors='replace'))}")
+                raise Problem(f"there is no field {quoted(key.decode(errors='replace'))}")
             name, _, kind = fields[place]
             if name in values:
-                raise _Problem(f"field '{name}' comes twice")
+                raise Problem(f"field '{name}' comes twice")
             try:
                 values[name], at = kind.decode(data, at)
-            except _Problem as problem:
+            except Problem as problem:
                 problem.place = f".{name}{problem.place}"
                 raise
         for name, _, _ in self._required:
             if name not in values:
-                raise _Problem(f"field '{name}' is missing")
+                raise Problem(f"field '{name}' is missing")
         return self._cls(**values), at
 
 
@@ -448,7 +439,7 @@ class _Part:
         self.structure.encode(value, parts)
 
     def decode(self, data: bytes, at: int) -> tuple[object, int]:
-        count, at = _container(data, at, _MAP)
+        count, at = container(data, at, MAP)
         return self.structure.decode_fields(data, at, count)
 
 
@@ -467,7 +458,7 @@ class _JudgedPart:
         _judge(value)
 
     def decode(self, data: bytes, at: int) -> tuple[object, int]:
-        count, at = _container(data, at, _MAP)
+        count, at = container(data, at, MAP)
         value, at = self.structure.decode_fields(data, at, count)
         _judge(value)
         return value, at
@@ -476,90 +467,19 @@ class _JudgedPart:
 def _judge(value: Any) -> None:  # noqa: ANN401
     """Ask *value* what is wrong with it."""
     if fault := value.fault():
-        raise _Problem(fault)
-
-
-def _head(major: int, argument: int) -> bytes:
-    initial = major << 5
-    if argument < 24:
-        return _BYTE[initial | argument]
-    if argument < 1 << 8:
-        return bytes((initial | 24, argument))
-    if argument < 1 << 16:
-        return _HEAD_OF_16_BITS(initial | 25, argument)
-    if argument < 1 << 32:
-        return _HEAD_OF_32_BITS(initial | 26, argument)
-    return _HEAD_OF_64_BITS(initial | 27, argument)
-
-
-def _read_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Major type, argument, position behind them."""
-    if at >= len(data):
-        raise _Problem("it ends too early")
-    initial = data[at]
-    argument = initial & 31
-    if argument < 24:
-        return initial >> 5, argument, at + 1
-    if argument > 27:
-        raise _Problem("indefinite lengths and reserved values are not allowed")
-    behind = at + 1 + (1 << argument - 24)
-    if behind > len(data):
-        raise _Problem("it ends too early")
-    return initial >> 5, int.from_bytes(data[at + 1 : behind], "big"), behind
-
-
-def _read_string(data: bytes, at: int, expected: int, size_max: int) -> tuple[bytes, int]:
-    major, size, behind = _read_head(data, at)
-    if major != expected:
-        raise _mismatch(_MAJOR_NAMES[expected], data, at)
-    _check_size(size, size_max, "bytes")
-    if behind + size > len(data):
-        raise _Problem("it ends too early")
-    return data[behind : behind + size], behind + size
-
-
-def _container(data: bytes, at: int, expected: int) -> tuple[int, int]:
-    """The number of entries of the list or map at *at*, and where the first starts."""
-    major, count, behind = _read_head(data, at)
-    if major != expected:
-        raise _mismatch(_MAJOR_NAMES[expected], data, at)
-    return count, behind
-
-
-def _check_size(size: int, size_max: int, unit: str) -> None:
-    if size > size_max:
-        raise _Problem(f"it has {size} {unit}, at most {size_max} are allowed")
-
-
-def _mismatch(expected: str, data: bytes, at: int) -> _Problem:
-    found = data[at : at + 1]
-    if not found:
-        return _Problem("it ends too early")
-    if found in (_FALSE, _TRUE):
-        return _Problem(f"it has to be {expected}, not a boolean")
-    if found == _NULL:
-        return _Problem(f"it has to be {expected}, not null")
-    if found in (b"\xf9", b"\xfa", b"\xfb"):
-        return _Problem(f"it has to be {expected}, not a float")
-    return _Problem(f"it has to be {expected}, not {_MAJOR_NAMES[found[0] >> 5]}")
-
-
-def _quoted(name: str) -> str:
-    if len(name) <= _NAME_BYTES_MAX and name.isascii() and name.isprintable():
-        return f"'{name}'"
-    return "of that name"
+        raise Problem(fault)
 
 
 def _key(name: str) -> bytes:
-    return _head(_TEXT, len(name)) + name.encode()
+    return head(TEXT, len(name)) + name.encode()
 
 
 def _start(cls: type, count: int, is_part: bool) -> bytes:
     """What stands in front of *count* fields of *cls*."""
     if is_part:
-        return _head(_MAP, count)
+        return head(MAP, count)
     name = TYPE_NAMES[cls].encode()
-    return _head(_MAP, 1 + count) + _TYPE_KEY + _head(_TEXT, len(name)) + name
+    return head(MAP, 1 + count) + _TYPE_KEY + head(TEXT, len(name)) + name
 
 
 def _request_at(data: bytes, at: int) -> int | None:
@@ -567,7 +487,7 @@ def _request_at(data: bytes, at: int) -> int | None:
         return None
     try:
         return _INTEGER.decode(data, at + len(_REQUEST_KEY))[0]
-    except _Problem:
+    except Problem:
         return None
 
 
@@ -633,3 +553,5 @@ _TYPE_NAME: Final = _Text(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
 _STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}
+_PARTS: Final[dict[type, _Kind[Any]]] = {}
+"""What `fault_in` was asked about before."""

@@ -497,6 +497,15 @@ class DeleteTopic:
     topic: Text
 
 
+@message("delete_topic_by_id")
+@attrs.frozen
+class DeleteTopicById:
+    """Delete the topic that has this id, whatever its name is.  Answer: `Done`."""
+
+    request: int
+    topic_id: Text
+
+
 @message("list_topics")
 @attrs.frozen
 class ListTopics:
@@ -967,7 +976,7 @@ class InstallTopics:
 class RemovedTopic:
     """One creation of a topic, which was deleted."""
 
-    topic: Text
+    topic: TopicText
     topic_id: Id
 
 

@@ -12,7 +12,7 @@ MUTANTS: Final = (
         "octopi.membership.registrar",
         """
 -            RegisterStarted(RegisterLife(generation, nonce)),
-             ClusterFormed(cluster, self._partition_count),
+             ClusterFormed(cluster, self._partition_count, secret),
 +            RegisterStarted(RegisterLife(generation, nonce)),
 """,
         "a register that died while it wrote that it has a cluster can't be started again",

@@ -131,3 +131,13 @@ def test_the_status_with_a_broker_away_is_1(program: Program, nodes: NodeProcess
     deadline = time.monotonic() + 20  # it leads a moment after it has joined
     while program("status", *server).exit_code:
         assert time.monotonic() < deadline, "the cluster does not become healthy again"
+
+
+def test_a_topic_is_deleted_by_its_id(topics: Topics) -> None:
+    created = json.loads(topics("create", "by-id", "--json").stdout)
+    topic_id = created["topic_id"]
+    deleted = topics("delete", "--id", topic_id, "--yes")
+    assert (deleted.exit_code, deleted.stderr) == (0, f"deleted the topic with id {topic_id}\n")
+    again = topics("delete", "--id", topic_id, "--yes")
+    assert "unknown_topic" in again.stderr
+    assert topics("delete", "--yes").exit_code == 2

@@ -264,6 +264,9 @@ class MemoryDisk:
         _raise(late, path)
         return sorted(found.cached) if found is not None else []
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def remove(self, path: str) -> None:
         late = self._call("remove", path, changing=True)
         self._content(path)

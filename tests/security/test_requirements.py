@@ -20,6 +20,7 @@ NEEDED: dict[type, Verb | None] = {
     m.FindOffset: Verb.SUBSCRIBE,
     m.Fetch: Verb.SUBSCRIBE,
     m.Subscribe: Verb.SUBSCRIBE,
+    m.DeleteTopicById: Verb.ADMIN,
     m.DrainBroker: Verb.ADMIN,
     m.AddPartitions: Verb.ADMIN,
     m.MoveReplica: Verb.ADMIN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import attrs
 import cbor2
@@ -39,105 +40,98 @@ NAMES = [
 ]
 IDS = ["", "0", "0" * 15, "F" * 16, "../" * 5 + "x", "0" * 15 + "\n", "0" * 17, "\0" * 16]
 
-BOUNDED = [
+TOPICS: list[dict[str, Any]] = [
+    {"partitions": []},
+    {"partitions": [0, 0]},
+    {"partitions": [LIST_COUNT_MAX]},
+    {"partitions": [10**9]},
+    {"options": attrs.evolve(OPTIONS, segment_bytes=1)},
+    {"options": attrs.evolve(OPTIONS, retention_ms=0)},
+    {"options": attrs.evolve(OPTIONS, min_insync=0)},
+]
+RECORDS: list[dict[str, Any]] = [
+    {"partition": 10**9},
+    {"partition": LIST_COUNT_MAX},
+    {"epoch": 0},
+    {"epoch": 1 << 40},
+    {"epoch": (1 << 63) - 1},
+    {"version": 1 << 40},
+    {"recovered_epoch": 4},
+    {"leader": 0},
+    {"leader": 4},
+    {"leader_incarnation": 0},
+    {"leader_incarnation": 1 << 62},
+    {"replicas": [], "in_sync": []},
+    {"replicas": [1, 2, 3, 3]},
+    {"replicas": [1, 2, BROKER_ID_MAX + 1]},
+    {"in_sync": [4]},
+    {"lost": [4]},
+]
+JOINS: list[dict[str, Any]] = [
+    {"cluster": "../x"},
+    {"broker": 0},
+    {"broker": (1 << 63) - 1},
+    {"broker": BROKER_ID_MAX + 1},
+    {"incarnation": 0},
+    {"incarnation": 1 << 62},
+    {"nonce": ""},
+    {"nonce": "a\0"},
+    {"ancestors": ["\n"]},
+    {"register": m.RegisterLife(1 << 62, "x")},
+    {"register": m.RegisterLife(0, "x")},
+    {"address": ""},
+    {"address": "http://a:1"},
+    {"address": "ws://a:1/\x1b"},
+]
+ACCEPTANCES: list[dict[str, Any]] = [
+    {"partition": 10**9},
+    {"epoch": 1 << 40},
+    {"broker": 0},
+    {"incarnation": COUNTED_MAX + 1},
+    {"last_epoch": 1 << 40},
+    {"log_epoch": 1 << 40},
+    {"ends": [m.LogEnd("x", 0)]},
+    {"ends": [m.LogEnd("0" * 16, OFFSET_MAX + 1)]},
+    {"ends": [m.LogEnd("0" * 16, 0, held_end=OFFSET_MAX + 1)]},
+    {"first": (1 << 63) - 1},
+]
+FOLLOWS: list[dict[str, Any]] = [
+    {"partition": 10**9},
+    {"epoch": 1 << 40},
+    {"broker": 0},
+    {"attempt": 1 << 62},
+    {"topic_id": "../x"},
+    {"epochs": [m.EpochStart(1 << 40, 0)]},
+    {"epochs": [m.EpochStart(1, OFFSET_MAX + 1)]},
+    {"log_end": OFFSET_MAX + 1},
+]
+BOUNDED: list[object] = [
     *(m.Inventory([], [attrs.evolve(TOPIC, topic=name)]) for name in NAMES),
     *(m.InstallTopics(1, [attrs.evolve(TOPIC, topic=name)]) for name in NAMES),
     *(m.InstallTopics(1, [attrs.evolve(TOPIC, topic_id=one)]) for one in IDS),
     *(m.RemoveTopics(1, [m.RemovedTopic("a", one)]) for one in IDS),
-    *(
-        m.Inventory([], [attrs.evolve(TOPIC, **change)])
-        for change in (
-            {"partitions": []},
-            {"partitions": [0, 0]},
-            {"partitions": [LIST_COUNT_MAX]},
-            {"partitions": [10**9]},
-            {"options": attrs.evolve(OPTIONS, segment_bytes=1)},
-            {"options": attrs.evolve(OPTIONS, retention_ms=0)},
-            {"options": attrs.evolve(OPTIONS, min_insync=0)},
-        )
-    ),
+    *(m.Inventory([], [attrs.evolve(TOPIC, **change)]) for change in TOPICS),
     *(
         attrs.evolve(page, partitions=[attrs.evolve(RECORD, **change)])
         for page in (m.Inventory([], []), m.InstallPartitions(1, [], []))
-        for change in (
-            {"partition": 10**9},
-            {"partition": LIST_COUNT_MAX},
-            {"epoch": 0},
-            {"epoch": 1 << 40},
-            {"epoch": (1 << 63) - 1},
-            {"version": 1 << 40},
-            {"recovered_epoch": 4},
-            {"leader": 0},
-            {"leader": 4},
-            {"leader_incarnation": 0},
-            {"leader_incarnation": 1 << 62},
-            {"replicas": [], "in_sync": []},
-            {"replicas": [1, 2, 3, 3]},
-            {"replicas": [1, 2, BROKER_ID_MAX + 1]},
-            {"in_sync": [4]},
-            {"lost": [4]},
-        )
+        for change in RECORDS
     ),
     m.Inventory([], [], [m.Standing(10**9, 1, True)]),
     m.Inventory([], [], [m.Standing(0, 1 << 40, True)]),
-    *(
-        attrs.evolve(JOIN, **change)
-        for change in (
-            {"cluster": "../x"},
-            {"broker": 0},
-            {"broker": (1 << 63) - 1},
-            {"broker": BROKER_ID_MAX + 1},
-            {"incarnation": 0},
-            {"incarnation": 1 << 62},
-            {"nonce": ""},
-            {"nonce": "a\0"},
-            {"ancestors": ["\n"]},
-            {"register": m.RegisterLife(1 << 62, "x")},
-            {"register": m.RegisterLife(0, "x")},
-            {"address": ""},
-            {"address": "http://a:1"},
-            {"address": "ws://a:1/\x1b"},
-        )
-    ),
+    *(attrs.evolve(JOIN, **change) for change in JOINS),
     m.Joined(1, "x", 1, LIFE),
     m.Joined(1, "c" * 16, 0, LIFE),
     m.OrderCarriedOut(1, [m.Undone(10**9, "", "")]),
     m.OrderCarriedOut(1, [m.Undone(None, "../x", "")]),
     m.BrokerStatus("", None, None, [m.ReplicaTrouble(10**9, "")]),
-    *(
-        attrs.evolve(ACCEPT, **change)
-        for change in (
-            {"partition": 10**9},
-            {"epoch": 1 << 40},
-            {"broker": 0},
-            {"incarnation": COUNTED_MAX + 1},
-            {"last_epoch": 1 << 40},
-            {"log_epoch": 1 << 40},
-            {"ends": [m.LogEnd("x", 0)]},
-            {"ends": [m.LogEnd("0" * 16, OFFSET_MAX + 1)]},
-            {"ends": [m.LogEnd("0" * 16, 0, held_end=OFFSET_MAX + 1)]},
-            {"first": (1 << 63) - 1},
-        )
-    ),
+    *(attrs.evolve(ACCEPT, **change) for change in ACCEPTANCES),
     m.AnnounceEpoch(0, 1 << 40),
     m.AlterInSync(0, 1, 1, 1, 0, [0], None),
     m.AlterInSync(0, 1, 1, 1, 0, [1], 0),
     m.Resign(10**9, 1, 1, 1, ""),
     m.PrepareHandOver(1, 10**9),
     m.BrokersStopping([0]),
-    *(
-        attrs.evolve(FOLLOW, **change)
-        for change in (
-            {"partition": 10**9},
-            {"epoch": 1 << 40},
-            {"broker": 0},
-            {"attempt": 1 << 62},
-            {"topic_id": "../x"},
-            {"epochs": [m.EpochStart(1 << 40, 0)]},
-            {"epochs": [m.EpochStart(1, OFFSET_MAX + 1)]},
-            {"log_end": OFFSET_MAX + 1},
-        )
-    ),
+    *(attrs.evolve(FOLLOW, **change) for change in FOLLOWS),
     m.Followed(0, 1, 1, 1, "", OFFSET_MAX + 1, 0),
     m.Followed(0, 1, 1, 1, "", 0, OFFSET_MAX + 1),
 ]

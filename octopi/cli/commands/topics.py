@@ -250,7 +250,10 @@ def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
 
 
 @topics.command()
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@click.option(
+    "--id", "topic_ids", multiple=True, metavar="ID", help="The topic with this id (repeatable)."
+)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @client_options
 @pass_invocation
@@ -258,6 +261,7 @@ def delete(
     invocation: Invocation,
     /,
     names: tuple[str, ...],
+    topic_ids: tuple[str, ...],
     yes: bool,
     server: str | None,
     timeout_s: float | None,
@@ -267,17 +271,24 @@ def delete(
     \b
     For instance:
       octopi-node topics delete orders --yes
+      octopi-node topics delete --id 5f0c2a1b5f0c2a1b --yes
+
+    A topic whose name is not legal, as a program made it that did not check names, is deleted by
+    its id: `octopi-node topics list --json` has it.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
+    if not names and not topic_ids:
+        raise CommandError("name the topics to delete, or give --id", ExitCode.USAGE)
+    count = len(names) + len(topic_ids)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandError(
                 "deleting takes every message: say --yes where nobody can be asked",
                 ExitCode.USAGE,
             )
-        agreed(f"Delete {counted(len(names), 'topic')} for good?")
+        agreed(f"Delete {counted(count, 'topic')} for good?")
 
     from octopi.cli.asking import ask
 
@@ -285,5 +296,8 @@ def delete(
         for name in names:
             await client.delete_topic(name)
             say(f"deleted {name}", err=True)
+        for topic_id in topic_ids:
+            await client.delete_topic_by_id(topic_id)
+            say(f"deleted the topic with id {topic_id}", err=True)
 
     ask(settings, question)

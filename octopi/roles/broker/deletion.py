@@ -16,14 +16,17 @@ import trio
 from octopi import steps
 from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
-from octopi.identifiers import TopicId
+from octopi.identifiers import TopicId, id_fault, topic_name_fault
+from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.facts import Facts
-from octopi.roles.broker.log_files import stored_topic
+from octopi.roles.broker.log_files import partition_number, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.wire.messages import RemovedTopic
+
+_log = get_logger(__name__)
 
 DELETED_SUFFIX = ".deleted"
 """No topic name ends like this within a partition's folder: ``!`` precedes it."""
@@ -90,7 +93,10 @@ class Deletion:
         names = {TopicId(one.topic_id): one.topic for one in topics}
         known = {(one.topic_id, one.partition) for one in self._doomed}
         for number in {*names_in(self._disk, self._logs_directory), *map(str, self._ends)}:
-            partition, ends = int(number), self._ends.get(int(number))
+            partition = partition_number(number)
+            if partition is None:
+                continue
+            ends = self._ends.get(partition)
             noted = set(ends.topic_ids) if ends is not None else set()
             present = names_in(self._disk, f"{self._logs_directory}/{number}")
             for topic_id, topic in names.items():
@@ -176,6 +182,10 @@ class Deletion:
         Raises:
           StorageError: if the disk fails.
         """
+        # A name or an id that is none may lead out of the partition's folder.
+        if why := topic_name_fault(doomed.topic) or id_fault(doomed.topic_id):
+            raise StorageError(f"{doomed.directory!r} is not deleted: {why}")
+        _require_own(self._disk, doomed.directory)
         parent, _, name = doomed.directory.rpartition("/")
         # The new name is what makes it gone; removing the files may take two lives.
         try:
@@ -200,18 +210,37 @@ def remove_file(disk: Disk, path: str) -> None:
 
 
 def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a directory of files, if it is there.
+    """Remove a directory of files.  What a symbolic link points to stays: it belongs to others.
 
     Raises:
-      StorageError: if that can't be done.
+      StorageError: if that can't be done, or the directory is reached through a link.
     """
     try:
+        _require_own(disk, directory)
+        if disk.is_link(directory):
+            _log.error("a link was removed, and not what it points to", path=directory)
+            disk.remove(directory)
+            return
         for name in names_in(disk, directory):
             disk.remove(f"{directory}/{name}")
         with suppress(FileNotFoundError):
             disk.remove_directory(directory)
     except OSError as error:
         raise StorageError(f"{directory} can't be removed: {error}") from error
+
+
+def _require_own(disk: Disk, directory: str) -> None:
+    """See that what *directory* names lies where its path says.
+
+    Raises:
+      StorageError: if its parent is a symbolic link.
+    """
+    parent = directory.rpartition("/")[0]
+    if disk.is_link(parent):
+        raise StorageError(
+            f"{directory} is not deleted: {parent} is a symbolic link, and leads to files that "
+            "may be of others"
+        )
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:

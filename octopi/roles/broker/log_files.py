@@ -9,12 +9,13 @@ from typing import Any
 from octopi import record
 from octopi.environment import Disk, Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId
-from octopi.limits import SEGMENT_BYTES_MAX
+from octopi.identifiers import Offset, PartitionId, topic_name_fault
+from octopi.limits import LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.replica_ends import topic_of
 from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.file_names import segment_bases, segment_path
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
@@ -29,16 +30,39 @@ def stored_topic(environment: Environment, directory: str) -> TopicRecord | None
     """The topic whose log lies in *directory*; None if it was never finished.
 
     Raises:
-      StorageError: if the checkpoint there is damaged.
+      DamagedCheckpointError: if the checkpoint there is damaged, or describes no topic.
+      StorageError: if it can't be read.
     """
-    stored = checkpoint.load(environment.disk, f"{directory}/checkpoint")
+    path = f"{directory}/checkpoint"
+    stored = checkpoint.load(environment.disk, path)
     if stored is None:
         return None
-    return topic_of(stored["topic"])
+    try:
+        return topic_of(stored["topic"])
+    except (KeyError, StorageError) as error:
+        raise DamagedCheckpointError(f"{path} describes no topic: {error}") from error
+
+
+def partition_number(name: str) -> int | None:
+    """The number of the partition that a file or folder is named after; None: of none."""
+    if not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
+        return None
+    return int(name) if len(name) < 20 and int(name) < LIST_COUNT_MAX else None
 
 
 def log_directory(data_directory: str, partition: int, topic: str) -> str:
-    """Where a log's files lie; topic names are safe as names of folders by their grammar."""
+    """Where a log's files lie; topic names are safe as names of folders by their grammar.
+
+    Raises:
+      StorageError: if *topic* is no name of a topic, or *partition* no number of a partition: that
+          place could be anywhere.
+    """
+    why = topic_name_fault(topic)
+    if why or not 0 <= partition < LIST_COUNT_MAX:
+        raise StorageError(
+            f"partition {partition} has no place for a log of topic {topic[:200]!r}"
+            f"{': ' if why else ''}{why}"
+        )
     return f"{data_directory}/logs/{partition}/{topic}"
 
 

@@ -29,7 +29,12 @@ from octopi.roles.broker.deletion import (
     remove_file,
 )
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.log_files import log_directory, restart_begun, stored_topic
+from octopi.roles.broker.log_files import (
+    log_directory,
+    partition_number,
+    restart_begun,
+    stored_topic,
+)
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
 from octopi.roles.broker.replica_state import forget_intact, stored_state
 from octopi.storage import checkpoint
@@ -76,12 +81,14 @@ class Opening:
         Raises:
           StorageError: if that can't be read.
         """
-        numbers = {int(name) for name in names_in(self._disk, f"{self._data_directory}/logs")}
-        for name in names_in(self._disk, f"{self._data_directory}/replicas"):
-            number = name.partition(".")[0]
-            if number.isdecimal():
-                numbers.add(int(number))
-        return [PartitionId(one) for one in sorted(numbers)]
+        logs = names_in(self._disk, f"{self._data_directory}/logs")
+        odd = [name for name in logs if partition_number(name) is None]
+        if odd:
+            _log.warning("what is no partition's was left alone", directory="logs", names=odd[:10])
+        replicas = names_in(self._disk, f"{self._data_directory}/replicas")
+        names = [*logs, *(name.partition(".")[0] for name in replicas)]
+        numbers = {partition_number(name) for name in names}
+        return [PartitionId(one) for one in sorted(one for one in numbers if one is not None)]
 
     def _was_given_up(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
@@ -156,8 +163,20 @@ class Opening:
             if not noted.topic:
                 await ends.remove(topic_id)
                 continue
-            topic = topic_of(noted.topic)
-            directory = log_directory(self._data_directory, partition_id, topic.topic)
+            try:
+                topic = topic_of(noted.topic)
+                directory = log_directory(self._data_directory, partition_id, topic.topic)
+            except StorageError as error:
+                # No log of that name was ever within this directory.  Nothing is deleted.
+                _log.error(
+                    "a noted log is left out",
+                    partition=partition_id,
+                    topic_id=topic_id,
+                    had_been_durable=noted.recovery_point,
+                    why=str(error),
+                )
+                await ends.remove(topic_id)
+                continue
             if directory in left_out:
                 continue  # the register orders it again
             _log.error("a log is gone", directory=directory, had_been_durable=noted.recovery_point)

@@ -11,8 +11,12 @@ from typing import Any
 import attrs
 
 from octopi.environment import Environment
+from octopi.logger import get_logger
 from octopi.storage import checkpoint
+from octopi.wire.codec import fault_in
 from octopi.wire.messages import BrokerInfo, PartitionRecord
+
+_log = get_logger(__name__)
 
 
 class PartitionTable:
@@ -38,7 +42,15 @@ class PartitionTable:
             return
         self.addresses = {int(broker): url for broker, url in stored["addresses"].items()}
         for fields in stored["partitions"]:
-            decided = PartitionRecord(**fields)
+            try:
+                decided = PartitionRecord(**fields)
+                why = fault_in(decided)
+            except TypeError as error:
+                why = f"fields are missing or unknown: {error}"
+            if why:
+                # The register tells what it decided when the broker joins.
+                _log.error("a decision was left out", file=self._path, why=why)
+                continue
             self.partitions[decided.partition] = decided
 
     async def remember(self, records: list[PartitionRecord], brokers: list[BrokerInfo]) -> None:

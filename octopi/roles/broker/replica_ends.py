@@ -20,6 +20,7 @@ from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
+from octopi.wire.codec import fault_in
 from octopi.wire.messages import TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
@@ -130,6 +131,16 @@ def ends_path(replica_path: str) -> str:
 
 
 def topic_of(described: Mapping[str, Any]) -> TopicRecord:
-    """The topic that a checkpoint or a file of ends describes."""
-    options = TopicOptions(**described["options"])
-    return TopicRecord(**{**described, "options": options})
+    """The topic that a checkpoint or a file of ends describes.
+
+    Raises:
+      StorageError: if that is none: its name and its id are parts of paths.
+    """
+    try:
+        options = TopicOptions(**described["options"])
+        topic = TopicRecord(**{**described, "options": options})
+    except (KeyError, TypeError) as error:
+        raise StorageError(f"fields of a topic are missing or unknown: {error}") from error
+    if why := fault_in(topic):
+        raise StorageError(f"no topic is like that: {why}")
+    return topic

@@ -5,8 +5,11 @@ from __future__ import annotations
 import attrs
 
 from octopi.environment import Environment
+from octopi.limits import COUNTED_MAX
 from octopi.replication.effects import ReplicaState
 from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.wire.codec import fault_in
 from octopi.wire.messages import PartitionRecord
 
 
@@ -14,13 +17,24 @@ def stored_state(environment: Environment, path: str) -> ReplicaState:
     """What a replica remembers through any failure; a fresh state if it was never here.
 
     Raises:
+      DamagedCheckpointError: if it isn't what was written, or says what no register decides.
       StorageError: if it can't be read.
     """
     stored = checkpoint.load(environment.disk, path)
     if stored is None:
         return ReplicaState()
-    record = stored.pop("record")
-    return ReplicaState(**stored, record=None if record is None else PartitionRecord(**record))
+    try:
+        record = stored.pop("record")
+        decided = None if record is None else PartitionRecord(**record)
+        state = ReplicaState(**stored, record=decided)
+    except (KeyError, TypeError) as error:
+        raise DamagedCheckpointError(f"{path}: fields are missing or unknown: {error}") from error
+    why = "" if decided is None else fault_in(decided)
+    if not why and max(state.promised, state.log_epoch) > COUNTED_MAX:
+        why = f"epoch {max(state.promised, state.log_epoch)} was promised"
+    if why:
+        raise DamagedCheckpointError(f"{path} says what no register decides: {why}")
+    return state
 
 
 async def forget_intact(environment: Environment, path: str) -> None:

@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import trio
 
 from octopi import steps
@@ -34,12 +33,7 @@ from octopi.errors import (
 from octopi.identifiers import topic_name
 from octopi.limits import (
     GATHER_S,
-    JOURNAL_SNAPSHOT_ENTRIES,
     LIST_COUNT_MAX,
-    PARTITION_COUNT_DEFAULT,
-    REBALANCE_INTERVAL_S,
-    REPLICA_COUNT_DEFAULT,
-    TOLD_MAX,
 )
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
@@ -49,9 +43,10 @@ from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
+from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.past import former_cluster, replay, tell_older_copy
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
-from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.quotas import NOBODY, Creator
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.transport.server import serve
@@ -68,30 +63,6 @@ from octopi.wire.messages import (
 )
 
 _log = get_logger(__name__)
-
-_PROOFS_TOLD_MAX = 10
-
-
-@attrs.frozen
-class RegisterOptions:
-    """How a register runs."""
-
-    listen: str
-    """``host:port``; port 0 picks a free one."""
-    data_directory: str
-    partition_count: int = PARTITION_COUNT_DEFAULT
-    """Partitions of a cluster that this register forms."""
-    replica_count: int = REPLICA_COUNT_DEFAULT
-    """Replicas of a partition that is made while there are so many brokers."""
-    gather_s: float = GATHER_S
-    """With an empty journal: how long to listen to brokers before deciding anything."""
-    rebalance_interval_s: float = REBALANCE_INTERVAL_S
-    """How often to take a step to a better spread of replicas and leaders."""
-    snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
-    """After so many entries the journal is folded into a snapshot."""
-    agent: str = "octopi-node"
-    doorkeeper: Doorkeeper | None = None
-    """Whom it lets in; None: everybody."""
 
 
 class RegisterNode:
@@ -258,14 +229,7 @@ class RegisterNode:
             strangers = _log.sparing(self.environment.clock)
             strangers.warning("broker refused", address=join.address, why=str(error))
             raise
-        if admission.proofs:
-            _log.error(
-                "the journal is an older copy",
-                why="a broker was told what it lacks, and has the seal of this register",
-                learned_from=admission.broker,
-                lacks=admission.proofs[:_PROOFS_TOLD_MAX],
-                count=len(admission.proofs),
-            )
+        tell_older_copy(admission)
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
             trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
@@ -307,21 +271,19 @@ class RegisterNode:
 
     def _form(self) -> None:
         """Form the cluster that those which came first belong to, or a new one."""
-        came = self._first_joins.values()
-        old = [one.cluster for one in came if one.cluster]
-        cluster = old[0] if old else self._token()
-        obeyed = [
-            one.register
-            for one in came
-            if one.register and one.cluster == cluster and one.register.generation <= TOLD_MAX
-        ]
-        generation = 1 + max((one.generation for one in obeyed), default=1 if old else 0)
+        former = former_cluster(self._first_joins.values())
+        cluster = former.cluster or self._token()
         nonce, secret = self._token(), self._token() + self._token()
-        self.record(self.registrar.form(cluster, nonce, generation, secret=secret))
+        self.record(self.registrar.form(cluster, nonce, former.generation + 1, secret=secret))
         self._first_joins.clear()
-        if old:
+        if former.cluster:
             self.leadership.wait_for_brokers()
-        _log.info("cluster formed", cluster=cluster, generation=generation, taken_over=bool(old))
+        _log.info(
+            "cluster formed",
+            cluster=cluster,
+            generation=former.generation + 1,
+            taken_over=bool(former.cluster),
+        )
 
     def _token(self) -> str:
         return self.environment.chance.token_bytes(8).hex()
@@ -493,10 +455,21 @@ class RegisterNode:
         """
         topic_name(name)
         self.require_gathered()
-        record = self.registrar.require_topic(name)
+        await self._delete(self.registrar.require_topic(name))
+
+    async def delete_topic_by_id(self, topic_id: str) -> None:
+        """The same, whatever its name is.
+
+        Raises:
+          OctopiError: UnknownTopicError, NotReadyError.
+        """
+        self.require_gathered()
+        await self._delete(self.registrar.topic_of_id(topic_id))
+
+    async def _delete(self, record: TopicRecord) -> None:
         if (trace := self.environment.trace) is not None:
             trace(steps.T5_DELETING, topic=record.topic, topic_id=record.topic_id)
-        self.record(self.registrar.delete_topic(name))
+        self.record(self.registrar.delete_topic_by_id(record.topic_id))
         removed = trio.Event()
         self._tasks.start_soon(self._remove_everywhere, record, removed)
         await removed.wait()
@@ -573,8 +546,7 @@ async def run_register(
             async with trio.open_nursery() as nursery:
                 ending = trio.Event()
                 node = RegisterNode(environment, options, journal, nursery, ending)
-                for entry in entries:
-                    node.registrar.apply(entry)
+                replay(node.registrar, entries, options.data_directory)
                 _log.info(
                     "journal read",
                     entries=len(entries),

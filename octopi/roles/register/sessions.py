@@ -72,6 +72,8 @@ class ClientSession:
                 self._start(message.request, partial(self._create, message))
             case m.DeleteTopic():
                 self._start(message.request, partial(self._delete, message))
+            case m.DeleteTopicById():
+                self._start(message.request, partial(self._delete_by_id, message))
             case m.ListTopics():
                 self._start(message.request, partial(self._list, message))
             case m.RecoverPartition():
@@ -154,6 +156,10 @@ class ClientSession:
 
     async def _delete(self, message: m.DeleteTopic) -> None:
         await self._node.delete_topic(message.topic)
+        self._connection.post(m.Done(message.request))
+
+    async def _delete_by_id(self, message: m.DeleteTopicById) -> None:
+        await self._node.delete_topic_by_id(message.topic_id)
         self._connection.post(m.Done(message.request))
 
     async def _operate(
@@ -417,7 +423,7 @@ class MembershipSession:
         decided about a partition may not have told it yet.
         """
         confirmed = True
-        for page in _pages(records):
+        for page in _pages(self._node.registrar.tellable(records)):
             confirmed &= await self._install_page_of_topics(page)
         return confirmed
 

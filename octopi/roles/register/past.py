@@ -1,0 +1,81 @@
+"""What a register finds of its own past: in its journal, and with brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from octopi.errors import StorageError
+from octopi.limits import TOLD_MAX
+from octopi.logger import get_logger
+from octopi.membership.admission import Admission
+from octopi.membership.entries import Entry
+from octopi.membership.registrar import Registrar
+from octopi.wire.messages import Join
+
+_log = get_logger(__name__)
+
+_PROOFS_TOLD_MAX = 10
+
+
+@attrs.frozen
+class Former:
+    """The cluster that brokers belong to which come to a register without a journal."""
+
+    cluster: str
+    """Empty: there was none."""
+    generation: int
+    """The greatest of any register that they obeyed; 0 if there was none."""
+
+
+def former_cluster(came: Iterable[Join]) -> Former:
+    """What those brokers tell that *came* first.  Nothing can be checked yet."""
+    joins = list(came)
+    cluster = next((one.cluster for one in joins if one.cluster), "")
+    lives = [one.register for one in joins if one.register and one.cluster == cluster]
+    # A register counts on from there, for as long as there are numbers.
+    generations = [one.generation for one in lives if one.generation <= TOLD_MAX]
+    return Former(cluster, max(generations, default=1) if cluster else 0)
+
+
+def replay(registrar: Registrar, entries: list[Entry], directory: str) -> None:
+    """Make the state of what the journal says.
+
+    Raises:
+      StorageError: if no register decided that.
+    """
+    advice = (
+        "start the register with an empty --data-dir, and it learns from brokers what is theirs; "
+        "keep this one for whoever looks into it"
+    )
+    for number, entry in enumerate(entries):
+        try:
+            registrar.apply(entry)
+        except (AssertionError, KeyError) as error:
+            raise StorageError(
+                f"the journal in {directory} contradicts itself: entry {number}, a "
+                f"{type(entry).__name__}, does not follow from those before ({error!r}); {advice}"
+            ) from error
+    if why := registrar.state.fault():
+        raise StorageError(
+            f"the journal in {directory} says what no register decides: {why}; {advice}"
+        )
+    for topic_id in sorted(registrar.state.unfit_topics):
+        _log.error(
+            "a topic has no legal name or id, and no broker is told of it",
+            topic_id=topic_id,
+            next=f"octopi-node topics delete --id {topic_id}",
+        )
+
+
+def tell_older_copy(admission: Admission) -> None:
+    """Say that the journal lacks decisions, if a broker has proven it."""
+    if admission.proofs:
+        _log.error(
+            "the journal is an older copy",
+            why="a broker was told what it lacks, and has the seal of this register",
+            learned_from=admission.broker,
+            lacks=admission.proofs[:_PROOFS_TOLD_MAX],
+            count=len(admission.proofs),
+        )
