@@ -178,7 +178,9 @@ def _fits(value: object, hint: object) -> bool:
 
 def _inner(hint: object) -> type:
     (entry,) = typing.get_args(hint)
-    return typing.get_args(entry)[0] if typing.get_origin(entry) is typing.Annotated else entry
+    inner = typing.get_args(entry)[0] if typing.get_origin(entry) is typing.Annotated else entry
+    assert isinstance(inner, type)
+    return inner
 
 
 def encoded(message: object) -> bytes:

@@ -111,7 +111,7 @@ class Evil:
         await self.forge(link, MEMBERSHIP.back | {m.AnnounceEpoch, m.InSyncAltered}, {})
 
     async def lead(self, link: Link, follow: m.Follow) -> None:
-        session = {
+        session: dict[str, list[object]] = {
             "partition": [follow.partition],
             "epoch": [follow.epoch],
             "incarnation": [follow.incarnation],

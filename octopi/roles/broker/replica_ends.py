@@ -14,13 +14,12 @@ import attrs
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import Offset, TopicId
+from octopi.identifiers import Offset, TopicId, id_fault, topic_name_fault
 from octopi.limits import NOTES_SYNC_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
-from octopi.wire.codec import fault_in
 from octopi.wire.messages import TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
@@ -141,6 +140,6 @@ def topic_of(described: Mapping[str, Any]) -> TopicRecord:
         topic = TopicRecord(**{**described, "options": options})
     except (KeyError, TypeError) as error:
         raise StorageError(f"fields of a topic are missing or unknown: {error}") from error
-    if why := fault_in(topic):
+    if why := topic_name_fault(topic.topic) or id_fault(topic.topic_id):
         raise StorageError(f"no topic is like that: {why}")
     return topic

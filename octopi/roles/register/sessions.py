@@ -27,6 +27,7 @@ from octopi.limits import (
     ORDER_RETRY_S_MAX,
     PREPARE_S,
     REQUEST_TIMEOUT_S,
+    TOPIC_COUNT_MAX,
 )
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_INVENTORY_PAGES_MAX = 10_000
+_INVENTORY_PAGES_MAX: Final = TOPIC_COUNT_MAX // 1_000 + 10
+"""A page has up to 1,000 entries of each kind."""
 _RECORDS_PER_PAGE: Final = 1_000
 _CLOCK_RESOLUTION_S: Final = 1e-3
 """Differences of times are inexact: what has to last a second may seem to last a little less."""
