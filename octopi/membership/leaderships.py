@@ -125,10 +125,12 @@ class Leaderships:
 
     def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
         """A replica accepted, or told more of what it holds; return the whole acceptance if it
-        counts from now on: only a registered life's does."""
+        counts from now on: only a registered life's does, and only a replica's."""
         change = self.changes.get(message.partition)
         known = self._state.brokers.get(message.broker)
         if change is None or known is None or known.incarnation != message.incarnation:
+            return None
+        if message.broker not in self._state.partitions[message.partition].replicas:
             return None
         return change.accept(message)
 

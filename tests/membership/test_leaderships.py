@@ -324,3 +324,18 @@ def test_a_leader_that_takes_no_records_is_replaced_only_if_another_in_sync_repl
         register.accept(broker, log_end=9 - broker)
     register.record(leaderships.conclude(0))
     assert (register.first.leader, register.first.in_sync) == (others[1], [1, 2, 3])
+
+
+def test_a_broker_that_is_no_replica_accepts_nothing() -> None:
+    register = Register()
+    asking = join(9, cluster="00c1a5735eed0001", credential="")
+    admission = register.registrar.admit(asking, [])
+    register.record(admission.entries)
+    register.registrar.admitted(admission)
+    leaderships = register.registrar.leaderships
+    register.registrar.left(register.first.leader, 1)
+    register.record(leaderships.announce(0))
+    epoch = register.first.epoch + 1
+    far = [LogEnd("0" * 16, 1 << 50)]
+    assert leaderships.accept(AcceptEpoch(0, epoch, 9, 1, 1, 1, far)) is None
+    assert leaderships.changes[0].accepts == {}

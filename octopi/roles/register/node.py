@@ -254,8 +254,9 @@ class RegisterNode:
         else:
             self.registrar.draining.discard(admission.broker)
             self.hand_overs.starts_anew(admission.broker)
-        for conflict in admission.conflicts:
-            _log.error("conflict", broker=admission.broker, what=conflict)
+        if admission.conflicts:
+            strangers = _log.sparing(self.environment.clock)
+            strangers.error("conflict", broker=admission.broker, what=admission.conflicts)
         await self.durable()
         if trace is not None:
             trace(steps.J5_ADMITTED, **admitted, entries=admission.entries)
