@@ -173,6 +173,12 @@ def problems(seen: Look) -> list[str]:
     found += [
         f"partition {one.partition}: {why}" for one in places if (why := _why_leaderless(one))
     ]
+    if cluster.learns:
+        found.append(
+            "the register lost what was decided, and learns it again: partitions "
+            f"{' '.join(map(str, cluster.learns))}; start brokers "
+            f"{' '.join(map(str, cluster.learns_from))}"
+        )
     found += _troubles(cluster)
     found += faults(seen.logs)
     return found or ([] if cluster.brokers else ["no broker has joined"])

@@ -22,6 +22,11 @@ class ClusterInfo:
     brokers: list[BrokerInfo]
     partitions: list[PartitionInfo]
     """Those that lie on brokers: that a topic was created on."""
+    learns: list[int] = attrs.field(factory=list)
+    """Partitions that the register learns again from brokers, having lost what was decided about
+    them: until that is done it decides nothing about them."""
+    learns_from: list[int] = attrs.field(factory=list)
+    """The brokers that have to join for that."""
 
 
 @attrs.frozen

@@ -254,6 +254,8 @@ class Client(Operating):
             found.partition_count,
             found.brokers,
             found.partitions,
+            found.learns,
+            found.learns_from,
         )
 
     async def describe_logs(

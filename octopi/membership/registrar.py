@@ -25,6 +25,7 @@ from octopi.identifiers import id_fault, topic_name, topic_name_fault
 from octopi.limits import (
     BROKER_ID_MAX,
     BROKERS_MAX,
+    LIST_COUNT_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     TOPIC_COUNT_MAX,
 )
@@ -542,6 +543,11 @@ class Registrar:
             disk_total_bytes=None if status is None else status.disk_total_bytes,
             disk_trouble=self.health.disk_trouble(known.broker),
         )
+
+    def learning(self) -> tuple[list[int], list[int]]:
+        """The partitions that are being learned again from brokers, and the brokers that have to
+        report for that."""
+        return sorted(self._rebuild.newest)[:LIST_COUNT_MAX], self._rebuild.away()[:LIST_COUNT_MAX]
 
     def removals_of(self, broker: int) -> list[RemovedTopic]:
         """The deleted topics that *broker* has not confirmed to have removed."""

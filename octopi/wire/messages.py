@@ -549,6 +549,13 @@ class ClusterDescription:
     """All of them; `partitions` has those that lie on brokers already."""
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
+    learns: Annotated[list[int], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(factory=list)
+    """Partitions that the register learns again from brokers, as its journal lacks what was decided
+    about them: until that is done it decides nothing about them."""
+    learns_from: Annotated[list[int], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """The brokers that have to join for that."""
 
 
 @message("describe_events")

@@ -161,3 +161,10 @@ def test_a_replica_that_failed_is_a_problem_also_while_another_one_leads() -> No
     troubled = attrs.evolve(place(1, [1, 2, 3]), troubles=[ReplicaTroubleAt(3, reason)])
     assert problems(look(troubled)) == [f"broker 3, partition 5: {reason}"]
     assert partition_state(troubled, {1, 2, 3}) == "ok"
+
+
+def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
+    cluster = ClusterInfo("c", 0, 8, [broker(2)], [], learns=[0, 3], learns_from=[1, 2])
+    assert problems(Look(cluster, [], {})) == [
+        "the register lost what was decided, and learns it again: partitions 0 3; start brokers 1 2"
+    ]

@@ -130,8 +130,10 @@ def test_a_register_with_an_older_copy_of_its_disk_believes_its_own_seal() -> No
     assert first.proofs == ["partition 0 in epoch 1, version 1", "topic late"]
     assert behind.registrar.leaderships.leaderless() == [], "nothing is decided before 3 reports"
     assert behind.known.version == 0
+    assert behind.registrar.learning() == ([0], [3])
     behind.admit(join(3, cluster=CLUSTER), told)
     assert behind.known == newer
+    assert behind.registrar.learning() == ([], [])
     assert behind.known.seal == ""
     assert behind.registrar.state.topic("late") == topic
     announced = behind.registrar.leaderships.announcement(0)

@@ -103,6 +103,7 @@ class ClientSession:
                         state.partition_count,
                         registrar.describe_brokers()[:LIST_COUNT_MAX],
                         [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
+                        *registrar.learning(),
                     )
                 )
             case _:
