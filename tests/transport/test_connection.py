@@ -120,6 +120,7 @@ def new_side(
     throttle: Throttle | None = None,
 ) -> Side:
     ours, theirs = link_pair(capacity=capacity)
+    nothing = cast(Any, None)
     connection = Connection(
         ours,
         SystemClock(),
@@ -127,7 +128,7 @@ def new_side(
         receives=EVERY_CLASS - {m.Hello, m.Welcome, m.Join},
         heartbeat_interval_s=HEARTBEAT_S,
         heartbeat_timeout_s=heartbeat_timeout_s,
-        entry=Entry(cast(Any, None), cast(Any, None), throttle) if throttle else None,
+        entry=Entry(nothing, nothing, throttle, nothing) if throttle else None,
     )
     return Side(connection, ours, Peer(theirs))
 
