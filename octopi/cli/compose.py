@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -103,6 +104,10 @@ async def place_for_node(
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
         here = Environment(clock, net, SystemDisk(), SystemChance(), stopwatch=stopwatch)
+        # What the program itself is made of lives as long as it does.  Each full collection would
+        # look at it again, and keep all tasks waiting for some 30 ms.
+        gc.collect()
+        gc.freeze()
         yield NodePlace(here, shelter, site, nursery, ready)
         nursery.cancel_scope.cancel()
 

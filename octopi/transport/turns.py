@@ -78,16 +78,16 @@ class Turn:
     """The turns of one task, which works for one connection; see `octopi.environment.Turn`."""
 
     __slots__ = (
-        "_account", "_began", "_pauses_until", "_queue", "_stopwatch", "_turns", "_works",
-        "is_over", "useless_count", "waits_until",
+        "_began", "_pauses_until", "_queue", "_stopwatch", "_works", "account", "is_over",
+        "turns", "useless_count", "waits_until",
     )  # fmt: skip
 
     def __init__(self, turns: Turns, account: Account | None = None) -> None:
         """*account*: shared by the tasks of a connection."""
-        self._turns = turns
+        self.turns = turns
+        self.account = account or Account()
         self._queue = turns.queue
         self._stopwatch = turns.stopwatch
-        self._account = account or Account()
         self._began = 0.0
         self._works = False
         self.is_over = False
@@ -95,10 +95,6 @@ class Turn:
         self._pauses_until: float | None = None
         self.waits_until = -math.inf
         """Infinite while it waits for its turn; else when it waited last, by the clock."""
-
-    def another(self) -> Turn:
-        """That of another task of the same connection."""
-        return Turn(self._turns, self._account)
 
     def took(self, message: type) -> None:
         """A *message* of that class was read."""
@@ -119,7 +115,7 @@ class Turn:
         """See `octopi.environment.Turn`."""
         if self._pauses_until is not None:
             return False
-        if self._queue.is_contended and not self._queue.may_go(self._account):
+        if self._queue.is_contended and not self._queue.may_go(self.account):
             return False
         self._began = self._stopwatch()
         self._works = True
@@ -128,7 +124,7 @@ class Turn:
 
     async def wait(self) -> None:
         """See `octopi.environment.Turn`."""
-        turns = self._turns
+        turns = self.turns
         self.waits_until = math.inf
         try:
             if self._pauses_until is not None:
@@ -138,8 +134,8 @@ class Turn:
                 finally:
                     turns.pauses.pausing_count -= 1
                 self._pauses_until = None
-            if not self._queue.may_go(self._account):
-                await turns.wait(self._account)
+            if not self._queue.may_go(self.account):
+                await turns.wait(self.account)
         finally:
             self.waits_until = turns.clock.now()
         self._began = self._stopwatch()
@@ -156,11 +152,11 @@ class Turn:
         if not self._works:
             return
         self._works = False
-        if self._queue.charge(self._account, self._stopwatch() - self._began):
-            self._turns.start_waiting()
+        if self._queue.charge(self.account, self._stopwatch() - self._began):
+            self.turns.start_waiting()
         if self.useless_count:
-            now = self._turns.clock.now()
-            pause_s = self._turns.pauses.charge(self._account, self.useless_count, now)
+            now = self.turns.clock.now()
+            pause_s = self.turns.pauses.charge(self.account, self.useless_count, now)
             self.useless_count = 0
             if pause_s:
                 self._pauses_until = now + pause_s
@@ -172,3 +168,8 @@ class Turn:
         self._queue.round_is_over()
         if not self.begin():
             await self.wait()
+
+
+def another(turn: Turn | None) -> Turn | None:
+    """That of another task, which works for the same connection as *turn* does."""
+    return None if turn is None else Turn(turn.turns, turn.account)

@@ -17,10 +17,10 @@ from typing import Final
 import trio
 
 from octopi.operating_system import allow_many_files
-from tests.attack import floods
+from tests.attack import floods, pipelining
 from tests.attack.frame import Attack, Result, table
 
-ATTACKS: Final[list[Attack]] = [*floods.ATTACKS]
+ATTACKS: Final[list[Attack]] = [*floods.ATTACKS, *pipelining.ATTACKS]
 
 
 async def measured(attack: Attack) -> Result:

@@ -176,7 +176,7 @@ async def test_many_tasks_of_one_connection_share_what_it_may_use() -> None:
     async with loop() as here, trio.open_nursery() as tasks:
         many, one = Turn(here.turns), Turn(here.turns)
         for _ in range(20):
-            tasks.start_soon(here.work, "many", many.another(), [TURN_S] * 100)
+            tasks.start_soon(here.work, "many", Turn(here.turns, many.account), [TURN_S] * 100)
         tasks.start_soon(here.work, "one", one, [TURN_S] * 100)
         while len(here.done) < 100:
             await trio.lowlevel.checkpoint()

@@ -39,9 +39,10 @@ from octopi.security.quotas import LogName
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
+from octopi.storage.slices import Slices, in_groups
 from octopi.transport.handshake import TokenSource
 from octopi.wire import messages as m
-from octopi.wire.messages import LogInfo, PartitionRecord, TopicRecord
+from octopi.wire.messages import LogInfo, PartitionRecord, SubscriptionInfo, TopicRecord
 
 if TYPE_CHECKING:
     from octopi.roles.broker.follow_session import FollowSession
@@ -537,13 +538,35 @@ class Logs(Peers):
 
     def describe(
         self, topic: str, after: tuple[str, int], count_max: int, covers: Callable[[str], bool]
-    ) -> list[LogInfo]:
+    ) -> Slices[list[LogInfo]]:
         """Up to *count_max* logs behind *after* in order, of *topic* or (empty) of all that
         *covers* is true of."""
-        keys = sorted(
-            key for key in self._logs if key > after and topic in {"", key[0]} and covers(key[0])
-        )
-        return [self._logs[key].describe() for key in keys[:count_max]]
+        keys: list[tuple[str, int]] = []
+        for some in in_groups(list(self._logs)):
+            keys += [
+                key for key in some if key > after and topic in {"", key[0]} and covers(key[0])
+            ]
+            yield
+        found: list[LogInfo] = []
+        for some in in_groups(sorted(keys)[:count_max]):
+            found += [self._logs[key].describe() for key in some if key in self._logs]
+            yield
+        return found
+
+    def describe_subscriptions(
+        self, topic: str, count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[SubscriptionInfo]]:
+        """Up to *count_max* subscriptions, of *topic* or (empty) of all that *covers* is true
+        of."""
+        found: list[SubscriptionInfo] = []
+        for some in in_groups(list(self.subscriptions)):
+            found += [
+                one.describe() for one in some if topic in {"", one.topic} and covers(one.topic)
+            ]
+            if len(found) >= count_max:
+                break
+            yield
+        return found[:count_max]
 
     def topics(self) -> list[TopicRecord]:
         """The topics that have logs here, each once."""

@@ -28,7 +28,6 @@ from octopi.identifiers import Offset, TopicId
 from octopi.limits import (
     BATCH_BYTES_MAX,
     FETCH_WAIT_S_MAX,
-    LIST_COUNT_MAX,
     SUBSCRIPTIONS_MAX,
     WAITING_FETCHES_MAX,
 )
@@ -45,9 +44,11 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.slices import Slices, in_turns
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
+from octopi.transport.turns import another
 from octopi.wire import messages as m
 
-_LOGS_PER_PAGE: Final = 1_000
+_LOGS_PER_PAGE: Final = 500
+_SUBSCRIPTIONS_TOLD: Final = 2_000
 _NOT_SERVED: Final = "this broker doesn't serve the partition any more"
 
 
@@ -118,25 +119,28 @@ class ClientSession:
                 else:
                     self._tasks.start_soon(self._find_later, message.request, log, found)
             case m.DescribeLogs():
-                described = self._logs.describe(
-                    message.topic,
-                    (message.after_topic, message.after_partition),
-                    _LOGS_PER_PAGE + 1,
-                    self._connection.grants.covers,
-                )
-                page = described[:_LOGS_PER_PAGE]
-                self._connection.post(m.LogList(message.request, page, len(described) > len(page)))
+                self._tasks.start_soon(self._describe_logs, message)
             case m.DescribeSubscriptions():
-                all_of_them = [
-                    one
-                    for one in (each.describe() for each in self._logs.subscriptions)
-                    if message.topic in ("", one.topic)
-                    and self._connection.grants.covers(one.topic)
-                ]
-                some, more = all_of_them[:LIST_COUNT_MAX], len(all_of_them) > LIST_COUNT_MAX
-                self._connection.post(m.SubscriptionList(message.request, some, more))
+                self._tasks.start_soon(self._describe_subscriptions, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
+
+    async def _describe_logs(self, message: m.DescribeLogs) -> None:
+        covers = self._connection.grants.covers
+        after = (message.after_topic, message.after_partition)
+        work = self._logs.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
+        described = await in_turns(work, another(self._connection.turn))
+        page, more = described[:_LOGS_PER_PAGE], len(described) > _LOGS_PER_PAGE
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(m.LogList(message.request, page, more))
+
+    async def _describe_subscriptions(self, message: m.DescribeSubscriptions) -> None:
+        covers = self._connection.grants.covers
+        work = self._logs.describe_subscriptions(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
+        described = await in_turns(work, another(self._connection.turn))
+        some, more = described[:_SUBSCRIPTIONS_TOLD], len(described) > _SUBSCRIPTIONS_TOLD
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(m.SubscriptionList(message.request, some, more))
 
     def regranted(self) -> None:
         """Subscriptions that are granted no more end."""

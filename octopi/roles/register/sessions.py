@@ -35,7 +35,9 @@ from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
 from octopi.security.requirements import not_granted
+from octopi.storage.slices import Slices, in_groups, in_turns
 from octopi.transport.connection import Connection
+from octopi.transport.turns import another
 from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
 
@@ -47,6 +49,9 @@ _log = get_logger(__name__)
 _INVENTORY_PAGES_MAX: Final = TOPIC_COUNT_MAX // 1_000 + 10
 """A page has up to 1,000 entries of each kind."""
 _RECORDS_PER_PAGE: Final = 1_000
+_TOPICS_PER_PAGE: Final = 500
+_PARTITIONS_PER_PAGE: Final = 1_000
+"""Of all topics of one answer together, unless a single one has more."""
 _CLOCK_RESOLUTION_S: Final = 1e-3
 """Differences of times are inexact: what has to last a second may seem to last a little less."""
 
@@ -190,20 +195,32 @@ class ClientSession:
 
     async def _list(self, message: m.ListTopics) -> None:
         """A page of the topics that the asker may know of."""
+        work = self._page_of_topics(message.after, max(1, min(message.count_max, _TOPICS_PER_PAGE)))
+        topics, more = await in_turns(work, another(self._connection.turn))
+        self._connection.post(m.TopicList(message.request, topics, more))
+
+    def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
         state, grants = self._node.registrar.state, self._connection.grants
-        wanted = max(1, min(message.count_max, LIST_COUNT_MAX))
         page: list[m.TopicRecord] = []
-        after, more = message.after, True
+        more = True
         while more and len(page) <= wanted:
-            found = self._node.page_of_topics(after, LIST_COUNT_MAX)
+            found = self._node.page_of_topics(after, _RECORDS_PER_PAGE)
             page += [one for one in found if grants.covers(one.topic)]
-            after, more = found[-1].topic if found else after, len(found) == LIST_COUNT_MAX
+            after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
             if more:
-                await trio.lowlevel.checkpoint()
+                yield
         # What was deleted while others were asked for is no topic any more.
         page = [one for one in page[: wanted + 1] if state.topic(one.topic) == one]
-        topics = [self._node.registrar.describe_topic(record) for record in page[:wanted]]
-        self._connection.post(m.TopicList(message.request, topics, len(page) > wanted))
+        topics: list[m.TopicInfo] = []
+        partition_count = 0
+        for some in in_groups(page[:wanted]):
+            for record in some:
+                if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
+                    return topics, True
+                partition_count += len(record.partitions)
+                topics.append(self._node.registrar.describe_topic(record))
+            yield
+        return topics, len(page) > wanted
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
         info = self._node.registrar.describe_topic(record)
