@@ -199,7 +199,7 @@ async def test_damage_in_the_middle_of_a_log_is_never_served(tmp_path: Path, res
             assert len(below.records) == one
             refused = await refusal_of(fetch(broker, topic, damaged))
             assert refused.status == Status.LOG_CORRUPT
-            assert paths[1] in str(refused)
+            assert paths[1].partition("/broker-1/")[2] in str(refused)
             behind = await fetch(broker, topic, 6 * one, bytes_max=100_000)
             assert behind.records
             await produce(broker, topic, batch(12, b"more"))
