@@ -107,6 +107,28 @@ OUTBOX_BYTES_MAX: Final = 4 * MIB
 """What may wait for one connection's writer before subscriptions pause.  A single reply
 may exceed it, so a connection holds at most this plus one message."""
 
+MEMORY_BUDGET_BYTES: Final = 128 * MIB
+"""What the connections of a node may use together for messages that wait to be sent, messages
+that have not come completely, subscriptions and waiting fetches, unless its operator says
+otherwise.  See `octopi.transport.memory_budget` for how it is shared."""
+
+MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
+"""With less, loans and allowances would leave nothing to share."""
+
+MEMORY_ALLOWANCE_BYTES: Final = KIB
+"""A connection may hold so much of messages whatever all others hold: a few small ones."""
+
+MEMORY_LOAN_BYTES: Final = MESSAGE_BYTES_MAX + MIB
+"""One connection at a time may hold so much beyond its share: the largest message, and what was
+read behind it."""
+
+SUBSCRIPTION_MEMORY_BYTES: Final = 8 * KIB
+"""What a subscription costs a broker while it waits, by measurement: mostly its task.  The first
+one of a connection counts as a part of the connection."""
+
+WAITING_FETCH_MEMORY_BYTES: Final = 8 * KIB
+"""The same of a fetch that waits for records."""
+
 CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
 """Connections of one token to one node, unless its operator says otherwise: one that got lost
 can't take all of `CONNECTIONS_MAX`."""
@@ -457,6 +479,10 @@ BACKOFF_S_MAX: Final = 1.0
 
 assert RECORD_BYTES_MAX <= BATCH_BYTES_MAX < MESSAGE_BYTES_MAX
 assert HELLO_BYTES_MAX < MESSAGE_BYTES_MAX
+assert MEMORY_BUDGET_BYTES >= MEMORY_BUDGET_BYTES_MIN
+assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
+    MEMORY_LOAN_BYTES + CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
+)
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT
 assert HEARTBEAT_INTERVAL_S * 3 <= HEARTBEAT_TIMEOUT_S
