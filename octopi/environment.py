@@ -71,6 +71,31 @@ class Turn(Protocol):
         """End this turn, let all others have theirs, and begin the next one."""
 
 
+class Memory(Protocol):
+    """Memory that is shared."""
+
+    ample_bytes: int
+    """Anybody may take so much without asking."""
+
+
+class Intake(Protocol):
+    """How much a link may read, and keep of it."""
+
+    @property
+    def pool(self) -> Memory:
+        """What it comes out of."""
+
+    def room(self, wanted_bytes: int) -> int:
+        """How many of *wanted_bytes* may be read now; 0: `wait` first."""
+
+    async def wait(self, wanted_bytes: int, missing_bytes: int) -> None:
+        """Wait for room for some of *wanted_bytes*.  So many are missing of the message that has
+        begun to come, as far as that is known."""
+
+    def keep(self, size_bytes: int) -> None:
+        """So much is kept now of what was read."""
+
+
 class Link(Protocol):
     """A two-way stream of whole binary messages, in order, between two nodes.
 
@@ -119,6 +144,10 @@ class Link(Protocol):
           ConnectionLostError: if the link is gone.
           ProtocolError: if the peer sent what is no binary message of legal size.
         """
+
+    def meter(self, intake: Intake) -> None:
+        """Read from now on only what *intake* has room for, in `receive_all`.  A link that keeps
+        no parts of messages has no need of it."""
 
     async def aclose(self, code: int = 1000, reason: str = "") -> None:
         """Close with a WebSocket close *code* (RFC 6455 section 7.4) and a *reason* of at

@@ -115,19 +115,25 @@ otherwise.  See `octopi.transport.memory_budget` for how it is shared."""
 MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
 """With less, loans and allowances would leave nothing to share."""
 
-MEMORY_ALLOWANCE_BYTES: Final = KIB
-"""A connection may hold so much of messages whatever all others hold: a few small ones."""
+MEMORY_ALLOWANCE_BYTES: Final = KIB // 2
+"""A connection may hold so much each way whatever all others hold: a few small messages.  Nothing
+is counted below this."""
 
 MEMORY_LOAN_BYTES: Final = MESSAGE_BYTES_MAX + MIB
 """One connection at a time may hold so much beyond its share: the largest message, and what was
 read behind it."""
 
-SUBSCRIPTION_MEMORY_BYTES: Final = 8 * KIB
-"""What a subscription costs a broker while it waits, by measurement: mostly its task.  The first
-one of a connection counts as a part of the connection."""
+GRANT_BYTES: Final = 64 * KIB
+"""Whoever waited for memory to send records gets so much of it, or what one record needs: large
+enough that the work for a message is not what counts."""
 
-WAITING_FETCH_MEMORY_BYTES: Final = 8 * KIB
-"""The same of a fetch that waits for records."""
+WAITING_TASK_MEMORY_BYTES: Final = 6 * KIB
+"""What a subscription, or a fetch that waits, costs a broker: 4.5 KiB of objects by measurement,
+mostly its task, and what the allocator adds.  The first one of a connection counts as a part of
+that."""
+
+LIST_MEMORY_BYTES: Final = MIB
+"""A request for a list waits until there is room for so much; most lists are shorter."""
 
 CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
 """Connections of one token to one node, unless its operator says otherwise: one that got lost
@@ -481,7 +487,7 @@ assert RECORD_BYTES_MAX <= BATCH_BYTES_MAX < MESSAGE_BYTES_MAX
 assert HELLO_BYTES_MAX < MESSAGE_BYTES_MAX
 assert MEMORY_BUDGET_BYTES >= MEMORY_BUDGET_BYTES_MIN
 assert MEMORY_BUDGET_BYTES_MIN * 3 // 8 > (
-    MEMORY_LOAN_BYTES + CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
+    MEMORY_LOAN_BYTES + 2 * CONNECTIONS_MAX * MEMORY_ALLOWANCE_BYTES + RECORD_BYTES_MAX
 )
 assert CLIENT_BATCH_BYTES <= BATCH_BYTES_MAX <= PRODUCER_BUFFER_BYTES
 assert BATCHES_IN_FLIGHT <= RECENT_BATCHES_COUNT

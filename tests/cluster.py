@@ -24,7 +24,7 @@ from octopi.operating_system import (
     SystemStreams,
     wants_plain_websocket,
 )
-from octopi.roles.broker.node import BrokerOptions, run_broker
+from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterNode, run_register
 from octopi.roles.register.options import RegisterOptions
 from octopi.security.doorkeeper import Doorkeeper
@@ -98,6 +98,7 @@ class Cluster:
         *,
         disk: Disk | None = None,
         trace: Trace | None = None,
+        show: Callable[[BrokerNode], None] = lambda node: None,
         **options: object,
     ) -> Node:
         """Start a broker, on *disk* if that is given, its steps observed by *trace*."""
@@ -110,7 +111,7 @@ class Cluster:
             registers=[self.register.url],
             **options,  # type: ignore[arg-type]
         )
-        return await self._start(partial(run_broker, environment, filled))
+        return await self._start(partial(run_broker, environment, filled, show=show))
 
     async def _start(self, run: Callable[..., Awaitable[None]]) -> Node:
         node = Node("", trio.Event(), trio.CancelScope(), trio.Event())

@@ -26,6 +26,7 @@ from octopi.metrics.latencies import BOUNDS_S
 from octopi.printable import printable
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.traffic import Traffic
 from octopi.wire.messages import TYPE_NAMES
 
@@ -37,6 +38,9 @@ its work for longer than a tenth of a second."""
 
 CONSUMERS_COUNT_MAX: Final = 1_000
 """Consumers with series of their own: those that lag most."""
+
+SUBJECTS_COUNT: Final = 10
+"""Subjects whose memory is shown: those that hold most."""
 
 _LOG: Final = ["topic", "partition"]
 
@@ -97,6 +101,7 @@ class _Traffic(Collector):
         ready.add_metric([], not self._node.why_not_ready())
         yield ready
         yield from _connections(traffic)
+        yield from _memory(traffic.memory)
         yield _latencies(traffic)
 
 
@@ -111,6 +116,26 @@ def _connections(traffic: Traffic) -> Iterator[Metric]:
     yield _counted(
         "octopi_connections_refused", "Connections refused, by status.", "status", traffic.refused
     )
+
+
+def _memory(memory: MemoryBudget) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "octopi_memory_budget_bytes", "What connections may hold.", value=memory.total_bytes
+    )
+    held = GaugeMetricFamily("octopi_memory_bytes", "What they hold.", labels=["kind"])
+    for usage in memory.usage():
+        held.add_metric([usage.kind], usage.held_bytes)
+    yield held
+    yield GaugeMetricFamily(
+        "octopi_memory_waiting", "Subjects that wait for some.", value=memory.waiting_count
+    )
+    most = GaugeMetricFamily(
+        "octopi_memory_subject_bytes", "Of those that hold most.", labels=["subject"]
+    )
+    most.add_metric([""], memory.used_bytes)
+    for name, size_bytes in memory.largest(SUBJECTS_COUNT):
+        most.add_metric([name], size_bytes)
+    yield most
 
 
 def _counted(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> Metric:

@@ -24,6 +24,7 @@ from octopi.limits import PAGES_AT_A_TIME_MAX
 from octopi.printable import without_directory
 from octopi.security.grants import Grants
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
+from octopi.transport.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from octopi.admin.metrics import Metrics
@@ -161,7 +162,16 @@ class Site:
             "now_ms": self._clock.wall_ms(),
             "uptime_s": round(self._clock.now() - self._began_at, 3),
             "connections": 0 if self.node is None else len(self.node.traffic.connections),
+            "memory": {} if self.node is None else _memory(self.node.traffic.memory),
         }
+
+
+def _memory(memory: MemoryBudget) -> Json:
+    return {
+        "budget_bytes": memory.total_bytes,
+        "waiting": memory.waiting_count,
+        **{f"{one.kind}_bytes": one.held_bytes for one in memory.usage()},
+    }
 
 
 def _shared(request: HttpRequest, answer: HttpAnswer) -> HttpAnswer:

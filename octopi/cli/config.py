@@ -26,6 +26,8 @@ from octopi.limits import (
     FLUSH_INTERVAL_S,
     FLUSH_MESSAGES,
     GATHER_S,
+    MEMORY_BUDGET_BYTES,
+    MEMORY_BUDGET_BYTES_MIN,
     PARTITION_COUNT_DEFAULT,
     REPLICA_COUNT_DEFAULT,
 )
@@ -168,6 +170,12 @@ class NodeSettings:
         "OCTOPI_TOKEN_SUBSCRIPTIONS",
         "subscriptions of one token at a broker, unless it says itself (none: no limit)",
         least=0,
+    )
+    memory_budget: int = _setting(
+        MEMORY_BUDGET_BYTES,
+        "OCTOPI_MEMORY_BUDGET",
+        "bytes of memory for what connections wait for: messages, subscriptions, fetches",
+        least=MEMORY_BUDGET_BYTES_MIN,
     )
     allow_origin: str = _setting(
         "",

@@ -116,6 +116,7 @@ _NODE_FLAGS: Final = {
     "token_topics": None,
     "token_stored_bytes": None,
     "token_subscriptions": None,
+    "memory_budget": "BYTES",
     "allow_origin": "ORIGIN[,...]",
     "metrics_listen": "HOST:PORT",
 }
@@ -129,6 +130,7 @@ def node_options(function: _F) -> _F:
         "token_topics": int,
         "token_stored_bytes": int,
         "token_subscriptions": int,
+        "memory_budget": int,
     }
     for key, metavar in reversed(_NODE_FLAGS.items()):
         function = click.option(

@@ -44,6 +44,7 @@ async def run_register_node(
             gather_s=settings.gather_s,
             agent=AGENT,
             doorkeeper=place.shelter.doorkeeper,
+            memory_budget_bytes=common.memory_budget,
         )
         await run_register(
             place.environment,
@@ -85,6 +86,7 @@ async def run_broker_node(
             agent=AGENT,
             token=place.shelter.token,
             doorkeeper=place.shelter.doorkeeper,
+            memory_budget_bytes=common.memory_budget,
         )
         await run_broker(
             place.environment,

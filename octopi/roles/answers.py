@@ -1,10 +1,14 @@
-"""Answering a request with what went wrong."""
+"""Answering a request: with what went wrong, or when there is room for a long answer."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
+
+import trio
 
 from octopi.errors import ConnectionLostError, OctopiError
+from octopi.limits import LIST_MEMORY_BYTES
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure_of
 
@@ -20,3 +24,27 @@ def refuse(connection: Connection, request: int, error: OctopiError) -> None:
         raise error
     with contextlib.suppress(ConnectionLostError):
         connection.post(answer)
+
+
+def answer_with_room(
+    connection: Connection, tasks: trio.Nursery, answer: Callable[[], None]
+) -> None:
+    """Call *answer*, which posts a list, as soon as there is room for one: now, or in *tasks*."""
+    if connection.outbox.room_now(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES):
+        answer()
+    else:
+        tasks.start_soon(_answer_later, connection, answer)
+
+
+async def tell_with_room(connection: Connection, tell: Callable[[], Awaitable[None]]) -> None:
+    """Await *tell*, which makes a list in slices and posts it, as soon as there is room for one;
+    the next one of *connection* begins when it is done."""
+    with contextlib.suppress(ConnectionLostError):
+        async with connection.outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES, holds=True):
+            await tell()
+
+
+async def _answer_later(connection: Connection, answer: Callable[[], None]) -> None:
+    with contextlib.suppress(ConnectionLostError):
+        async with connection.outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES):
+            answer()

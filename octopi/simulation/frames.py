@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import attrs
 import trio
 
-from octopi.environment import Link, Turn
+from octopi.environment import Intake, Link, Turn
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -271,6 +271,9 @@ class FrameLink:
         message = await self._next(bytes_max)
         assert message is not None
         return message
+
+    def meter(self, intake: Intake) -> None:
+        """It keeps nothing that counts."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         self._is_sated = False

@@ -30,6 +30,14 @@ class Search:
         self._segments = segments
         self._check_open = check_open
 
+    def record_bytes_at(self, offset: Offset) -> int:
+        """How long the record at *offset* is, by its length alone; 0 if that can't be told: a read
+        from there finds out what is wrong."""
+        if not self._segments.start <= offset < self._segments.end:
+            return 0
+        segment = self._segments.at(offset)
+        return segment.record_bytes_at(offset - segment.base)
+
     def timestamp(self, timestamp_ms: int, until: Offset) -> Slices[Offset]:
         """Where the first record before *until* starts whose time stamp is *timestamp_ms* or
         later; *until* if there is none.

@@ -183,6 +183,14 @@ class Segment(RecordFile):
             self._sound_end = max(self._sound_end, position + end)
         return data if end == len(data) else data[:end]
 
+    def record_bytes_at(self, position: int) -> int:
+        """How long the record at *position* is, by its length alone; 0 if that can't be told."""
+        size_bytes = min(record.HEADER_BYTES, self.size_bytes - position)
+        try:
+            return record.record_end(self.pread(size_bytes, position), 0)
+        except (RecordError, StorageError):
+            return 0
+
     def _end_unchecked(self, data: bytes, position: int, limit: int) -> int | None:
         """Where the last whole record of *data*, which was read at *position*, ends in it; None
         if its bytes have to be checked.

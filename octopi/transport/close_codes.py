@@ -18,6 +18,7 @@ _BY_STATUS: Final = {
     Status.UNAUTHENTICATED: 4401,
     Status.EXPIRED: 4401,
     Status.FORBIDDEN: 4403,
+    Status.TOO_SLOW: 4408,
     Status.OVER_LIMIT: 4429,
 }
 

@@ -20,7 +20,6 @@ A connection knows no roles: what a message means is `on_message`'s business.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -29,7 +28,7 @@ import trio
 
 from octopi.environment import Clock, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
-from octopi.limits import CLOSE_TIMEOUT_S, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
+from octopi.limits import CLOSE_TIMEOUT_S, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
 from octopi.security.doorkeeper import Entry
@@ -38,6 +37,9 @@ from octopi.security.throttle import Throttle
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
+from octopi.transport.memory_budget import UNFINISHED, ConnectionMemory, unbounded_memory
+from octopi.transport.outbox import Outbox
+from octopi.transport.questions import answer_to
 from octopi.transport.turns import Turn
 from octopi.transport.unanswered import Numbered, Unanswered
 from octopi.wire.codec import decode, encode
@@ -69,10 +71,11 @@ class Connection:
     __slots__ = (
         "_callbacks", "_clock", "_close_code", "_close_reason", "_end", "_ended", "_fault",
         "_flushed", "_heard_at", "_heartbeat_interval_s", "_heartbeat_timeout_s", "_last_request",
-        "_latencies", "_link", "_outbox", "_outbox_bytes", "_probe", "_probed_at",
+        "_latencies", "_link", "_probe", "_probed_at",
         "_received_bytes", "_received_count", "_receives", "_refuses_requests", "_room",
         "_running", "_scope", "_sending_since", "_sent_at", "_sent_bytes", "_sent_count",
-        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting", "turn",
+        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting", "memory", "outbox",
+        "turn",
     )
     # fmt: on
 
@@ -88,9 +91,11 @@ class Connection:
         latencies: Latencies | None = None,
         entry: Entry | None = None,
         turn: Turn | None = None,
+        memory: ConnectionMemory | None = None,
     ) -> None:
         """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
-        let in with, where tokens are asked for.  *turn*: where there may be many peers."""
+        let in with, where tokens are asked for.  *turn*: where there may be many peers.
+        *memory*: what may be kept for it; None: all."""
         self.greeting: Final = greeting
         """What the other side said about itself."""
         self._link = link
@@ -99,8 +104,9 @@ class Connection:
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
 
-        self._outbox: deque[bytes] = deque()
-        self._outbox_bytes = 0
+        self.memory: Final = memory or unbounded_memory()
+        """What may be kept for the peer."""
+        self.outbox: Final = Outbox(None if memory is None else memory.outgoing)
         self._work = trio.lowlevel.ParkingLot()
         """Where the writer waits for messages."""
         self._room = trio.lowlevel.ParkingLot()
@@ -172,7 +178,7 @@ class Connection:
             sent_bytes=self._sent_bytes,
             received_count=self._received_count,
             received_bytes=self._received_bytes,
-            outbox_bytes=self._outbox_bytes,
+            outbox_bytes=self.outbox.size_bytes,
             unanswered_count=len(self._unanswered),
             awaited_count=len(self._callbacks),
         )
@@ -208,7 +214,7 @@ class Connection:
     def pass_on(self, data: bytes, now: float) -> bool:
         """Post a message that is encoded, and answers nothing, as `send` would without waiting;
         *now* is the clock's.  False: it would have to wait, or the connection has ended."""
-        if self._end is not None or self._outbox_bytes > OUTBOX_BYTES_MAX:
+        if self._end is not None or not self.outbox.may_put(len(data)):
             return False
         if self._throttle is not None:
             if self._throttle.wait_s(now) > 0:
@@ -218,13 +224,12 @@ class Connection:
         return True
 
     def _send_or_keep(self, data: bytes, now: float) -> None:
-        if not self._outbox and self._sending_since is None and self._link.offer(data):
+        if not self.outbox.messages and self._sending_since is None and self._link.offer(data):
             self._sent_at = now
             self._sent_count += 1
             self._sent_bytes += len(data)
             return
-        self._outbox.append(data)
-        self._outbox_bytes += len(data)
+        self.outbox.put(data)
         if self._work:
             self._work.unpark()
 
@@ -234,10 +239,18 @@ class Connection:
         Raises:
           ConnectionLostError: if the connection has ended.
         """
+        while self.outbox.size_bytes > OUTBOX_BYTES_MAX and self._end is None:
+            await self._room.park()
+        await self.paced()
+
+    async def paced(self) -> None:
+        """Wait while the peer has had more than its share of bytes a second.
+
+        Raises:
+          ConnectionLostError: if the connection has ended.
+        """
         # Not a turn for the other tasks each time: the outbox bounds what goes in without one.
         await trio.lowlevel.checkpoint_if_cancelled()
-        while self._outbox_bytes > OUTBOX_BYTES_MAX and self._end is None:
-            await self._room.park()
         if self._throttle is not None:
             await self._pace(self._throttle)
         if self._end is not None:
@@ -300,35 +313,9 @@ class Connection:
           ProtocolError: if the answer is of another class; the connection is ended.
           ValueError: if a field is out of its bounds.
         """
-        answers: list[object] = []
-        arrived = trio.Event()
-
-        def take(answer: object) -> None:
-            answers.append(answer)
-            arrived.set()
-
-        with self._clock.timeout(timeout_s):
-            await self.drained()
-            self.ask(message, take)
-            try:
-                await arrived.wait()
-            finally:
-                self.forget(message.request)
-        name = TYPE_NAMES[type(message)]
-        if not answers:
-            text = f"{self.peer} gave no answer to {name} within {timeout_s:g} s"
-            self._lose(text)
-            raise ConnectionLostError(text)
-        answer = answers[0]
-        if isinstance(answer, expected):
-            return answer
-        if isinstance(answer, Failure):
-            raise refusal(answer)
-        if isinstance(answer, ConnectionLostError):
-            raise ConnectionLostError(str(answer))
-        text = f"{self.peer} answered {name} with {TYPE_NAMES[type(answer)]}"
-        self._lose(text)
-        raise ProtocolError(text)
+        return await answer_to(
+            self, message, expected, clock=self._clock, timeout_s=timeout_s, lose=self._lose
+        )
 
     async def close(self, code: int = 1000, reason: str = "", *, grace_s: float = 0.0) -> None:
         """Close gracefully: what is posted goes out (within `CLOSE_TIMEOUT_S`), then the
@@ -388,7 +375,7 @@ class Connection:
 
     async def _write(self) -> None:
         while True:
-            while self._outbox:
+            while self.outbox.messages:
                 if not await self._send_next():
                     return
             if self._end is not None:
@@ -397,7 +384,7 @@ class Connection:
             await self._work.park()
 
     async def _send_next(self) -> bool:
-        data = self._outbox.popleft()
+        data = self.outbox.messages.popleft()
         self._sent_at = self._sending_since = self._clock.now()
         try:
             await self._link.send(data)
@@ -405,7 +392,7 @@ class Connection:
             self._lose(str(error))
             return False
         self._sending_since = None
-        self._outbox_bytes -= len(data)
+        self.outbox.sent(data)
         self._sent_count += 1
         self._sent_bytes += len(data)
         if self._room:
@@ -489,12 +476,14 @@ class Connection:
                 self._lose(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
         elif now >= self._sent_at + self._heartbeat_interval_s:
             self._sent_at = self._clock.now()
-            if self._end is None and not self._outbox:
-                self._outbox.append(_HEARTBEAT)
-                self._outbox_bytes += len(_HEARTBEAT)
+            if self._end is None and not self.outbox.messages:
+                self.outbox.put(_HEARTBEAT)
                 self._work.unpark()
         if not self._is_full and now >= self._listened_at + self._heartbeat_timeout_s:
-            self._lose(f"{self.peer} was silent for {self._heartbeat_timeout_s:g} s")
+            unfinished = self.memory.incoming.held(UNFINISHED)
+            what = "has not finished a message" if unfinished else "was silent"
+            code = close_code(Status.TOO_SLOW) if unfinished else GOING_AWAY
+            self._lose(f"{self.peer} {what} for {self._heartbeat_timeout_s:g} s", code)
 
     @property
     def _listened_at(self) -> float:
@@ -504,9 +493,9 @@ class Connection:
 
     @property
     def _is_full(self) -> bool:
-        return self._end is None and (
-            self._outbox_bytes > OUTBOX_BYTES_MAX or self._unanswered.is_full
-        )
+        outbox = self.outbox
+        is_full = outbox.size_bytes > MEMORY_ALLOWANCE_BYTES and outbox.is_full
+        return self._end is None and (is_full or self._unanswered.is_full)
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
         """Give a message to whom it is for."""
@@ -580,9 +569,9 @@ class Connection:
             await self._flushed.wait()
         self._scope.cancel()
 
-    def _lose(self, text: str) -> None:
+    def _lose(self, text: str, code: int = GOING_AWAY) -> None:
         """End without another word to the peer."""
-        self._begin_close(GOING_AWAY, text, text)
+        self._begin_close(code, text, text)
         self._scope.cancel()
 
     def _finish(self) -> None:
@@ -596,5 +585,5 @@ class Connection:
             except Exception:
                 _log.sparing(self._clock).exception("answer_handler_failed", peer=self.peer)
         self._unanswered.clear()
-        self._outbox.clear()
-        self._outbox_bytes = 0
+        self.outbox.close(str(self._end))
+        self.memory.close()

@@ -166,6 +166,16 @@ class FrameReader:
         """How much came that `next` has not looked at."""
         return len(self._buffer) - self._at
 
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of what came: parts of messages, and messages that were not taken."""
+        return len(self._payload) + len(self._message) + len(self._buffer)
+
+    @property
+    def missing_bytes(self) -> int:
+        """What is missing of the frame that has begun to come; 0 if that is not known."""
+        return self._missing_bytes if self._is_in_frame else 0
+
     def next(self, bytes_max: int) -> bytes | None:
         """The next message, of at most *bytes_max* bytes; None if more has to come first, or if
         `is_paused`: so that its caller can look at the time where much comes without a message.

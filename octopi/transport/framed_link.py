@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import trio
 
-from octopi.environment import Chance, Clock, PromptStream, Turn
+from octopi.environment import Chance, Clock, Intake, PromptStream, Turn
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
 from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX, PING_FRAMES
 from octopi.transport.frame_reader import (
@@ -53,9 +53,19 @@ LAST_WORD_S: Final = 0.05
 _FRAMING_BYTES_MAX: Final = KIB
 """Of a short message: the heads of its fragments, and some pings."""
 
+_PIECE_BYTES: Final = 1024 * KIB
+"""Sent at a time where a stream is not the system's own."""
+
 _MASK_BYTES: Final = 4
 _JOINED_BYTES_MAX: Final = 2 * KIB
 """Up to this a message is copied behind its head: that costs less than a second part."""
+
+
+def _pieces(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """All of *parts*, without a copy of a large one: encryption makes some of what it gets."""
+    for part in parts:
+        for at in range(0, len(part), _PIECE_BYTES):
+            yield memoryview(part)[at : at + _PIECE_BYTES]
 
 
 class FramedLink:
@@ -103,6 +113,10 @@ class FramedLink:
         """The next read."""
         self._fed_bytes = 0
         """What the reader was fed in this turn, or had left from the one before."""
+        self._intake: Intake | None = None
+        """Bounds what may be read; None: nothing does."""
+        self._kept_bytes = 0
+        """What the intake knows of."""
         self._reads_in_a_row = 0
         self._is_receiving = False
         self._end: OctopiError | None = None
@@ -175,7 +189,11 @@ class FramedLink:
                         await self._prompt.wait_writable()
                 else:
                     unsent, self._unsent = self._unsent, []
-                    await self._stream.send_all(b"".join(unsent))
+                    if sum(map(len, unsent)) <= _PIECE_BYTES:
+                        await self._stream.send_all(b"".join(unsent))
+                    else:
+                        for piece in _pieces(unsent):
+                            await self._stream.send_all(piece)
                 if not self._unsent:
                     self._unsent, self._due = [*self._due], []
             self._is_torn = False
@@ -250,6 +268,9 @@ class FramedLink:
             self._is_receiving = False
         return message
 
+    def meter(self, intake: Intake) -> None:
+        self._intake = intake
+
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         if self._is_closing:
             await self._received_all.wait()
@@ -267,6 +288,8 @@ class FramedLink:
                         return
                     message = b""  # an idle connection doesn't keep its last one
                 elif not self._reader.is_paused:
+                    if self._intake is not None and self._reader.kept_bytes != self._kept_bytes:
+                        self._keep(self._intake)
                     await self._receive_some()
                     continue
                 if turn is not None:
@@ -275,10 +298,14 @@ class FramedLink:
                     turn.look()
                     if turn.is_over:
                         self._receive_less()
+                        if self._intake is not None:
+                            self._keep(self._intake)
                         await turn.give_way()
         finally:
             if turn is not None:
                 turn.end()
+            if self._intake is not None:
+                self._keep(self._intake)
             self._is_receiving = False
 
     def _receive_less(self) -> None:
@@ -286,6 +313,24 @@ class FramedLink:
         taken_bytes = self._fed_bytes - self._reader.unread_bytes
         self._fed_bytes = self._reader.unread_bytes
         self._receive_bytes = min(RECEIVE_BYTES, max(RECEIVE_BYTES_MIN, 2 * taken_bytes))
+
+    def _keep(self, intake: Intake) -> None:
+        """Have counted what is kept of what was received."""
+        self._kept_bytes = self._reader.kept_bytes
+        intake.keep(self._kept_bytes)
+
+    async def _room(self, size_bytes: int) -> int:
+        """How much of *size_bytes* to read now, once something may be."""
+        intake = self._intake
+        if intake is None or intake.pool.ample_bytes >= size_bytes:
+            return size_bytes
+        while not (room_bytes := intake.room(size_bytes)):
+            self._rest(self._turn)
+            await intake.wait(size_bytes, self._reader.missing_bytes)
+            self._kept_bytes = -1  # so that what was granted is given back when it is known
+            if self._turn is not None and not self._turn.begin():
+                await self._turn.wait()
+        return room_bytes
 
     def _next(self, bytes_max: int) -> bytes | None:
         """The next message that has come; None if there is none, or if the reader is paused.
@@ -316,6 +361,7 @@ class FramedLink:
         prompt, turn, size_bytes = self._prompt, self._turn, self._receive_bytes
         try:
             if prompt is None:
+                size_bytes = await self._room(size_bytes)
                 self._rest(turn)
                 data = bytes(await self._stream.receive_some(size_bytes))
             else:
@@ -326,7 +372,7 @@ class FramedLink:
                     else:
                         await turn.give_way()
                 self._reads_in_a_row += 1
-                while (now := prompt.receive_nowait(size_bytes)) is None:
+                while (now := prompt.receive_nowait(await self._room(size_bytes))) is None:
                     self._rest(turn)
                     await prompt.wait_readable()
                     if turn is not None and not turn.begin():

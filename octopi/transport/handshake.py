@@ -31,9 +31,11 @@ from octopi.security.doorkeeper import Doorkeeper, Entry
 from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure, refusal
+from octopi.transport.intake import Intake
+from octopi.transport.memory_budget import ConnectionMemory, MemoryBudget
 from octopi.transport.turns import Turn
 from octopi.wire.codec import decode, encode
-from octopi.wire.endpoints import Endpoint
+from octopi.wire.endpoints import CLIENT, Endpoint
 from octopi.wire.messages import PROTOCOL_VERSION, Failure, Heartbeat, Hello, Welcome
 
 TokenSource = Callable[[], str | None]
@@ -112,6 +114,7 @@ async def accept_connection(
     latencies: Latencies | None = None,
     doorkeeper: Doorkeeper | None = None,
     turn: Turn | None = None,
+    budget: MemoryBudget | None = None,
 ) -> Connection:
     """Hear the hello of whoever connected to *endpoint* and welcome it.
 
@@ -119,7 +122,8 @@ async def accept_connection(
     and the link is closed.
 
     Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done for the
-    peer, from its hello on, is done in *turn*.
+    peer, from its hello on, is done in *turn*.  What is kept for it comes out of *budget*, and has
+    to be given back (`Connection.memory`).
 
     Raises:
       ProtocolError: if it said something else, too much, or nothing in time.
@@ -168,7 +172,22 @@ async def accept_connection(
         latencies=latencies,
         entry=entry,
         turn=turn,
+        memory=_memory(budget, link, endpoint, entry),
     )
+
+
+def _memory(
+    budget: MemoryBudget | None, link: Link, endpoint: Endpoint, entry: Entry | None
+) -> ConnectionMemory | None:
+    """What is kept for the peer, beginning with what *link* reads.  Its token says who that is.
+    Without tokens each connection is somebody else, as the clients of one machine, or behind one
+    proxy, have the same address."""
+    if budget is None:
+        return None
+    subject = link.peer if entry is None else entry.identity.subject
+    memory = budget.connection(subject, is_peer=endpoint is not CLIENT)
+    link.meter(Intake(memory.incoming))
+    return memory
 
 
 def _read_hello(data: bytes) -> Hello:

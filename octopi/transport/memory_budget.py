@@ -36,7 +36,7 @@ from octopi.limits import (
     MEMORY_ALLOWANCE_BYTES,
     MEMORY_BUDGET_BYTES,
     MEMORY_LOAN_BYTES,
-    SUBSCRIPTION_MEMORY_BYTES,
+    WAITING_TASK_MEMORY_BYTES,
 )
 
 OUTBOX: Final = "outbox"
@@ -127,6 +127,8 @@ class Pool:
         self.allowance_bytes: Final = allowance_bytes
         self.loan_bytes: Final = loan_bytes
         self.used_bytes = 0
+        self.ample_bytes = total_bytes // 3
+        """Any account may take so much without asking."""
         self.borrower: Account | None = None
         """The account that has the loan."""
         self.held: dict[str, int] = {}
@@ -169,6 +171,9 @@ class Pool:
         """*subject* holds so much more; grant what has become possible."""
         subject.held_bytes += difference_bytes
         self.used_bytes += difference_bytes
+        # However much of what is used is the account's own.
+        is_lent = self.borrower is not None
+        self.ample_bytes = 0 if is_lent else self.total_bytes // 3 - self.used_bytes
         self.look_at(subject)
 
     def look_at(self, subject: Subject) -> None:
@@ -300,7 +305,7 @@ class Account:
     def room(self, wanted_bytes: int, least_bytes: int = 1) -> int:
         """How much of *wanted_bytes* it may take now, at least *least_bytes*; 0: not even that."""
         pool = self.pool
-        if self._is_closed:
+        if wanted_bytes <= pool.ample_bytes or self._is_closed:
             return wanted_bytes
         beyond = self.held_bytes - pool.allowance_bytes
         if pool.borrower is self:
@@ -354,10 +359,8 @@ class Account:
 
     def borrow(self) -> None:
         """Take the loan: what is held counts against that, and not against the shares."""
-        beyond = self.beyond_allowance()
         self.pool.borrower = self
-        if beyond:
-            self.pool.changed(self.pool.subject(self.name), -beyond)
+        self.pool.changed(self.pool.subject(self.name), -self.beyond_allowance())
 
     def settle(self) -> None:
         """Give the loan back, if this account has it; what is still held counts again."""
@@ -412,9 +415,19 @@ class MemoryBudget:
     ) -> None:
         self.total_bytes: Final = total_bytes
         self.messages: Final = _message_pool(total_bytes * 3 // 8, connections_max, loan_bytes)
-        self.tasks: Final = Pool(total_bytes * 3 // 8, allowance_bytes=SUBSCRIPTION_MEMORY_BYTES)
+        self.tasks: Final = Pool(total_bytes * 3 // 8, allowance_bytes=WAITING_TASK_MEMORY_BYTES)
         self.from_peers: Final = _message_pool(total_bytes // 4, 0, loan_bytes)
         self.to_peers: Final = _unbounded_pool()
+
+    @property
+    def waiting_count(self) -> int:
+        """Subjects that wait for memory."""
+        return sum(one.waiting_count for one in (self.messages, self.tasks, self.from_peers))
+
+    @property
+    def used_bytes(self) -> int:
+        """What all subjects hold together of what is shared."""
+        return sum(one.used_bytes for one in (self.messages, self.tasks, self.from_peers))
 
     def connection(self, subject: str, *, is_peer: bool) -> ConnectionMemory:
         """That of a new connection; it has to `ConnectionMemory.close`.  *is_peer*: it is
@@ -448,7 +461,7 @@ class MemoryBudget:
 
 def _message_pool(size_bytes: int, connections_max: int, loan_bytes: int) -> Pool:
     """Of *size_bytes* in all: shares, a loan, and the allowances of all connections."""
-    reserved_bytes = loan_bytes + connections_max * MEMORY_ALLOWANCE_BYTES
+    reserved_bytes = loan_bytes + 2 * connections_max * MEMORY_ALLOWANCE_BYTES
     return Pool(
         max(0, size_bytes - reserved_bytes),
         allowance_bytes=MEMORY_ALLOWANCE_BYTES,

@@ -77,6 +77,7 @@ async def serve(
                 latencies=traffic.latencies,
                 doorkeeper=doorkeeper,
                 turn=Turn(clients if endpoint is CLIENT else nodes),
+                budget=traffic.memory,
             )
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if not isinstance(error, ConnectionLostError):
@@ -96,6 +97,7 @@ async def serve(
             finally:
                 del connections[connection]
         finally:
+            connection.memory.close()
             if connection.entry is not None:
                 connection.entry.leave()
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from octopi.metrics.latencies import Latencies
+from octopi.transport.memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
     from octopi.transport.connection import Connection
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 class Traffic:
     """What `octopi.transport.server.serve` knows of its connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryBudget | None = None) -> None:
+        """*memory*: what is kept for all connections; None: as much as is usual."""
+        self.memory = memory or MemoryBudget()
         self.connections: dict[Connection, Endpoint] = {}
         """Those that were welcomed."""
         self.accepted: Counter[str] = Counter()

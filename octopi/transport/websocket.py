@@ -18,7 +18,7 @@ import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 
-from octopi.environment import Chance, Clock, Link, StreamNet, Turn
+from octopi.environment import Chance, Clock, Intake, Link, StreamNet, Turn
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -374,6 +374,9 @@ class WebSocketLink:
 
     def offer(self, data: bytes) -> bool:
         return False  # trio-websocket has no way to
+
+    def meter(self, intake: Intake) -> None:
+        """Not here: trio-websocket reads by itself."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         while take(await self.receive()):

@@ -14,7 +14,7 @@ from typing import Literal
 import attrs
 import trio
 
-from octopi.environment import Link, Turn
+from octopi.environment import Intake, Link, Turn
 from octopi.errors import ConnectionLostError, UnreachableError
 from octopi.limits import MESSAGE_BYTES_MAX
 from octopi.wire import messages as m
@@ -86,6 +86,9 @@ class MemoryLink:
 
     def offer(self, data: bytes) -> bool:
         return False
+
+    def meter(self, intake: Intake) -> None:
+        """It keeps nothing that counts."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         while take(await self.receive()):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from octopi.environment import Link, Turn
+from octopi.environment import Intake, Link, Turn
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import MESSAGE_BYTES_MAX
 
@@ -38,6 +38,9 @@ class MemoryLink:
 
     def offer(self, data: bytes) -> bool:
         return False
+
+    def meter(self, intake: Intake) -> None:
+        """It keeps nothing that counts."""
 
     async def receive_all(self, take: Callable[[bytes], bool], turn: Turn | None = None) -> None:
         while take(await self.receive()):

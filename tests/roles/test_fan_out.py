@@ -20,6 +20,7 @@ from octopi.limits import FETCH_BYTES_DEFAULT, KIB
 from octopi.operating_system import SystemClock
 from octopi.roles.broker.fan_out import Encoded, FanOut
 from octopi.roles.broker.subscription import Subscription
+from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT
@@ -50,6 +51,9 @@ class Log:
         if self.fault is not None:
             raise self.fault
         return self.data[offset : min(offset + bytes_max, self.highwater)]
+
+    def read_bytes_min(self, offset: Offset) -> int:
+        return min(1, self.highwater - offset)
 
     def anchor_before(self, offset: Offset) -> str:
         return str(self.epoch) if offset else ""
@@ -311,6 +315,7 @@ class Peer:
     fan_out: FanOut
     subscriptions: dict[Subscription, None] = attrs.Factory(dict)
     posted: list[object] = attrs.Factory(list)
+    outbox: Outbox = attrs.Factory(lambda: Outbox(None))
 
     def post(self, message: object) -> None:
         self.posted.append(message)
@@ -319,7 +324,7 @@ class Peer:
         self.posted.append(decode(data, frozenset({m.Delivery})))
         return True
 
-    async def drained(self) -> None:
+    async def paced(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
 
     def check_anchor(self, log: Log, offset: Offset, anchor: str) -> None:

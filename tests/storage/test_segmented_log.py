@@ -161,6 +161,21 @@ def test_a_record_may_be_larger_than_what_is_scanned_at_a_time(disk: MemoryDisk)
     assert read_all(log, bytes_max=MIB) == b"".join(batches)
 
 
+def test_the_length_of_a_record_is_known_before_it_is_read(disk: MemoryDisk) -> None:
+    log = open_log(disk, SMALL)
+    records = [opaque(b"x" * size) for size in (5, 700, 900)]
+    offsets = append(log, *records)
+    assert log.segment_count > 1
+    for offset, one in zip(offsets, records, strict=True):
+        assert log.search.record_bytes_at(offset) == len(one)
+    assert log.search.record_bytes_at(log.end) == 0
+    assert log.search.record_bytes_at(Offset(offsets[1] + 1)) == 0  # no length that we write
+    log.close()
+    log = open_log(disk, SMALL)
+    disk.fail(errno.EIO, "open", path_end=".log")
+    assert log.search.record_bytes_at(offsets[0]) == 0
+
+
 def test_a_sequential_reader_pays_no_walk(disk: MemoryDisk) -> None:
     log = open_log(disk)
     data = b"".join(long_batches())

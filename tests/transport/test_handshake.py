@@ -181,7 +181,7 @@ async def test_a_hello_that_never_comes_is_not_waited_for(autojump_clock: MockCl
     assert trio.current_time() == HANDSHAKE_TIMEOUT_S
     said = decode(await peer.receive(), EVERY_CLASS)
     assert said == m.Failure(None, Status.TOO_SLOW, "no hello within 5 s")
-    assert link.closed_with == (1002, "no hello within 5 s")
+    assert link.closed_with == (4408, "no hello within 5 s")
 
 
 @pytest.mark.parametrize("first", [encode(m.Hello(1, "test")), b"nonsense"])

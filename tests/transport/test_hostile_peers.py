@@ -22,6 +22,7 @@ from octopi.limits import (
     CLOSE_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
     HEARTBEAT_TIMEOUT_S,
+    KIB,
     MESSAGE_BYTES_MAX,
     MIB,
     SEND_TIMEOUT_S,
@@ -431,6 +432,31 @@ async def test_a_peer_that_dies_without_a_word_is_given_up(autojump_clock: MockC
         assert trio.current_time() - start <= HEARTBEAT_TIMEOUT_S + CLOSE_TIMEOUT_S
         assert session.connection.end_reason is not None
         assert session.connection.end_reason.endswith("was silent for 20 s")
+
+
+async def test_a_message_that_is_not_finished_in_time_ends_the_connection(
+    autojump_clock: MockClock,
+) -> None:
+    async with in_memory() as server, stranger(server) as stream:
+        await greet(stream)
+        start, session = trio.current_time(), server.sessions[0]
+        await stream.send_all(b"\x82\xff" + MESSAGE_BYTES_MAX.to_bytes(8, "big") + bytes(4))
+        answers: list[bytes] = []
+        async with trio.open_nursery() as nursery:
+
+            async def hear() -> None:
+                answers.append(await all_of(stream))
+
+            nursery.start_soon(hear)
+            for _ in range(19):  # a little now and then is of no use to it
+                await trio.sleep(1)
+                await stream.send_all(bytes(KIB))
+            await session.ended.wait()
+            assert trio.current_time() - start <= HEARTBEAT_TIMEOUT_S
+        assert session.connection.end_reason is not None
+        assert session.connection.end_reason.endswith("has not finished a message for 20 s")
+        assert (4408).to_bytes(2, "big") in b"".join(answers)
+        assert session.connection.memory.incoming.pool.held_bytes == 0
 
 
 async def test_a_peer_that_reads_nothing_is_given_up(autojump_clock: MockClock) -> None:

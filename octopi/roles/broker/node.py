@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.limits import CATCH_UP_SLOWDOWN_MAX, RETENTION_CHECK_INTERVAL_S
+from octopi.limits import CATCH_UP_SLOWDOWN_MAX, MEMORY_BUDGET_BYTES, RETENTION_CHECK_INTERVAL_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
@@ -24,6 +24,7 @@ from octopi.security.doorkeeper import Doorkeeper
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import TokenSource
+from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, FOLLOW
@@ -53,6 +54,8 @@ class BrokerOptions:
     """What it shows to the register and to other brokers."""
     doorkeeper: Doorkeeper | None = None
     """Whom it lets in; None: everybody."""
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES
+    """What its connections may use together; see `octopi.transport.memory_budget`."""
 
 
 @attrs.define
@@ -62,7 +65,7 @@ class BrokerNode:
     environment: Environment
     options: BrokerOptions
     logs: Logs
-    traffic: Traffic = attrs.field(factory=Traffic)
+    traffic: Traffic
 
 
 async def run_broker(
@@ -108,7 +111,8 @@ async def run_broker(
             nursery.start_soon(logs.status.disk.run)
             nursery.start_soon(logs.fan_out.run)
             nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)
-            node = BrokerNode(environment, options, logs)
+            traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
+            node = BrokerNode(environment, options, logs, traffic)
             show(node)
             await _serve(node, identity, stop, task_status)
             await logs.close()

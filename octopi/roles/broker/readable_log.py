@@ -109,6 +109,11 @@ class ReadableLog:
             until = min(until, self.state.epochs.end_of_epoch_at(offset, until))
         return self._files.read(offset, bytes_max, until)
 
+    def read_bytes_min(self, offset: Offset) -> int:
+        """What a `read` from *offset* gives at least: a record, if there is one."""
+        record_bytes = self._files.search.record_bytes_at(offset) or 1
+        return min(max(0, self._published - offset), record_bytes)
+
     def anchor_before(self, offset: Offset) -> Anchor:
         """What stands before *offset*; empty if that isn't known."""
         return anchor_of_epoch(self.state.epochs.epoch_before(offset))

@@ -7,7 +7,8 @@ in the connection's nursery.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 import attrs
@@ -30,9 +31,10 @@ from octopi.limits import (
     FETCH_WAIT_S_MAX,
     SUBSCRIPTIONS_MAX,
     WAITING_FETCHES_MAX,
+    WAITING_TASK_MEMORY_BYTES,
 )
 from octopi.replication.effects import Receipt, Refusal
-from octopi.roles.answers import refuse
+from octopi.roles.answers import refuse, tell_with_room
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.partition_replica import PartitionReplica
@@ -44,6 +46,7 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.slices import Slices, in_turns
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
+from octopi.transport.memory_budget import FETCHES, SUBSCRIPTIONS
 from octopi.transport.turns import another
 from octopi.wire import messages as m
 
@@ -119,11 +122,14 @@ class ClientSession:
                 else:
                     self._tasks.start_soon(self._find_later, message.request, log, found)
             case m.DescribeLogs():
-                self._tasks.start_soon(self._describe_logs, message)
+                self._tell_list(partial(self._describe_logs, message))
             case m.DescribeSubscriptions():
-                self._tasks.start_soon(self._describe_subscriptions, message)
+                self._tell_list(partial(self._describe_subscriptions, message))
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no request for a broker")
+
+    def _tell_list(self, tell: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.start_soon(tell_with_room, self._connection, tell)
 
     async def _describe_logs(self, message: m.DescribeLogs) -> None:
         covers = self._connection.grants.covers
@@ -131,16 +137,14 @@ class ClientSession:
         work = self._logs.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
         page, more = described[:_LOGS_PER_PAGE], len(described) > _LOGS_PER_PAGE
-        with contextlib.suppress(ConnectionLostError):
-            self._connection.post(m.LogList(message.request, page, more))
+        self._connection.post(m.LogList(message.request, page, more))
 
     async def _describe_subscriptions(self, message: m.DescribeSubscriptions) -> None:
         covers = self._connection.grants.covers
         work = self._logs.describe_subscriptions(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
         some, more = described[:_SUBSCRIPTIONS_TOLD], len(described) > _SUBSCRIPTIONS_TOLD
-        with contextlib.suppress(ConnectionLostError):
-            self._connection.post(m.SubscriptionList(message.request, some, more))
+        self._connection.post(m.SubscriptionList(message.request, some, more))
 
     def regranted(self) -> None:
         """Subscriptions that are granted no more end."""
@@ -271,20 +275,47 @@ class ClientSession:
         if message.offset > log.highwater:
             self._logs.check_anchor(log, Offset(message.offset), message.anchor)
             self._require_end(log, message.partition)
+        room_bytes = self._connection.outbox.room_now(*_size_of_answer(log, message))
         try:
-            if self._answer_fetch(log, message):
+            if room_bytes and self._answer_fetch(log, message, room_bytes):
                 return
         except NeedsTimeError:
-            self._tasks.start_soon(self._fetch_proven, log, message)
+            self._charge_task(FETCHES)
+            self._tasks.start_soon(self._fetch_in_turn, log, message, True)
             return
-        self._wait_for_records(log, message)
+        if room_bytes:
+            self._wait_for_records(log, message)
+        else:
+            self._charge_task(FETCHES)
+            self._tasks.start_soon(self._fetch_in_turn, log, message, False)
 
-    async def _fetch_proven(self, log: BrokerLog, message: m.Fetch) -> None:
-        """Answer when it is known whether a record starts there: that takes a while once."""
+    async def _fetch_in_turn(self, log: BrokerLog, message: m.Fetch, proves: bool = False) -> None:
+        """Answer when there is room for it, and (*proves*) it is known whether a record starts
+        there: that takes a while once."""
         with self._refusing(log, message.request):
-            await log.prove(Offset(message.offset))
-            if not self._answer_fetch(log, message):
+            try:
+                is_answered = await self._answer_with_room(log, message, proves=proves)
+            finally:
+                self._connection.memory.tasks.release(FETCHES, WAITING_TASK_MEMORY_BYTES)
+            if not is_answered:
                 self._wait_for_records(log, message)
+
+    async def _answer_with_room(
+        self, log: BrokerLog, message: m.Fetch, *, proves: bool = False, last: bool = False
+    ) -> bool:
+        """`_answer_fetch`, once there is room for what it reads."""
+        while True:
+            if proves:
+                await log.prove(Offset(message.offset))
+            await self._connection.paced()
+            size = _size_of_answer(log, message)
+            try:
+                async with self._connection.outbox.room(*size) as room_bytes:
+                    if not log.epoch:
+                        raise NotLeaderError(_NOT_SERVED)
+                    return self._answer_fetch(log, message, room_bytes, last=last)
+            except NeedsTimeError:
+                proves = True
 
     def _wait_for_records(self, log: BrokerLog, message: m.Fetch) -> None:
         """Have *message* answered when records have come.
@@ -297,14 +328,32 @@ class ClientSession:
                 f"at most {WAITING_FETCHES_MAX} fetches of a connection wait for records",
                 Status.TOO_MANY,
             )
+        self._charge_task(FETCHES)
         self._waiting_count += 1
         self._connection.set_aside(message.request)
         self._tasks.start_soon(self._fetch_later, log, message)
 
-    def _answer_fetch(self, log: BrokerLog, message: m.Fetch, *, last: bool = False) -> bool:
-        offset, room = Offset(message.offset), max(1, min(message.bytes_max, BATCH_BYTES_MAX))
+    def _charge_task(self, kind: str) -> None:
+        """Take the memory for a task that waits; it has to be released when that ends.
+
+        Raises:
+          RefusedError: TOO_MANY.
+        """
+        account = self._connection.memory.tasks
+        if not account.room(WAITING_TASK_MEMORY_BYTES, WAITING_TASK_MEMORY_BYTES):
+            raise RefusedError(
+                f"the broker has no memory left for more {kind} of this client (--memory-budget)",
+                Status.TOO_MANY,
+            )
+        account.charge(kind, WAITING_TASK_MEMORY_BYTES)
+
+    def _answer_fetch(
+        self, log: BrokerLog, message: m.Fetch, room_bytes: int, *, last: bool = False
+    ) -> bool:
+        """Answer with at most *room_bytes* of records, or one; false: there are none yet."""
+        offset = Offset(message.offset)
         self._logs.check_anchor(log, offset, message.anchor)
-        records = log.read(offset, room)
+        records = log.read(offset, room_bytes)
         if not (records or last or message.wait_ms == 0):
             return False
         anchor = log.anchor_behind(offset) if records else log.anchor_before(offset)
@@ -327,6 +376,7 @@ class ClientSession:
                 await self._wait_and_answer(log, message)
         finally:
             self._waiting_count -= 1
+            self._connection.memory.tasks.release(FETCHES, WAITING_TASK_MEMORY_BYTES)
 
     async def _wait_and_answer(self, log: BrokerLog, message: m.Fetch) -> None:
         arrived = trio.Event()
@@ -343,10 +393,8 @@ class ClientSession:
                 await arrived.wait()
         finally:
             log.remove_waker(wake)
-        await self._connection.drained()  # many may have what they waited for at once
-        if not log.epoch:
-            raise NotLeaderError(_NOT_SERVED)
-        self._answer_fetch(log, message, last=True)
+        # Many may have what they waited for at once.
+        await self._answer_with_room(log, message, last=True)
 
     def _subscribe(self, message: m.Subscribe) -> None:
         if message.request in self._subscriptions:
@@ -357,10 +405,15 @@ class ClientSession:
             )
         log = self._served(message.topic, message.partition)
         subscription = Subscription(self._connection, self._logs, log, message)
+        self._charge_task(SUBSCRIPTIONS)
         opens = False
         entry = self._connection.entry
         if entry is not None:
-            entry.account.subscribe(entry.identity.quota)
+            try:
+                entry.account.subscribe(entry.identity.quota)
+            except RefusedError:
+                self._connection.memory.tasks.release(SUBSCRIPTIONS, WAITING_TASK_MEMORY_BYTES)
+                raise
         try:
             subscription.open()
         except NeedsTimeError:
@@ -382,8 +435,17 @@ class ClientSession:
                 del self._subscriptions[request]
 
     def _unsubscribed(self) -> None:
+        self._connection.memory.tasks.release(SUBSCRIPTIONS, WAITING_TASK_MEMORY_BYTES)
         if self._connection.entry is not None:
             self._connection.entry.account.unsubscribed()
+
+
+def _size_of_answer(log: BrokerLog, message: m.Fetch) -> tuple[int, int]:
+    """How many bytes of records a fetch gets at most, and at least."""
+    offset = Offset(message.offset)
+    least_bytes = max(1, log.read_bytes_min(offset))
+    asked_bytes = min(message.bytes_max, BATCH_BYTES_MAX, log.highwater - offset)
+    return max(asked_bytes, least_bytes), least_bytes
 
 
 def partition_of(message: object) -> int:

@@ -1,8 +1,8 @@
 """One subscription of a connection: a log's committed records, as far as its credit goes.
 
-Its task reads from the log what the subscriber has not been sent yet, again and again, so
-nothing piles up for a slow one.  Where nothing is left to read, the broker's fan-out sends what
-comes, and the task waits until that can't go on.
+Its task reads from the log what the subscriber has not been sent yet, again and again, and only
+when its connection has room for that, so nothing piles up for a slow one.  Where nothing is left
+to read, the broker's fan-out sends what comes, and the task waits until that can't go on.
 """
 
 from __future__ import annotations
@@ -143,31 +143,45 @@ class Subscription:
 
     async def _deliver(self) -> None:
         while True:
-            if not self._log.epoch:
-                raise NotLeaderError("this broker doesn't serve the partition any more")
-            if self._log.epoch != self._epoch:
-                # Another leader since: its log may not have what the subscriber was sent.
-                self._logs.check_anchor(self._log, self.position, self._anchor)
-                self._epoch = self._log.epoch
+            self._check_leader()
             if self.position >= min(self._credit, self._log.highwater):
                 await self._wait()
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
                 continue
             room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
+            least_bytes = self._log.read_bytes_min(self.position)
+            wanted_bytes = max(least_bytes, min(room, self._log.highwater - self.position))
+            await self._connection.paced()
+            outbox = self._connection.outbox
             try:
-                records = self._log.read(self.position, room)
+                async with outbox.room(wanted_bytes, least_bytes) as room_bytes:
+                    self._check_leader()
+                    self._deliver_next(room_bytes)
             except NeedsTimeError:
                 await self._log.prove(self.position)
                 continue
-            self._anchor = self._log.anchor_behind(self.position)
-            self._connection.post(
-                m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)
-            )
-            self._log.delivered_bytes += len(records)
-            self.position = Offset(self.position + len(records))
             if self.position < min(self._credit, self._log.highwater):
                 await trio.lowlevel.checkpoint()  # others have their turn between two reads
-            await self._connection.drained()
+
+    def _check_leader(self) -> None:
+        """See that what comes next in the log belongs to what the subscriber was sent."""
+        if not self._log.epoch:
+            raise NotLeaderError("this broker doesn't serve the partition any more")
+        if self._log.epoch != self._epoch:
+            # Another leader since: its log may not have what the subscriber was sent.
+            self._logs.check_anchor(self._log, self.position, self._anchor)
+            self._epoch = self._log.epoch
+
+    def _deliver_next(self, room_bytes: int) -> None:
+        records = self._log.read(self.position, room_bytes)
+        if not records:
+            return  # another leader's log has not come so far
+        self._anchor = self._log.anchor_behind(self.position)
+        self._connection.post(
+            m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)
+        )
+        self._log.delivered_bytes += len(records)
+        self.position = Offset(self.position + len(records))
 
     async def _wait(self) -> None:
         """Until there is something that the fan-out doesn't send."""

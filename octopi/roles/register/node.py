@@ -49,6 +49,7 @@ from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
 from octopi.security.quotas import NOBODY, Creator
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
@@ -82,7 +83,7 @@ class RegisterNode:
         self.members: dict[int, MembershipSession] = {}
         """Sessions of joined brokers, by broker id."""
         self.events = EventLog(environment.clock)
-        self.traffic = Traffic()
+        self.traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
         self.options = options
         self._journal = journal
         self._gathered = trio.Event()

@@ -7,6 +7,7 @@ import attrs
 from octopi.limits import (
     GATHER_S,
     JOURNAL_SNAPSHOT_ENTRIES,
+    MEMORY_BUDGET_BYTES,
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
     REPLICA_COUNT_DEFAULT,
@@ -34,3 +35,5 @@ class RegisterOptions:
     agent: str = "octopi-node"
     doorkeeper: Doorkeeper | None = None
     """Whom it lets in; None: everybody."""
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES
+    """What its connections may use together; see `octopi.transport.memory_budget`."""

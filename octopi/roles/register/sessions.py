@@ -22,6 +22,7 @@ from octopi.errors import (
 )
 from octopi.limits import (
     LIST_COUNT_MAX,
+    LIST_MEMORY_BYTES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
     ORDER_RETRY_S_MAX,
@@ -30,7 +31,7 @@ from octopi.limits import (
     TOPIC_COUNT_MAX,
 )
 from octopi.logger import get_logger
-from octopi.roles.answers import refuse
+from octopi.roles.answers import answer_with_room, refuse
 from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
@@ -88,31 +89,36 @@ class ClientSession:
             case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
                 self._start(message.request, partial(self._operate, message))
             case m.DescribeEvents():
-                state = self._node.registrar.state
-                life = state.life.nonce if state.cluster else ""
-                grants = self._connection.grants
-                events = [
-                    one
-                    for one in self._node.events.after(message.after)
-                    if not one.topic or grants.covers(one.topic)
-                ]
-                self._connection.post(m.EventList(message.request, life, events))
+                answer_with_room(self._connection, self._tasks, partial(self._events, message))
             case m.DescribeCluster():
-                state, registrar = self._node.registrar.state, self._node.registrar
-                partitions = sorted(state.partitions.values(), key=lambda one: one.partition)
-                self._connection.post(
-                    m.ClusterDescription(
-                        message.request,
-                        state.cluster,
-                        state.topic_count,
-                        state.partition_count,
-                        registrar.describe_brokers()[:LIST_COUNT_MAX],
-                        [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
-                        *registrar.learning(),
-                    )
-                )
+                answer_with_room(self._connection, self._tasks, partial(self._cluster, message))
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no question for a register")
+
+    def _events(self, message: m.DescribeEvents) -> None:
+        state, grants = self._node.registrar.state, self._connection.grants
+        life = state.life.nonce if state.cluster else ""
+        events = [
+            one
+            for one in self._node.events.after(message.after)
+            if not one.topic or grants.covers(one.topic)
+        ]
+        self._connection.post(m.EventList(message.request, life, events))
+
+    def _cluster(self, message: m.DescribeCluster) -> None:
+        state, registrar = self._node.registrar.state, self._node.registrar
+        partitions = sorted(state.partitions.values(), key=lambda one: one.partition)
+        self._connection.post(
+            m.ClusterDescription(
+                message.request,
+                state.cluster,
+                state.topic_count,
+                state.partition_count,
+                registrar.describe_brokers()[:LIST_COUNT_MAX],
+                [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
+                *registrar.learning(),
+            )
+        )
 
     def regranted(self) -> None:
         """Every question is checked by itself."""
@@ -196,8 +202,10 @@ class ClientSession:
     async def _list(self, message: m.ListTopics) -> None:
         """A page of the topics that the asker may know of."""
         work = self._page_of_topics(message.after, max(1, min(message.count_max, _TOPICS_PER_PAGE)))
-        topics, more = await in_turns(work, another(self._connection.turn))
-        self._connection.post(m.TopicList(message.request, topics, more))
+        outbox = self._connection.outbox
+        async with outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES, holds=True):
+            topics, more = await in_turns(work, another(self._connection.turn))
+            self._connection.post(m.TopicList(message.request, topics, more))
 
     def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
         state, grants = self._node.registrar.state, self._connection.grants
