@@ -397,7 +397,7 @@ class SegmentedLog:
 
     def read(self, offset: Offset, bytes_max: int, until: Offset) -> bytes:
         """Whole records from *offset* on and before *until*: at most *bytes_max* bytes, but
-        at least one record; empty at *until*.
+        at least one record; empty at *until*, or if they are 0: then *offset* alone is checked.
 
         A read ends at a segment's end, or before a damaged record, at the latest: read on
         from *offset* plus what came.
@@ -413,9 +413,10 @@ class SegmentedLog:
         self._check_open()
         until = min(until, self.end)
         self._check_range(offset, until)
-        if offset == until:
+        if offset != until:
+            self._check_boundary(offset)
+        if not bytes_max or offset == until:
             return b""
-        self._check_boundary(offset)
         segment = self._segments.at(offset)
         limit = min(until, segment.end) - segment.base
         data = segment.read(offset - segment.base, bytes_max, limit)

@@ -83,12 +83,28 @@ def test_a_read_returns_whole_records_and_at_least_one(disk: MemoryDisk) -> None
     data = batch(b"1" * 100, b"2" * 100, b"3" * 100)
     append(log, data)
     _, second, third, end = starts(data)
-    assert log.read(Offset(0), 0, log.end) == data[:second]
+    assert log.read(Offset(0), 1, log.end) == data[:second]
     assert log.read(Offset(0), 1, log.end) == data[:second]
     assert log.read(Offset(0), second, log.end) == data[:second]
     assert log.read(Offset(0), third - 1, log.end) == data[:second]
     assert log.read(Offset(0), third, log.end) == data[:third]
     assert log.read(Offset(second), end, log.end) == data[second:]
+
+
+def test_a_read_of_nothing_checks_the_offset_and_touches_no_record(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, batch(b"a" * 100, b"b"))
+    assert log.read(Offset(0), 0, log.end) == b""
+    with pytest.raises(OffsetInsideRecordError):
+        log.read(Offset(1), 0, log.end)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(Offset(log.end + 1), 0, log.end)
+    log.close()
+    log = open_log(disk)
+    disk.fail(errno.EIO, "pread", path_end=".log")
+    assert log.read(Offset(0), 0, log.end) == b""
+    with pytest.raises(StorageError):
+        log.read(Offset(0), 1, log.end)
 
 
 def test_nothing_is_read_at_or_beyond_until(disk: MemoryDisk) -> None:

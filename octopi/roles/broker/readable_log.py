@@ -97,7 +97,8 @@ class ReadableLog:
         return self._files.start
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Committed records of one epoch from *offset* on; empty at the highwater mark.
+        """Committed records of one epoch from *offset* on; empty at the highwater mark.  With
+        *bytes_max* 0 only the offset is checked.
 
         Raises:
           OffsetOutOfRangeError, OffsetInsideRecordError: if it is no record's start.

@@ -58,7 +58,7 @@ class Subscription:
         """
         log = self._log
         self._logs.check_anchor(log, self.position, self._anchor)
-        log.read(self.position, 1)  # says what is wrong with the offset, if anything is
+        log.read(self.position, 0)  # says what is wrong with the offset, if anything is
         self._epoch, self._anchor = log.epoch, log.anchor_before(self.position)
         self._connection.post(
             m.Subscribed(
