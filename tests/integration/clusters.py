@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -176,7 +177,7 @@ class LocalCluster(NamedBrokers):
         self.disks: dict[str, MemoryDisk | None] = {}
         self.traces: dict[str, Trace] = {}
         """Observers of the steps of brokers that are started from now on."""
-        self.options: dict[str, object] = {}
+        self.options: dict[str, Any] = {}
         """How brokers run that are started from now on."""
 
     @property
