@@ -17,10 +17,10 @@ from typing import Final
 import trio
 
 from octopi.operating_system import allow_many_files
-from tests.attack import floods, pipelining
+from tests.attack import floods, hoards, pipelining
 from tests.attack.frame import Attack, Result, table
 
-ATTACKS: Final[list[Attack]] = [*floods.ATTACKS, *pipelining.ATTACKS]
+ATTACKS: Final[list[Attack]] = [*floods.ATTACKS, *pipelining.ATTACKS, *hoards.ATTACKS]
 
 
 async def measured(attack: Attack) -> Result:

@@ -1,0 +1,182 @@
+"""Connections that have a node keep things for them: replies that nobody takes, subscriptions,
+halves of messages.  The node does not grow by more than it has set aside for them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+
+import octopi
+from octopi.environment import Link
+from octopi.limits import MESSAGE_BYTES_MAX, MIB
+from octopi.transport.frame_reader import BINARY, frame_head
+from octopi.wire import messages as m
+from octopi.wire.codec import encode
+from tests.attack.bystanders import Here, producing, start_cluster
+from tests.attack.frame import Attack, Figure
+from tests.cluster import Cluster
+from tests.processes import NodeProcess, node_processes
+
+GROWTH_BYTES: Final = 64 * MIB
+P99_MS: Final = 2_000.0
+"""Beside the reading of large records: a node does one after the other."""
+
+_RECORD_BYTES: Final = 8 * MIB - 100
+_SECONDS: Final = 5.0
+_LOOK_S: Final = 0.02
+_HALF_BYTES: Final = 256 << 10
+_TOPIC: Final = "large"
+
+
+class Growth:
+    """The most memory that a node had, beyond what it had at first."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._node = node
+        self._before_bytes = self._most_bytes = node.rss_bytes()
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self._most_bytes = max(self._most_bytes, self._node.rss_bytes())
+            await trio.sleep(_LOOK_S)
+
+    def figure(self, note: str) -> Figure:
+        """In MiB."""
+        grown = (self._most_bytes - self._before_bytes) / MIB
+        return Figure("growth of the node", grown, "MiB", GROWTH_BYTES / MIB, note)
+
+
+@asynccontextmanager
+async def growing(node: NodeProcess) -> AsyncIterator[Growth]:
+    """Watch *node* within the block."""
+    growth = Growth(node)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(growth.watch)
+        yield growth
+        nursery.cancel_scope.cancel()
+
+
+async def _large_records(here: Here) -> int:
+    """Have a log of two records as large as records may be; return its partition."""
+    async with octopi.connect(here.register.url) as client:
+        partition = (await client.create_topic(_TOPIC, 1)).partitions[0].partition
+        async with client.producer() as producer:
+            for _ in range(2):
+                await producer.send(_TOPIC, bytes(_RECORD_BYTES))
+    return partition
+
+
+async def _strangers(cluster: Cluster, node: NodeProcess, count: int) -> list[Link]:
+    """Connections that read nothing."""
+    links = []
+    for _ in range(count):
+        link = await cluster.environment.net.connect(node.url, "/v1/client")
+        await link.send(encode(m.Hello(1, "hoarder", None)))
+        links.append(link)
+    return links
+
+
+async def unread(
+    connections: int, ask: Callable[[int, int], object], count: int, directory: Path
+) -> list[Figure]:
+    """Ask *count* things on each connection, by number and partition, and read nothing."""
+    with node_processes(directory) as nodes:
+        here = start_cluster(nodes, brokers=1)
+        partition = await _large_records(here)
+        async with trio.open_nursery() as nursery:
+            links = await _strangers(Cluster(nursery, directory), here.brokers[0], connections)
+            async with producing(here) as observed, growing(here.brokers[0]) as growth:
+                sent_bytes = 0
+                for link in links:
+                    for number in range(1, count + 1):
+                        data = encode(ask(number, partition))
+                        sent_bytes += len(data)
+                        await link.send(data)
+                await trio.sleep(_SECONDS)
+            nursery.cancel_scope.cancel()
+    return [growth.figure(f"{sent_bytes:,} bytes sent"), *observed.figures(P99_MS)]
+
+
+@contextmanager
+def _welcomed(node: NodeProcess, count: int) -> Iterator[list[socket.socket]]:
+    """Sockets of clients that have said hello."""
+    place = urlsplit(node.url)
+    upgrade = (
+        b"GET /v1/client HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Protocol: octopi.v1.cbor\r\n\r\n" % place.netloc.encode()
+    )
+    hello = encode(m.Hello(1, "hoarder", None))
+    with ExitStack() as opened:
+        sockets = []
+        for _ in range(count):
+            one = opened.enter_context(socket.create_connection((place.hostname, place.port)))
+            one.sendall(upgrade)
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += one.recv(4096)
+            one.sendall(frame_head(BINARY, len(hello), bytes(4)) + hello)
+            one.recv(4096)
+            one.setblocking(False)
+            sockets.append(one)
+        yield sockets
+
+
+async def half_sent(connections: int, directory: Path) -> list[Figure]:
+    """Begin the largest message on each connection, and do not finish it."""
+    begun = frame_head(BINARY, MESSAGE_BYTES_MAX, bytes(4)) + bytes(_HALF_BYTES)
+    with node_processes(directory) as nodes:
+        here = start_cluster(nodes, brokers=1)
+        broker = here.brokers[0]
+        with _welcomed(broker, connections) as sockets:
+            async with producing(here) as observed, growing(broker) as growth:
+                sent_bytes = sum([one.send(begun) for one in sockets])
+                await trio.sleep(_SECONDS)
+    note = f"{sent_bytes / MIB:,.0f} MiB sent"
+    return [growth.figure(note), *observed.figures(P99_MS)]
+
+
+def _attack(name: str, summary: str, run: Callable[[Path], Awaitable[list[Figure]]]) -> Attack:
+    return Attack(name, summary, run, timeout_s=90)
+
+
+def _subscribe(number: int, partition: int) -> m.Subscribe:
+    return m.Subscribe(number, _TOPIC, partition, 0, 1 << 40)
+
+
+def _fetch(number: int, partition: int) -> m.Fetch:
+    return m.Fetch(number, _TOPIC, partition, 0, 16 * MIB, 30_000)
+
+
+ATTACKS: Final = [
+    *(
+        _attack(
+            f"{count} subscriptions, unread",
+            f"one connection subscribes {count} times to large records and reads nothing",
+            partial(unread, 1, _subscribe, count),
+        )
+        for count in (100, 1000)
+    ),
+    *(
+        _attack(
+            f"64 fetches on {connections}, unread",
+            f"{connections} connections fetch large records {64 // connections} times each and "
+            "read nothing",
+            partial(unread, connections, _fetch, 64 // connections),
+        )
+        for connections in (1, 64)
+    ),
+    _attack(
+        "half-sent messages, 1000",
+        "1,000 connections begin a message of 16 MiB and do not finish it",
+        partial(half_sent, 1000),
+    ),
+]
