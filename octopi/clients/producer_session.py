@@ -83,6 +83,7 @@ _BEFORE_APPEND: Final = frozenset(
         Status.FORBIDDEN,
         Status.EXPIRED,
         Status.OVER_LIMIT,
+        Status.QUOTA_EXCEEDED,
     }
 )
 """Refusals that a broker gives only before it appends.  Of the others UNCOMMITTED says that

@@ -116,6 +116,22 @@ async def test_a_token_stores_so_many_bytes_and_more_when_a_topic_is_gone(tmp_pa
                     await trio.sleep(QUOTA_LOOK_INTERVAL_S / 4)
 
 
+async def test_a_producer_is_told_that_what_exceeds_its_quota_is_not_stored(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as cluster:
+        await ready(cluster, "orders")
+        text = limited(bytes=10_000)
+        async with (
+            octopi.connect(cluster.register.url, token=text) as client,
+            client.producer() as producer,
+        ):
+            await producer.send("orders", bytes(5_000))
+            with pytest.raises(octopi.NotDeliveredError, match="quota is 10,000 bytes stored"):
+                await producer.send("orders", bytes(6_000))
+            await producer.send("orders", bytes(100))
+
+
 async def test_what_is_refused_or_was_stored_before_counts_for_nothing(tmp_path: Path) -> None:
     async with guarded(tmp_path) as cluster:
         url, partition = await ready(cluster, "orders")
