@@ -45,7 +45,7 @@ async def test_a_long_list_of_topics_comes_in_pages(autojump_clock: MockClock) -
         for name in names:
             await client.create_topic(name)
         assert [one.topic for one in await client.topics()] == names
-        assert world.net.count(m.TopicList) == 2
+        assert world.net.count(m.TopicList) == 3
         logs = await client.describe_logs()
         assert [one.log.topic for one in logs] == names
 
