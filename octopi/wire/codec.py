@@ -126,7 +126,7 @@ def fault_in(part: object) -> str:
     try:
         kind.encode(part, [])
     except Problem as problem:
-        return str(problem).removeprefix(".")
+        return str(problem).removeprefix(".").removeprefix(": ")
     except (AttributeError, TypeError):
         return "a field is of another type"
     return ""

@@ -12,7 +12,7 @@ import pytest
 from octopi.errors import ProtocolError
 from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX, OFFSET_MAX
 from octopi.wire import messages as m
-from octopi.wire.codec import decode, encode
+from octopi.wire.codec import decode, encode, fault_in
 from tests.strategies import as_written
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -170,3 +170,15 @@ def test_the_greatest_numbers_that_are_allowed_come_through() -> None:
     ]
     for message in messages:
         assert decode(encode(message), EVERY_CLASS) == message
+
+
+def test_what_is_stored_is_held_against_the_same_bounds() -> None:
+    assert fault_in(RECORD) == fault_in(TOPIC) == ""
+    assert fault_in(attrs.evolve(RECORD, epoch=1 << 40)).startswith("epoch: it is 1099511627776")
+    assert fault_in(attrs.evolve(RECORD, leader=4)).startswith("its leader 4 is none of")
+    assert fault_in(attrs.evolve(TOPIC, partitions=[])) == "its partitions are []"
+    assert fault_in(attrs.evolve(TOPIC, topic="a/b")).startswith("topic: 'a/b' is no topic name")
+    odd: dict[str, Any] = {"epoch": "1"}
+    assert fault_in(attrs.evolve(RECORD, **odd)) == "a field is of another type"
+    odd = {"options": None}
+    assert fault_in(attrs.evolve(TOPIC, **odd)) == "a field is of another type"
