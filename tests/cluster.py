@@ -66,6 +66,8 @@ class Cluster:
         self._nursery = nursery
         self._nodes: list[Node] = []
         self.register = Node("", trio.Event(), trio.CancelScope(), trio.Event())
+        self.registers: list[RegisterNode] = []
+        """All that were started, the newest last."""
 
     async def start_register(
         self,
@@ -77,7 +79,7 @@ class Cluster:
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
         doorkeeper: Doorkeeper | None = None,
-        show: Callable[[RegisterNode], None] = lambda node: None,
+        show: Callable[[RegisterNode], None] | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
         environment = attrs.evolve(self.environment, trace=trace)
@@ -89,6 +91,7 @@ class Cluster:
             snapshot_entries=snapshot_entries,
             doorkeeper=doorkeeper,
         )
+        show = show or self.registers.append
         self.register = await self._start(partial(run_register, environment, options, show=show))
         return self.register
 

@@ -61,6 +61,10 @@ class Seals:
         """Whether *credential* was given with the id *broker*."""
         return self._is_valid(credential, self.credential(broker))
 
+    def stream_key(self, one: int, other: int) -> str:
+        """What the brokers *one* and *other* are told, and no other one."""
+        return self._seal("stream", min(one, other), max(one, other))
+
     def _partition(self, record: PartitionRecord) -> str:
         plain = attrs.evolve(record, seal="")
         return self._seal("partition", *attrs.astuple(plain))

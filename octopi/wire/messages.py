@@ -309,6 +309,9 @@ class BrokerInfo:
     disk_total_bytes: Annotated[int | None, MayBeMissing()] = None
     disk_trouble: Annotated[str, AtMost(TEXT_BYTES_MAX), MayBeMissing()] = ""
     """Why it takes no records; empty: its disk has space."""
+    stream_key: Seal = ""
+    """In `InstallPartitions`: what this broker and the one that is told know, and no other one; see
+    `Follow`."""
 
 
 @attrs.frozen
@@ -1077,6 +1080,9 @@ class Follow:
     epochs: EpochStarts
     """Which epoch wrote what of the follower's log."""
     log_end: Place
+    proof: Seal = ""
+    """A message authentication code of the session under the `BrokerInfo.stream_key` of the two:
+    who begins a session as *broker* is that broker."""
 
 
 _Batches = Annotated[list[int], AtMost(RECENT_BATCHES_COUNT)]

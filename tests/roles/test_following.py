@@ -6,6 +6,7 @@ from pathlib import Path
 import trio
 
 import octopi
+from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
@@ -31,11 +32,14 @@ async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_p
         place = await until(cluster, "orders", lambda info: away not in info.in_sync)
         stream = await open_connection(cluster.environment, place.leader_address, FOLLOW, "test")
         await nursery.start(stream.run, received.append)
+        assert place.leader is not None
         follow = m.Follow(place.partition, place.epoch, away, 1, 1000, topic.topic_id, [], 0)
-        stream.post(follow)
+        keys, seals = StreamKeys(), cluster.registers[-1].registrar.seals
+        key = seals.stream_key(away, place.leader)
+        keys.learn([m.BrokerInfo(place.leader, "", 1, True, 0, stream_key=key)])
+        stream.post(keys.signed(place.leader, follow))
         await eventually(lambda: len(received) >= 2)
 
-        assert place.leader is not None
         await ask(cluster, m.DrainBroker(0, place.leader))
         receipt = await producer.send("orders", b"second")
         assert receipt.epoch > place.epoch

@@ -12,6 +12,7 @@ import octopi
 import octopi.testing
 from octopi.errors import ConnectionLostError, RefusedError, Status
 from octopi.wire import messages as m
+from octopi.wire.endpoints import FOLLOW
 from tests.security.peers import joined, look, peer
 
 COUNT = 20
@@ -148,4 +149,31 @@ async def test_nobody_accepts_resigns_or_alters_in_the_name_of_another_broker(
             await cluster.sleep(1.0)
     (after,) = (await look(environment, cluster.address)).partitions
     assert (after.epoch, sorted(after.in_sync)) == (epoch, [1, 2, 3])
+    await check(cluster)
+
+
+@octopi.testing.simulated(brokers=3, partitions=1)
+async def test_nobody_acknowledges_in_the_name_of_a_follower(
+    cluster: octopi.testing.Cluster,
+) -> None:
+    await acknowledged(cluster)
+    environment = await cluster.environment("peer")
+    (place,) = (await look(environment, cluster.address)).partitions
+    assert place.leader is not None
+    follower = next(one for one in place.in_sync if one != place.leader)
+    async with cluster.client() as client:
+        topic = await client.describe_topic("orders")
+    for incarnation in (1, 2, 1 << 39):
+        async with peer(environment, place.leader_address, FOLLOW) as stream:
+            session = (0, place.epoch, follower, incarnation, 1 << 39)
+            stream.post(m.Follow(*session, topic.topic_id, [], 0))
+            await cluster.sleep(0.1)
+            with contextlib.suppress(ConnectionLostError):
+                stream.post(m.Acknowledge(*session, topic.topic_id, 1))
+            await cluster.sleep(0.1)
+            assert stream.end_reason is not None
+            assert "not proven" in stream.end_reason
+    await cluster.sleep(5.0)
+    (after,) = (await look(environment, cluster.address)).partitions
+    assert (after.epoch, sorted(after.in_sync)) == (place.epoch, [1, 2, 3])
     await check(cluster)

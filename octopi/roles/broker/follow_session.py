@@ -118,10 +118,12 @@ class FollowSession:
             case m.Follow():
                 session = (message.partition, message.broker, message.attempt)
                 if self._session is None:
+                    if not self._logs.stream_keys.is_proven(message):
+                        raise ProtocolError(f"this is not proven to be broker {message.broker}")
                     self._session, self._incarnation = session, message.incarnation
                     self._logs.streams[message.partition, message.broker] = self
                     self._tasks.start_soon(self._send)
-                elif session != self._session:
+                elif session != self._session or message.incarnation != self._incarnation:
                     raise ProtocolError("a stream is one session of one follower")
                 replica = self._logs.replica(message.partition)
                 if replica is None:
@@ -133,6 +135,9 @@ class FollowSession:
                 replica = self._logs.replica(message.partition)
                 if followed is None or replica is None:
                     return
+                session = (message.partition, message.broker, message.attempt)
+                if session != self._session or message.incarnation != self._incarnation:
+                    raise ProtocolError("a stream acknowledges what its own follower holds")
                 if (trace := self._environment.trace) is not None:
                     of_log = facts.of_log(followed.log, message.epoch)
                     trace(steps.P5_HEARD, **of_log, follower=message.broker, end=message.end)

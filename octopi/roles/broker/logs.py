@@ -34,6 +34,7 @@ from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.preparation import Preparation
 from octopi.roles.broker.replica_ends import ends_path
+from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.roles.broker.walks import Walks
 from octopi.security.quotas import LogName
 from octopi.storage.brief_lock import BriefLock
@@ -90,6 +91,8 @@ class Logs(Peers):
         self._stopping: frozenset[int] = frozenset()
         self._is_stopping = False
         self._identity: tuple[int, int] | None = None
+        self.stream_keys = StreamKeys()
+        """By which leaders and followers know each other."""
         self.streams: dict[tuple[int, int], FollowSession] = {}
         """The newest stream of each follower, by partition and broker."""
         self.subscriptions: dict[Subscription, None] = {}
@@ -265,7 +268,7 @@ class Logs(Peers):
         if isinstance(message, m.Follow | m.Acknowledge):
             following = self._following.get(partition)
             if following is not None and following.leader == broker:
-                following.post(message)
+                following.post(self.stream_keys.signed(broker, message))
         else:
             stream = self.streams.get((partition, broker))
             if stream is not None:
@@ -305,6 +308,7 @@ class Logs(Peers):
         """Remember decisions, durably, then act on them; return what the disk did not let it do.
         What is not remembered is not acted on."""
         assert self._identity is not None
+        self.stream_keys.learn(brokers)
         if (trace := self._environment.trace) is not None:
             trace(steps.E10_INSTALLING, records=records)
         undone: list[m.Undone] = []

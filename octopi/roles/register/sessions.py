@@ -424,9 +424,14 @@ class MembershipSession:
             return False
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E9_TELLING, broker=self.broker, records=records)
-        seal = self._node.registrar.seals.of_partition
+        seals = self._node.registrar.seals
         message = m.InstallPartitions(
-            self._connection.next_request(), [seal(one) for one in records], brokers
+            self._connection.next_request(),
+            [seals.of_partition(one) for one in records],
+            [
+                attrs.evolve(one, stream_key=seals.stream_key(self.broker, one.broker))
+                for one in brokers
+            ],
         )
         undone = await self._tell(message)
         if undone is None:

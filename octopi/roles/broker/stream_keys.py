@@ -1,0 +1,56 @@
+"""Proofs between a follower and its leader that the follower is the broker that it says.
+
+An acknowledgement makes a leader commit, so it must come from the broker whose name it has.  The
+register tells each two brokers a key that no other one knows.  The follower begins a session with
+a code of it under that key (keyed BLAKE2b, RFC 7693), which the leader can check, and which is good
+for no other session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from hmac import compare_digest
+
+import attrs
+
+from octopi.limits import SEAL_BYTES_MAX
+from octopi.wire.messages import Acknowledge, BrokerInfo, Follow
+
+
+class StreamKeys:
+    """The keys of one broker; the register tells them anew whenever the broker joins."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, tuple[str, ...]] = {}
+        """The newest key with each broker, and the one before: after the register lost its disk
+        the other one may not have heard of the new one yet."""
+
+    def learn(self, brokers: Iterable[BrokerInfo]) -> None:
+        """The register told the keys with *brokers*."""
+        for one in brokers:
+            known = self._keys.get(one.broker, ())
+            if one.stream_key and known[:1] != (one.stream_key,):
+                self._keys[one.broker] = (one.stream_key, *known[:1])
+
+    def signed(self, leader: int, message: Follow | Acknowledge) -> Follow | Acknowledge:
+        """*message*, with what shows *leader* who it comes from, if it begins a session and a key
+        is known."""
+        keys = self._keys.get(leader)
+        if not keys or not isinstance(message, Follow):
+            return message
+        return attrs.evolve(message, proof=_code(keys[0], message))
+
+    def is_proven(self, follow: Follow) -> bool:
+        """Whether *follow* comes from the broker that it names, as far as a key with that is
+        known."""
+        keys = self._keys.get(follow.broker, ())
+        codes = [_code(key, follow).encode() for key in keys]
+        return not codes or any(compare_digest(one, follow.proof.encode()) for one in codes)
+
+
+def _code(key: str, follow: Follow) -> str:
+    session = (follow.partition, follow.epoch, follow.broker, follow.incarnation, follow.attempt)
+    return blake2b(
+        repr(session).encode(), key=key.encode(), digest_size=SEAL_BYTES_MAX // 2
+    ).hexdigest()
