@@ -92,6 +92,7 @@ class Status(IntEnum):
     EXPIRED = 72
     OVER_LIMIT = 73
     QUOTA_EXCEEDED = 74
+    NOT_A_MEMBER = 75
 
 
 class Fault(Enum):
@@ -205,6 +206,12 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         False,
         Fault.CALLER,
         "delete topics, let retention remove messages, or use a token with a larger quota",
+    ),
+    Status.NOT_A_MEMBER: StatusMeaning(
+        False,
+        Fault.CALLER,
+        "give register and brokers one join secret: copy `join-secret` of the register's data "
+        "directory, and start brokers with `--join-secret FILE`",
     ),
 }
 """Every status has its row; a test holds this."""

@@ -89,6 +89,15 @@ LIST_COUNT_MAX: Final = 10_000
 HELLO_BYTES_MAX: Final = 4 * KIB
 """What a peer may send before it has said who it is (a token fits well)."""
 
+JOIN_SECRET_BYTES: Final = 32
+"""A join secret of a cluster: as many as its proofs have."""
+
+JOIN_NONCE_BYTES: Final = 32
+"""What each side adds to a proof, so that it is good for one connection."""
+
+JOIN_SECRETS_MAX: Final = 4
+"""Join secrets that a node takes at once.  Two are enough to exchange one."""
+
 REQUESTS_IN_FLIGHT_MAX: Final = 64
 """Requests a connection may have unanswered; beyond that its reader pauses.  Fetches that wait
 for records do not count: they have a bound of their own."""

@@ -20,10 +20,12 @@ import trio
 
 from octopi.clients.client import connect
 from octopi.environment import Environment, Trace
+from octopi.limits import JOIN_SECRET_BYTES
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.security.join_secret import JoinSecrets
 from octopi.transport.websocket import WebSocketNet
 from sim.bench import FEW, Figure
 
@@ -85,10 +87,15 @@ async def _produce(counter: _Counter | None) -> float:
             net = WebSocketNet(SystemStreams(), SystemClock(), nursery)
             here = Environment(SystemClock(), net, SystemDisk(), SystemChance(), counter)
             stop = trio.Event()
-            register = RegisterOptions("127.0.0.1:0", f"{directory}/register", 1, gather_s=0.0)
+            secrets = JoinSecrets((here.chance.token_bytes(JOIN_SECRET_BYTES),))
+            register = RegisterOptions(
+                "127.0.0.1:0", f"{directory}/register", 1, gather_s=0.0, secrets=lambda: secrets
+            )
             url: str = await nursery.start(partial(run_register, here, register, stop=stop))
             for number in range(1, _BROKERS + 1):
-                broker = BrokerOptions("127.0.0.1:0", f"{directory}/broker-{number}", [url])
+                broker = BrokerOptions(
+                    "127.0.0.1:0", f"{directory}/broker-{number}", [url], lambda: secrets
+                )
                 await nursery.start(partial(run_broker, here, broker, stop=stop))
             cpu_s = await _send(url, here, counter)
             stop.set()

@@ -28,12 +28,14 @@ from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterNode, run_register
 from octopi.roles.register.options import RegisterOptions
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import NodeCredentials, open_connection, open_node_connection
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, Endpoint
+from tests.secrets import SECRETS
 
 
 def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environment:
@@ -79,6 +81,7 @@ class Cluster:
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
         doorkeeper: Doorkeeper | None = None,
+        secrets: SecretSource = SECRETS,
         show: Callable[[RegisterNode], None] | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
@@ -90,6 +93,7 @@ class Cluster:
             rebalance_interval_s=rebalance_interval_s,
             snapshot_entries=snapshot_entries,
             doorkeeper=doorkeeper,
+            secrets=secrets,
         )
         show = show or self.registers.append
         self.register = await self._start(partial(run_register, environment, options, show=show))
@@ -112,6 +116,7 @@ class Cluster:
             listen=str(options.pop("listen", "127.0.0.1:0")),
             data_directory=str(self.directory / name),
             registers=[self.register.url],
+            secrets=options.pop("secrets", SECRETS),  # type: ignore[arg-type]
             **options,  # type: ignore[arg-type]
         )
         return await self._start(partial(run_broker, environment, filled, show=show))
@@ -149,8 +154,13 @@ class Cluster:
     async def connection(
         self, url: str, endpoint: Endpoint = CLIENT, *, token: str | None = None
     ) -> AsyncIterator[Connection]:
-        """A connection of its own to a node."""
-        connection = await open_connection(self.environment, url, endpoint, "test", token=token)
+        """A connection of its own to a node; as a node, where the *endpoint* is for nodes."""
+        if endpoint.is_for_nodes:
+            shown = NodeCredentials(SECRETS, lambda: token)
+            opening = open_node_connection(self.environment, url, endpoint, "test", shown)
+        else:
+            opening = open_connection(self.environment, url, endpoint, "test", token=token)
+        connection = await opening
         await self._nursery.start(connection.run, lambda message: None)
         try:
             yield connection

@@ -19,10 +19,21 @@ from pathlib import Path
 from types import TracebackType
 
 from octopi.cli.node_processes import node_command, node_environment, ready_url
+from octopi.cli.secret_files import add_secret
+from octopi.limits import JOIN_SECRET_BYTES
 from tests.machines import Machine
 
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
+
+
+def join_secret(directory: Path) -> Path:
+    """The file with the secret that all nodes below *directory* share.  It is in no data directory,
+    so it outlives each of them."""
+    file = directory / "join-secret"
+    if not file.exists():
+        add_secret(file, os.urandom(JOIN_SECRET_BYTES))
+    return file
 
 
 class NodeProcess:
@@ -41,6 +52,8 @@ class NodeProcess:
         """Where it serves, once it does."""
         self.machine = machine
         self._options = list(options)
+        if "--join-secret" not in options:
+            self._options += ["--join-secret", str(join_secret(directory))]
         self._listen = "127.0.0.1:0"
         self._process: subprocess.Popen[bytes] | None = None
 

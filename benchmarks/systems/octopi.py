@@ -53,7 +53,8 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
 
         register = start("register", "--role", "register", "--gather", "0")
         for number in range(1, replicas + 1):
-            start(f"broker-{number}", "--role", "broker", "--register", register)
+            secret = ("--join-secret", str(directory / "register" / "join-secret"))
+            start(f"broker-{number}", "--role", "broker", "--register", register, *secret)
         if replicas > 1:
             trio.run(_all_in_sync, register, replicas)
         yield Serving(

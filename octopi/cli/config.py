@@ -31,6 +31,7 @@ from octopi.limits import (
     PARTITION_COUNT_DEFAULT,
     REPLICA_COUNT_DEFAULT,
 )
+from octopi.security.join_secret import SECRET_FILE
 
 DEFAULT_FILE: Final = Path("octopi.toml")
 """Read if it is there and no file is named."""
@@ -135,6 +136,12 @@ class NodeSettings:
         "OCTOPI_TLS_CA",
         "authority of the cluster (PEM): nodes trust it, and brokers have to show a certificate",
     )
+    join_secret: str = _setting(
+        "",
+        "OCTOPI_JOIN_SECRET",
+        "file with the secret that shows that a node is of the cluster "
+        "(empty: join-secret in the register's data directory)",
+    )
     auth_keys: str = _setting(
         "", "OCTOPI_AUTH_KEYS", "key set that tokens are verified with (empty: nobody needs one)"
     )
@@ -202,6 +209,11 @@ class LogSettings:
     level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "OCTOPI_LOG_LEVEL", "the least that is logged"
     )
+
+
+def join_secret_in(register_directory: str) -> str:
+    """The file that the register with that data directory makes."""
+    return str(Path(register_directory) / SECRET_FILE)
 
 
 SECTIONS: Final[dict[str, type]] = {

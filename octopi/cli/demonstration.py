@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,6 +21,7 @@ import trio
 
 import octopi
 from octopi.cli import output
+from octopi.cli.config import join_secret_in
 from octopi.cli.failures import CommandError
 from octopi.cli.meter import Meter
 from octopi.cli.node_processes import NodeProcesses, node_processes
@@ -253,7 +255,12 @@ class _Pause:
 
 async def start_broker(nodes: NodeProcesses, broker: int, register: str) -> None:
     """Start a broker; return when it serves."""
-    await nodes.start(broker_name(broker), "broker", "--register", register, "--id", str(broker))
+    options = {
+        "--register": register,
+        "--id": str(broker),
+        "--join-secret": join_secret_in(str(nodes.directory / "register")),
+    }
+    await nodes.start(broker_name(broker), "broker", *chain.from_iterable(options.items()))
 
 
 def broker_name(broker: int) -> str:

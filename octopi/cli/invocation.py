@@ -109,6 +109,7 @@ _NODE_FLAGS: Final = {
     "tls_cert": "FILE",
     "tls_key": "FILE",
     "tls_ca": "FILE",
+    "join_secret": "FILE",
     "auth_keys": "FILE",
     "token_file": "FILE",
     "token_connections": None,

@@ -28,6 +28,7 @@ _COMMANDS: Final = {
         "verify",
         "salvage",
         "token",
+        "secret",
         "tls",
         "pipeline",
         "sim",
@@ -63,7 +64,8 @@ def cli() -> None:
       seq 1000 | octopi-node produce numbers && octopi-node consume numbers -e
     Run nodes:
       octopi-node --role register --listen 127.0.0.1:7000 --data-dir ./register
-      octopi-node --role broker --register ws://127.0.0.1:7000 --data-dir ./broker
+      octopi-node --role broker --register ws://127.0.0.1:7000 --data-dir ./broker \\
+        --join-secret ./register/join-secret
     """
 
 

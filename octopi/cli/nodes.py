@@ -9,7 +9,8 @@ import trio
 
 from octopi.admin.node_views import BrokerView, RegisterView
 from octopi.cli.compose import AGENT, place_for_node
-from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
+from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
+from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -35,6 +36,11 @@ async def run_register_node(
     allow_many_files()
     bind(role="register")
     _warn_of_others(settings.data_dir)
+    if common.join_secret:
+        secrets = secret_of_register(common.join_secret)
+    else:
+        refuse_open_file(join_secret_in(settings.data_dir))
+        secrets = None
     async with place_for_node(common, settings.listen, ready) as place:
         options = RegisterOptions(
             listen=settings.listen,
@@ -45,6 +51,7 @@ async def run_register_node(
             agent=AGENT,
             doorkeeper=place.shelter.doorkeeper,
             memory_budget_bytes=common.memory_budget,
+            secrets=secrets,
         )
         await run_register(
             place.environment,
@@ -70,11 +77,13 @@ async def run_broker_node(
     allow_many_files()
     bind(role="broker")
     _warn_of_others(settings.data_dir)
+    secrets = secret_of_broker(common.join_secret)
     async with place_for_node(common, settings.listen, ready) as place:
         options = BrokerOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,
             registers=[settings.register],
+            secrets=secrets,
             advertise=settings.advertise,
             broker=settings.id,
             flush=FlushOptions(

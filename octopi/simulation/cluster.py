@@ -17,6 +17,7 @@ from octopi.environment import Environment
 from octopi.identifiers import PartitionId
 from octopi.limits import (
     GATHER_S,
+    JOIN_SECRET_BYTES,
     JOURNAL_SNAPSHOT_ENTRIES,
     PARTITION_COUNT_DEFAULT,
     REBALANCE_INTERVAL_S,
@@ -27,6 +28,7 @@ from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.security.join_secret import JoinSecrets
 from octopi.simulation.host import Host, Life, Program
 from octopi.simulation.network import Network
 from octopi.simulation.register_view import RegisterView
@@ -126,6 +128,8 @@ class SimulatedCluster:
         """All that ever ran, by name, in the order in which they were added."""
         self.register_view = RegisterView(REGISTER)
         """What the register has made durable."""
+        self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
+        """The join secret.  Each node was given a copy, so that it is not lost with a disk."""
         self._nursery = nursery
         self._lives: list[Life] = []
         """Those whose tasks may not have ended."""
@@ -277,6 +281,7 @@ class SimulatedCluster:
             gather_s=GATHER_S if node.wipe_count else self.options.gather_s,
             rebalance_interval_s=self.options.rebalance_interval_s,
             snapshot_entries=self.options.snapshot_entries,
+            secrets=lambda: self.secrets,
         )
         status = _Started(node, node.life, self._tell)
         await run_register(environment, options, stop=node.stop, task_status=status)
@@ -286,6 +291,7 @@ class SimulatedCluster:
             listen=f"{node.name}:{_PORT}",
             data_directory=DATA_DIRECTORY,
             registers=[self.address],
+            secrets=lambda: self.secrets,
             broker=self.broker_of(node.name),
             flush=self.options.flush,
             retention_check_interval_s=self.options.retention_check_interval_s,

@@ -17,6 +17,7 @@ _BY_STATUS: Final = {
     Status.INTERNAL: INTERNAL_ERROR,
     Status.UNAUTHENTICATED: 4401,
     Status.EXPIRED: 4401,
+    Status.NOT_A_MEMBER: 4401,
     Status.FORBIDDEN: 4403,
     Status.TOO_SLOW: 4408,
     Status.OVER_LIMIT: 4429,

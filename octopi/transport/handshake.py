@@ -2,11 +2,15 @@
 
 The connecting side speaks first.  Both answers to its hello, `Welcome` and `Failure`, come
 within a time limit, and before the hello a peer may neither say much nor anything else.
+
+At an endpoint for nodes alone there are two messages more in between, `Challenge` and `Proof`, by
+which first the accepting side and then the connecting side proves that it belongs to the cluster
+(`octopi.security.join_secret`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -14,6 +18,7 @@ import attrs
 from octopi.environment import Environment, Link
 from octopi.errors import (
     ConnectionLostError,
+    NotReadyError,
     ProtocolError,
     RefusedError,
     Status,
@@ -24,10 +29,12 @@ from octopi.limits import (
     CONNECT_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
     HELLO_BYTES_MAX,
+    JOIN_NONCE_BYTES,
     MESSAGE_BYTES_MAX,
 )
 from octopi.metrics.latencies import Latencies
 from octopi.security.doorkeeper import Doorkeeper, Entry
+from octopi.security.join_secret import NO_SECRETS, Opening, SecretSource, Side
 from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure, refusal
@@ -36,10 +43,31 @@ from octopi.transport.memory_budget import ConnectionMemory, MemoryBudget
 from octopi.transport.turns import Turn
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT, Endpoint
-from octopi.wire.messages import PROTOCOL_VERSION, Failure, Heartbeat, Hello, Welcome
+from octopi.wire.messages import (
+    PROTOCOL_VERSION,
+    Challenge,
+    Failure,
+    Heartbeat,
+    Hello,
+    Proof,
+    Welcome,
+)
 
 TokenSource = Callable[[], str | None]
 """Gives the token to connect with; asked each time, so that it may be another one by then."""
+
+
+@attrs.frozen
+class NodeCredentials:
+    """What a node shows to other nodes of its cluster."""
+
+    secrets: SecretSource = lambda: NO_SECRETS
+    token: TokenSource = lambda: None
+
+
+_DOUBTED: Final = "this node's join secret is another one than that of the node that connected"
+
+_NO_PROOF: Final = f"no proof within {HANDSHAKE_TIMEOUT_S:g} s"
 
 _ANY_TIME: Final = frozenset({Heartbeat, Failure})
 
@@ -61,16 +89,74 @@ async def open_connection(
 
     Raises:
       UnreachableError: if nobody answers there, or not in time.
-      RefusedError: if the node doesn't want us, such as for our version or token.
+      RefusedError: if the node doesn't want us, such as for our version or token, or because
+          the endpoint is for nodes alone (`open_node_connection`).
       ProtocolError: if the node's answer is no legal one.
       InvalidOptionError: if *url* is none.
     """
+
+    async def ask_in(link: Link) -> Welcome:
+        await link.send(encode(Hello(PROTOCOL_VERSION, agent, token)))
+        return await _hear_welcome(link)
+
+    return await _open(environment, url, endpoint, ask_in)
+
+
+async def open_node_connection(
+    environment: Environment,
+    url: str,
+    endpoint: Endpoint,
+    agent: str,
+    credentials: NodeCredentials,
+) -> Connection:
+    """`open_connection` to an *endpoint* for nodes alone: proves to the node at *url* that this
+    one belongs to the cluster, once that node has proven the same.
+
+    Raises:
+      RefusedError: also if either doesn't believe the other.
+      UnreachableError: also if this node has no join secret (yet).
+      And what `open_connection` raises.
+    """
+    secrets = credentials.secrets()
+    if not secrets.keys:
+        raise UnreachableError(f"no join secret: {secrets.missing}")
+    nonce = environment.chance.token_bytes(JOIN_NONCE_BYTES)
+
+    async def ask_in(link: Link) -> Welcome:
+        await link.send(encode(Hello(PROTOCOL_VERSION, agent, nonce=nonce)))
+        answer = decode(await link.receive(), frozenset({Challenge, Welcome, Failure}))
+        if isinstance(answer, Failure):
+            raise refusal(answer)
+        challenge = answer if isinstance(answer, Challenge) else Challenge(b"", [])
+        opening = Opening(endpoint.path, nonce, challenge.nonce)
+        key = opening.proven(secrets, Side.ACCEPTING, challenge.proofs)
+        if key is None:
+            with environment.clock.timeout(CLOSE_TIMEOUT_S):
+                await link.send(encode(failure(None, Status.NOT_A_MEMBER, _DOUBTED)))
+            raise RefusedError(
+                f"the node at {url} does not belong to the cluster of this one: it did not prove "
+                "that it has the same join secret, and nothing is done that it says",
+                Status.NOT_A_MEMBER,
+            )
+        proof = opening.proof(key, Side.CONNECTING)
+        await link.send(encode(Proof(proof, credentials.token())))
+        return await _hear_welcome(link)
+
+    return await _open(environment, url, endpoint, ask_in)
+
+
+async def _open(
+    environment: Environment,
+    url: str,
+    endpoint: Endpoint,
+    ask_in: Callable[[Link], Awaitable[Welcome]],
+) -> Connection:
     clock = environment.clock
     with clock.timeout(CONNECT_TIMEOUT_S):
         link = await environment.net.connect(url, endpoint.path)
         is_open = False
         try:
-            welcome = await _ask_in(link, Hello(PROTOCOL_VERSION, agent, token))
+            welcome = await ask_in(link)
             is_open = True
         except ConnectionLostError as error:
             raise UnreachableError(f"{url} did not welcome us: {error}") from error
@@ -88,8 +174,7 @@ async def open_connection(
     raise UnreachableError(f"{url} did not answer within {CONNECT_TIMEOUT_S:g} s")
 
 
-async def _ask_in(link: Link, hello: Hello) -> Welcome:
-    await link.send(encode(hello))
+async def _hear_welcome(link: Link) -> Welcome:
     answer = decode(await link.receive(), frozenset({Welcome, Failure}))
     if isinstance(answer, Failure):
         raise refusal(answer)
@@ -115,8 +200,11 @@ async def accept_connection(
     doorkeeper: Doorkeeper | None = None,
     turn: Turn | None = None,
     budget: MemoryBudget | None = None,
+    secrets: SecretSource | None = None,
 ) -> Connection:
-    """Hear the hello of whoever connected to *endpoint* and welcome it.
+    """Hear the hello of whoever connected to *endpoint* and welcome it.  If *endpoint* is for
+    nodes alone, prove to it with *secrets* that this one is of the cluster, and let it prove the
+    same; without *secrets* nobody is let in there.
 
     The connection works once `Connection.run` does.  After a failure the peer was told
     and the link is closed.
@@ -127,8 +215,8 @@ async def accept_connection(
 
     Raises:
       ProtocolError: if it said something else, too much, or nothing in time.
-      RefusedError: if its token is no good.
-      ConnectionLostError: if it went away.
+      RefusedError: if its proof or its token is no good.
+      ConnectionLostError: if it went away, or doesn't believe us.
     """
     hello: Hello | None = None
     entry: Entry | None = None
@@ -142,8 +230,12 @@ async def accept_connection(
                 if turn is not None and not turn.begin():
                     await turn.wait()
                 heard = _read_hello(data)
+                token = heard.token
+                if endpoint.is_for_nodes:
+                    problem = ProtocolError(_NO_PROOF, Status.TOO_SLOW)
+                    token = await _be_shown(environment, link, endpoint, heard.nonce, secrets, turn)
                 if doorkeeper is not None:
-                    entry = doorkeeper.enter(heard.token, endpoint)
+                    entry = doorkeeper.enter(token, endpoint)
                 expires_ms = entry.identity.expires_ms if entry is not None else None
                 if turn is not None:
                     turn.end()
@@ -165,7 +257,7 @@ async def accept_connection(
     return Connection(
         link,
         environment.clock,
-        attrs.evolve(hello, token=None),  # nobody needs it any more
+        attrs.evolve(hello, token=None, nonce=b""),  # nobody needs them any more
         receives=(endpoint.to_register if role == "register" else endpoint.to_broker) | _ANY_TIME,
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
@@ -199,6 +291,47 @@ def _read_hello(data: bytes) -> Hello:
             Status.UNSUPPORTED_VERSION,
         )
     return hello
+
+
+async def _be_shown(
+    environment: Environment,
+    link: Link,
+    endpoint: Endpoint,
+    their_nonce: bytes,
+    source: SecretSource | None,
+    turn: Turn | None,
+) -> str | None:
+    """Prove to another node that this one is of its cluster, and be shown the same; return the
+    token that came with its proof.
+
+    Raises:
+      RefusedError: NOT_A_MEMBER, if that one is not; NOT_READY, if this one has no secret yet.
+      ConnectionLostError: if the other one went away, or doesn't believe us.
+    """
+    secrets = source() if source is not None else NO_SECRETS
+    if not secrets.keys:
+        raise NotReadyError("this node has no join secret itself")
+    opening = Opening(endpoint.path, their_nonce, environment.chance.token_bytes(JOIN_NONCE_BYTES))
+    if not opening.is_sound:
+        raise RefusedError(f"{endpoint.path} is for nodes of the cluster", Status.NOT_A_MEMBER)
+    proofs = opening.proofs(secrets, Side.ACCEPTING)
+    challenge = encode(Challenge(opening.accepting_nonce, proofs))
+    if turn is not None:
+        turn.end()
+    await link.send(challenge)
+    data = await link.receive(HELLO_BYTES_MAX)
+    if turn is not None and not turn.begin():
+        await turn.wait()
+    answer = decode(data, frozenset({Proof, Failure}))
+    if isinstance(answer, Failure):
+        raise ConnectionLostError(f"the other node turned away: {answer.reason}")
+    assert isinstance(answer, Proof)
+    if opening.proven(secrets, Side.CONNECTING, [answer.proof]) is None:
+        raise RefusedError(
+            "you did not prove that you have the join secret of this cluster",
+            Status.NOT_A_MEMBER,
+        )
+    return answer.token
 
 
 def _welcome(endpoint: Endpoint, role: str, agent: str, expires_ms: int | None) -> Welcome:

@@ -17,6 +17,7 @@ from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Refus
 from octopi.limits import SHUTDOWN_GRACE_S
 from octopi.logger import get_logger
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.join_secret import SecretSource
 from octopi.transport.close_codes import GOING_AWAY
 from octopi.transport.connection import Connection
 from octopi.transport.guard import Guard
@@ -48,10 +49,12 @@ async def serve(
     stop: trio.Event,
     traffic: Traffic | None = None,
     doorkeeper: Doorkeeper | None = None,
+    secrets: SecretSource | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve *sessions* at *address* until *stop* is set; ``started`` gives the url.  What goes
-    on is noted in *traffic*.  With a *doorkeeper* everybody needs a token.
+    on is noted in *traffic*.  With a *doorkeeper* everybody needs a token.  At endpoints that are
+    for nodes alone, others have to prove that they have one of *secrets*.
 
     Stopping is graceful: nobody new is accepted, new requests are refused, unanswered ones
     may finish within `SHUTDOWN_GRACE_S`, then each connection is closed with code 1001.
@@ -78,6 +81,7 @@ async def serve(
                 doorkeeper=doorkeeper,
                 turn=Turn(clients if endpoint is CLIENT else nodes),
                 budget=traffic.memory,
+                secrets=secrets,
             )
         except (ConnectionLostError, ProtocolError, RefusedError) as error:
             if not isinstance(error, ConnectionLostError):

@@ -1,7 +1,8 @@
 """The endpoints: paths of the WebSocket upgrade, and who may send what there.
 
 A connection belongs to one endpoint for its whole life.  ``hello``, ``heartbeat`` and
-``failure`` belong to all of them; the table has the rest.
+``failure`` belong to all of them, ``challenge`` and ``proof`` to the opening of those for nodes
+alone; the table has the rest.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class Endpoint:
     """Each side sends something at least so often."""
     heartbeat_timeout_s: float
     """Each side gives the connection up after silence for so long."""
+    is_for_nodes: bool = False
+    """Both sides have to prove that they belong to the cluster (`octopi.security.join_secret`)."""
 
 
-EVERYWHERE: Final = frozenset({m.Hello, m.Welcome, m.Heartbeat, m.Failure})
+EVERYWHERE: Final = frozenset({m.Hello, m.Challenge, m.Proof, m.Welcome, m.Heartbeat, m.Failure})
 
 REQUESTS: Final = frozenset(
     {
@@ -180,6 +183,7 @@ MEMBERSHIP: Final = Endpoint(
     ),
     heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
     heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
 )
 """A broker at its register: silence on this connection means that the broker has failed."""
 
@@ -190,5 +194,6 @@ FOLLOW: Final = Endpoint(
     back=frozenset({m.Followed, m.FollowRefused, m.Replicate}),
     heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
     heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    is_for_nodes=True,
 )
 """A follower at its leader: one connection for each partition that it follows there."""

@@ -37,6 +37,9 @@ from octopi.limits import (
     EVENTS_KEPT_COUNT,
     HELLO_BYTES_MAX,
     ID_CHARACTERS,
+    JOIN_NONCE_BYTES,
+    JOIN_SECRET_BYTES,
+    JOIN_SECRETS_MAX,
     LIST_COUNT_MAX,
     LIVES_IN_DOUBT_MAX,
     NONCE_BYTES_MAX,
@@ -99,6 +102,8 @@ Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
 """What stands before an offset: text that clients keep and send back as it came
 (`octopi.position`).  Empty: not known, and then nothing is checked."""
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
+Token = Annotated[str, AtMost(HELLO_BYTES_MAX)] | None
+Hash = Annotated[bytes, AtMost(JOIN_SECRET_BYTES)]
 Brokers = Annotated[list[int], AtMost(BROKERS_MAX)]
 Partitions = Annotated[list[int], AtMost(PARTITIONS_PER_TOPIC_MAX)]
 
@@ -379,7 +384,34 @@ class Hello:
     """The newest protocol version that the sender speaks."""
     agent: Agent
     """Program and version, for the node's log."""
-    token: Annotated[str, AtMost(HELLO_BYTES_MAX)] | None = None
+    token: Token = None
+    nonce: Annotated[bytes, AtMost(JOIN_NONCE_BYTES), MayBeMissing()] = b""
+    """At an endpoint for nodes alone: bytes that were never used before
+    (`octopi.security.join_secret`).  The answer is `Challenge` instead, and the token is not
+    shown before `Proof`."""
+
+
+@message("challenge")
+@attrs.frozen
+class Challenge:
+    """The answer to the hello of another node: prove that you are one.  Answer: `Proof`, or
+    `Failure` and the end."""
+
+    nonce: Annotated[bytes, AtMost(JOIN_NONCE_BYTES)]
+    """Bytes that were never used before."""
+    proofs: Annotated[list[Hash], AtMost(JOIN_SECRETS_MAX)]
+    """That the sender has the join secret: one for each that it has."""
+
+
+@message("proof")
+@attrs.frozen
+class Proof:
+    """The answer to a `Challenge` with a good proof.  Answer: `Welcome`, or `Failure` and the
+    end."""
+
+    proof: Hash
+    """Made with a secret that the challenger has proven to have."""
+    token: Token = None
 
 
 @message("welcome")

@@ -15,7 +15,7 @@ import attrs
 import h11
 import trio
 
-from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings
+from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.nodes import run_broker_node, run_register_node
 
 
@@ -94,7 +94,7 @@ async def serving_nodes(
     async with trio.open_nursery() as nursery:
         stop = trio.Event()
 
-        async def start(run: Any, settings: object) -> str:  # noqa: ANN401  # either role
+        async def start(run: Any, settings: object, common: NodeSettings) -> str:  # noqa: ANN401
             urls: list[str] = []
             ready = trio.Event()
 
@@ -112,10 +112,13 @@ async def serving_nodes(
             RegisterSettings(
                 listen="127.0.0.1:0", data_dir=str(directory / "register"), gather_s=0.0
             ),
+            common,
         )
         nodes = Nodes(register, [])
+        secret = common.join_secret or join_secret_in(str(directory / "register"))
+        of_brokers = attrs.evolve(common, join_secret=secret)
         for number in range(1, brokers + 1):
             settings = BrokerSettings(register=register, data_dir=str(directory / f"b{number}"))
-            nodes.brokers.append(await start(run_broker_node, settings))
+            nodes.brokers.append(await start(run_broker_node, settings, of_brokers))
         yield nodes
         nursery.cancel_scope.cancel()

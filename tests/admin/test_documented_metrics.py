@@ -20,6 +20,7 @@ from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from tests.admin.nodes import ask, serving_nodes
 from tests.admin.test_protected_nodes import token, with_tokens
 from tests.cluster import Cluster
+from tests.secrets import SECRETS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -126,7 +127,9 @@ async def test_series_of_logs_have_a_bound(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, tmp_path)
         await cluster.start_register()
-        options = BrokerOptions("127.0.0.1:0", str(tmp_path / "b1"), [cluster.register.url])
+        options = BrokerOptions(
+            "127.0.0.1:0", str(tmp_path / "b1"), [cluster.register.url], SECRETS
+        )
 
         async def broker(*, task_status: trio.TaskStatus[str]) -> None:
             await run_broker(

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -16,16 +17,17 @@ import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 import octopi
-from octopi.cli.config import NodeSettings
+from octopi.cli.config import NodeSettings, join_secret_in
 from octopi.cli.failures import CommandError
 from octopi.cli.protection import protection
+from octopi.cli.secret_files import secret_of_broker
 from octopi.cli.token_file import TokenFile
 from octopi.clients.credentials import Credentials
 from octopi.errors import InvalidOptionError, RefusedError, Status, UnreachableError
 from octopi.operating_system import SystemClock
 from octopi.security.tls import tls_of_client, tls_of_node
 from octopi.security.tokens import secret_key
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import NodeCredentials, open_connection, open_node_connection
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from tests.admin.nodes import ask, serving_nodes
 from tests.cluster import system_environment
@@ -155,12 +157,22 @@ async def test_a_broker_without_a_certificate_of_the_cluster_is_none(tmp_path: P
                 if tls is not impostor:  # whom TLS itself turns away
                     connection = await open_connection(here, nodes.register, CLIENT, "test")
                     await connection.close()
+                # With the join secret, which is asked for besides the certificate.
+                secret = secret_of_broker(join_secret_in(str(tmp_path / "register")))
+                opening = partial(
+                    open_node_connection,
+                    here,
+                    nodes.register,
+                    MEMBERSHIP,
+                    "test",
+                    NodeCredentials(secret),
+                )
                 if welcome:
-                    connection = await open_connection(here, nodes.register, MEMBERSHIP, "test")
+                    connection = await opening()
                     await connection.close()
                 else:
                     with pytest.raises(UnreachableError):
-                        await open_connection(here, nodes.register, MEMBERSHIP, "test")
+                        await opening()
                 nursery.cancel_scope.cancel()
 
 

@@ -48,6 +48,7 @@ NUMBERS = {
     "EXPIRED": 72,
     "OVER_LIMIT": 73,
     "QUOTA_EXCEEDED": 74,
+    "NOT_A_MEMBER": 75,
 }
 """What clients in the field know.  A line may be added; none may change or go."""
 

@@ -22,6 +22,7 @@ from octopi.limits import DISK_ROOM_BYTES_MIN
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from tests.cluster import Cluster, eventually
 from tests.fakes.disk import MemoryDisk
+from tests.secrets import SECRETS
 
 SIZE = 4 * DISK_ROOM_BYTES_MIN
 
@@ -74,7 +75,7 @@ async def sole_replica(directory: Path) -> AsyncIterator[SoleReplica]:
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
         await cluster.start_register()
-        options = BrokerOptions("127.0.0.1:0", "data", [cluster.register.url])
+        options = BrokerOptions("127.0.0.1:0", "data", [cluster.register.url], SECRETS)
 
         async def run(*, task_status: trio.TaskStatus[str]) -> None:
             environment = attrs.evolve(cluster.environment, disk=disk)

@@ -23,6 +23,7 @@ from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
 from tests.clients.memory_net import MemoryNet
 from tests.fakes.disk import MemoryDisk
+from tests.secrets import SECRETS
 
 REGISTER = "ws://register:7000"
 BROKER = "ws://broker-1:7100"
@@ -99,14 +100,14 @@ class World:
     async def start_register(self) -> None:
         """Start it, or start it again with the disk that it had."""
         disk = self.nodes[REGISTER].disk if REGISTER in self.nodes else MemoryDisk()
-        options = RegisterOptions("register:7000", "data", gather_s=0.05)
+        options = RegisterOptions("register:7000", "data", gather_s=0.05, secrets=SECRETS)
         run = partial(run_register, self.environment(disk, REGISTER), options)
         await self._start(REGISTER, disk, run)
 
     async def start_broker(self, url: str = BROKER) -> None:
         """Start it, or start it again with the disk that it had."""
         disk = self.nodes[url].disk if url in self.nodes else MemoryDisk()
-        options = BrokerOptions(url.removeprefix("ws://"), "data", [REGISTER])
+        options = BrokerOptions(url.removeprefix("ws://"), "data", [REGISTER], SECRETS)
         await self._start(url, disk, partial(run_broker, self.environment(disk, url), options))
 
     async def _start(self, url: str, disk: MemoryDisk, run: Callable[..., Awaitable[None]]) -> None:

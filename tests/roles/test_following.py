@@ -7,12 +7,13 @@ import trio
 
 import octopi
 from octopi.roles.broker.stream_keys import StreamKeys
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
 from tests.asking import values
 from tests.cluster import describe, eventually, running_cluster
 from tests.roles.test_growing import ask, until
+from tests.secrets import MEMBER
 
 
 async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_path: Path) -> None:
@@ -30,7 +31,9 @@ async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_p
         away = next(one for one in place.replicas if one != place.leader)
         await cluster.kill(nodes[away])
         place = await until(cluster, "orders", lambda info: away not in info.in_sync)
-        stream = await open_connection(cluster.environment, place.leader_address, FOLLOW, "test")
+        stream = await open_node_connection(
+            cluster.environment, place.leader_address, FOLLOW, "test", MEMBER
+        )
         await nursery.start(stream.run, received.append)
         assert place.leader is not None
         follow = m.Follow(place.partition, place.epoch, away, 1, 1000, topic.topic_id, [], 0)

@@ -18,11 +18,12 @@ from octopi.membership.entries import EpochAnnounced
 from octopi.operating_system import SystemClock
 from octopi.roles.register.journal import Journal
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, eventually, running_cluster
 from tests.fakes.disk import MemoryDisk
+from tests.secrets import MEMBER
 
 SLOWNESS = 100
 """A second on a slow clock lasts so many."""
@@ -96,8 +97,8 @@ async def members(cluster: Cluster, count: int, belong_to: str = "") -> AsyncIte
     found: list[Member] = []
     async with trio.open_nursery() as nursery:
         for number in range(1, count + 1):
-            connection = await open_connection(
-                cluster.environment, cluster.register.url, MEMBERSHIP, "test"
+            connection = await open_node_connection(
+                cluster.environment, cluster.register.url, MEMBERSHIP, "test", MEMBER
             )
             member = Member(connection)
             await nursery.start(connection.run, member.take)

@@ -19,6 +19,7 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import eventually, system_environment
 from tests.fakes.disk import MemoryDisk
+from tests.secrets import SECRETS
 
 CLUSTER = "00c1a5735eed0001"
 LIFE = m.RegisterLife(1, "first")
@@ -97,6 +98,7 @@ async def played_register() -> AsyncIterator[tuple[trio.Nursery, Register]]:
                     MEMBERSHIP: lambda connection, tasks: Session(register, connection, tasks)
                 },
                 stop=trio.Event(),
+                secrets=SECRETS,
                 task_status=task_status,
             )
 
@@ -112,7 +114,7 @@ async def broker(
     """A broker that tries to join, killed at the end of the block."""
     environment = system_environment(nursery)
     environment = attrs.evolve(environment, disk=disk or environment.disk)
-    options = BrokerOptions("127.0.0.1:0", str(directory), [register.url])
+    options = BrokerOptions("127.0.0.1:0", str(directory), [register.url], SECRETS)
     async with trio.open_nursery() as lives:
 
         async def run() -> None:

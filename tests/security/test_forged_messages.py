@@ -21,8 +21,9 @@ import octopi.testing
 from octopi.environment import Environment, Link
 from octopi.errors import OctopiError
 from octopi.wire import messages as m
-from octopi.wire.codec import decode, encode
+from octopi.wire.codec import encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
+from tests.secrets import prove
 from tests.security.forging import Forge, Known, encoded, known, one_by_one
 from tests.security.peers import look
 
@@ -67,11 +68,10 @@ class Attack:
 
     @asynccontextmanager
     async def link(self, url: str, endpoint: Endpoint) -> AsyncIterator[Link]:
-        """A link of a peer whose hello was taken."""
+        """A link of a peer that has the join secret."""
         link = await self.environment.net.connect(url, endpoint.path)
         try:
-            await link.send(encode(m.Hello(1, "forger", None)))
-            decode(await link.receive(), frozenset({m.Welcome}))
+            await prove(link, endpoint.path, self.cluster._simulated.secrets, "forger")
             yield link
         finally:
             with trio.CancelScope(shield=True):

@@ -22,6 +22,7 @@ from octopi.simulation.disk_image import Directory
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP
+from tests.secrets import SECRETS, be_asked
 from tests.security.forging import Forge, Known, known
 from tests.security.test_forged_messages import complaints
 
@@ -30,7 +31,6 @@ __all__ = ["complaints"]
 CLUSTER = "c" * 16
 TOPIC = m.TopicRecord("orders", "1" * 16, [0], m.TopicOptions())
 BATCH = 250
-HELLO = frozenset({m.Hello})
 TOLD = MEMBERSHIP.to_register | FOLLOW.to_broker | {m.Heartbeat}
 WELCOME = m.Welcome(1, "register", "forger", 250, 1000, 1 << 24)
 RECORDS = encode_opaque(NO_REQUEST, b"a record")
@@ -76,8 +76,7 @@ class Evil:
 
     async def talk(self, link: Link) -> None:
         try:
-            decode(await link.receive(), HELLO)
-            await link.send(encode(WELCOME))
+            await be_asked(link, SECRETS(), WELCOME)
             while True:
                 match decode(await link.receive(), TOLD):
                     case m.Join() as join:
@@ -160,7 +159,7 @@ def test_a_broker_outlives_what_no_register_and_no_leader_says(
         evil = Evil(await cluster.environment("evil"), Random(seed), is_leader)
 
         async def victim(host: octopi.testing.Host) -> None:
-            options = BrokerOptions("victim:7000", "data", ["ws://evil:7000"])
+            options = BrokerOptions("victim:7000", "data", ["ws://evil:7000"], SECRETS)
             await run_broker(host.environment, options, stop=trio.Event())
             raise AssertionError("it has ended")
 

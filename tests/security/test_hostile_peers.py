@@ -57,7 +57,7 @@ async def test_a_made_up_leader_of_a_later_epoch_costs_no_acknowledged_message(
     lie = m.PartitionRecord(0, (1 << 40) - 1, 0, 7, 1, [7], [7])
     for epoch in (1 << 20, 1 << 38, (1 << 40) - 1):
         for broker in (None, 7, 8):
-            async with peer(environment, cluster.address) as connection:
+            async with peer(environment, cluster.address, cluster._simulated.secrets) as connection:
                 join = m.Join(1, known.cluster, broker, 1, "n", [], None, "ws://nowhere:1")
                 told = m.Inventory([attrs.evolve(lie, epoch=epoch)], [])
                 with contextlib.suppress(RefusedError, ConnectionLostError):
@@ -74,7 +74,7 @@ async def test_a_register_that_is_said_to_be_superseded_goes_on(
     environment = await cluster.environment("peer")
     known = await look(environment, cluster.address)
     for generation in (1, 2, 9, 1 << 39):
-        async with peer(environment, cluster.address) as connection:
+        async with peer(environment, cluster.address, cluster._simulated.secrets) as connection:
             life = m.RegisterLife(generation, "made-up")
             join = m.Join(1, known.cluster, 9, 1, "n", [], life, "ws://nowhere:1")
             with pytest.raises(RefusedError) as caught:
@@ -103,7 +103,9 @@ async def test_the_id_of_a_broker_that_restarts_is_not_taken_from_it(
         await cluster.sleep(2.0)
         for incarnation in (1, 2, 3, 1 << 39):
             for clustered in ("", known.cluster):
-                async with peer(environment, cluster.address) as connection:
+                async with peer(
+                    environment, cluster.address, cluster._simulated.secrets
+                ) as connection:
                     join = m.Join(
                         1, clustered, broker, incarnation, "n", ["1"], None, "ws://nowhere:1"
                     )
@@ -137,7 +139,7 @@ async def test_nobody_accepts_resigns_or_alters_in_the_name_of_another_broker(
         for joins in (False, True):
             if joins and isinstance(lie, m.Stopping | m.BrokerStatus):
                 continue  # that is its own affair then
-            async with peer(environment, cluster.address) as connection:
+            async with peer(environment, cluster.address, cluster._simulated.secrets) as connection:
                 if joins:
                     join = m.Join(1, "", None, 1, "n", [], None, "ws://nowhere:1")
                     await joined(connection, join)

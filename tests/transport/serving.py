@@ -14,12 +14,13 @@ from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import open_connection, open_node_connection
 from octopi.transport.http_front import HttpSite
 from octopi.transport.server import serve
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
+from tests.secrets import MEMBER, SECRETS
 
 
 def environment_of(net: Net) -> Environment:
@@ -76,7 +77,10 @@ class Server:
         return int(self.url.rpartition(":")[2])
 
     async def connect(self, endpoint: Endpoint = CLIENT) -> Connection:
-        return await open_connection(self.environment, self.url, endpoint, "test client")
+        here, agent = self.environment, "test client"
+        if endpoint.is_for_nodes:
+            return await open_node_connection(here, self.url, endpoint, agent, MEMBER)
+        return await open_connection(here, self.url, endpoint, agent)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Connection]:
@@ -132,6 +136,7 @@ async def serving(
                 "test server",
                 {CLIENT: make_session, MEMBERSHIP: make_session},
                 stop=stop,
+                secrets=SECRETS,
                 task_status=task_status,
             )
             ended.set()

@@ -25,11 +25,13 @@ from octopi.limits import (
     HELLO_BYTES_MAX,
     MESSAGE_BYTES_MAX,
 )
+from octopi.security.join_secret import Opening, Side
 from octopi.transport.handshake import accept_connection, open_connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
 from tests.fakes.link import MemoryLink, MemoryNet, link_pair
+from tests.secrets import SECRETS
 from tests.transport.serving import environment_of
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -122,11 +124,11 @@ async def test_an_answer_other_than_a_sound_welcome_is_refused(
         await open_at(answering(encode(answer)))
 
 
-async def accept(link: MemoryLink) -> m.Hello:
+async def accept(link: MemoryLink, endpoint: Endpoint = CLIENT) -> m.Hello:
     """What the accepting side heard."""
     environment = environment_of(MemoryNet())
     connection = await accept_connection(
-        environment, link, MEMBERSHIP, role="register", agent="octopi/1"
+        environment, link, endpoint, role="register", agent="octopi/1", secrets=SECRETS
     )
     assert isinstance(connection.greeting, m.Hello)
     return connection.greeting
@@ -143,11 +145,43 @@ async def test_a_hello_is_welcomed_with_what_this_endpoint_asks_for(
         version=1,
         role="register",
         agent="octopi/1",
-        heartbeat_interval_ms=250,
-        heartbeat_timeout_ms=1000,
+        heartbeat_interval_ms=5000,
+        heartbeat_timeout_ms=20000,
         message_bytes_max=MESSAGE_BYTES_MAX,
     )
     assert link.closed_with is None
+
+
+async def test_a_node_that_proves_that_it_is_one_is_welcomed_with_heartbeats_of_nodes(
+    autojump_clock: MockClock,
+) -> None:
+    peer, link = link_pair()
+    heard: list[m.Hello] = []
+
+    async def listen() -> None:
+        heard.append(await accept(link, MEMBERSHIP))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen)
+        await peer.send(encode(m.Hello(1, "test", nonce=b"n" * 32)))
+        challenge = decode(await peer.receive(), EVERY_CLASS)
+        assert isinstance(challenge, m.Challenge)
+        opening = Opening(MEMBERSHIP.path, b"n" * 32, challenge.nonce)
+        (key,) = SECRETS().keys
+        assert challenge.proofs == [opening.proof(key, Side.ACCEPTING)]
+        await peer.send(encode(m.Proof(opening.proof(key, Side.CONNECTING), "token")))
+        welcome = decode(await peer.receive(), EVERY_CLASS)
+        assert isinstance(welcome, m.Welcome)
+        assert (welcome.heartbeat_interval_ms, welcome.heartbeat_timeout_ms) == (250, 1000)
+    assert heard == [m.Hello(1, "test")], "nonces and tokens are kept nowhere"
+
+
+async def test_a_proof_that_never_comes_is_not_waited_for(autojump_clock: MockClock) -> None:
+    peer, link = link_pair()
+    await peer.send(encode(m.Hello(1, "test", nonce=b"n" * 32)))
+    with pytest.raises(ProtocolError, match="no proof within 5 s"):
+        await accept(link, MEMBERSHIP)
+    assert trio.current_time() == HANDSHAKE_TIMEOUT_S
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,22 @@ VECTORS = [
         "65746f6b656e f6",
     ),
     (
+        m.Hello(version=1, agent="octopi/0.1", token=None, nonce=b"\x01\x02"),
+        "a5 6474797065 6568656c6c6f"
+        "6776657273696f6e 01"
+        "656167656e74 6a6f63746f70692f302e31"
+        "65746f6b656e f6"
+        "656e6f6e6365 420102",  # given at endpoints for nodes alone
+    ),
+    (
+        m.Challenge(nonce=b"\x01", proofs=[b"\x02", b"\x03"]),
+        "a3 6474797065 696368616c6c656e6765656e6f6e6365 41016670726f6f6673 82 4102 4103",
+    ),
+    (
+        m.Proof(proof=b"\x01", token=None),
+        "a3 6474797065 6570726f6f66 6570726f6f66 4101 65746f6b656e f6",
+    ),
+    (
         m.Heartbeat(),
         "a1 6474797065 69686561727462656174",
     ),

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from octopi.cli.config import BrokerSettings, LogSettings, NodeSettings, RegisterSettings, help_text
+from octopi.cli.config import (
+    BrokerSettings,
+    LogSettings,
+    NodeSettings,
+    RegisterSettings,
+    help_text,
+    join_secret_in,
+)
 from octopi.cli.invocation import Invocation, common_options, pass_invocation
 
 if TYPE_CHECKING:
@@ -113,7 +120,11 @@ async def _run_cluster(
             name = f"broker-{number}"
             bind(node=name)
             settings = attrs.evolve(broker, data_dir=str(directory / name), register=url)
-            beside_it = attrs.evolve(common, metrics_listen="")
+            beside_it = attrs.evolve(
+                common,
+                metrics_listen="",
+                join_secret=common.join_secret or join_secret_in(register.data_dir),
+            )
             await run_broker_node(settings, beside_it, stop, ready)
 
         async with trio.open_nursery() as brokers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
 from octopi.cli.config import (
@@ -14,6 +15,7 @@ from octopi.cli.config import (
     NodeSettings,
     RegisterSettings,
     help_text,
+    join_secret_in,
 )
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import (
@@ -102,7 +104,8 @@ def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: obje
     \b
     One of each, on this machine:
       octopi-node --role register --data-dir ./register
-      octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000
+      octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000 \\
+        --join-secret ./register/join-secret
 
     When the node can be used, it prints one line on standard output: `ready ROLE URL`.
     Its log goes to standard error.  SIGTERM and Ctrl-C stop it gracefully, the second at
@@ -138,6 +141,9 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     _refuse("broker", {key: flags.pop(key) for key in _REGISTER_ONLY})
     settings = configuration.section(BrokerSettings, **flags)
+    if not common.join_secret:
+        register = configuration.section(RegisterSettings)
+        common = attrs.evolve(common, join_secret=join_secret_in(register.data_dir))
 
     async def node(stop: trio.Event) -> None:
         from octopi.cli.nodes import run_broker_node

@@ -20,7 +20,7 @@ from octopi.logger import get_logger
 from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import TokenSource, open_connection
+from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
 
@@ -37,7 +37,7 @@ class FollowerStream:
         leader: int,
         address_of: Callable[[int], str],
         agent: str,
-        token: TokenSource,
+        credentials: NodeCredentials,
     ) -> None:
         self.leader = leader
         self.scope = trio.CancelScope()
@@ -45,7 +45,7 @@ class FollowerStream:
         self._replica = replica
         self._address_of = address_of
         self._agent = agent
-        self._token = token
+        self._credentials = credentials
         self._connection: Connection | None = None
         self._session = trio.CancelScope()
 
@@ -93,8 +93,8 @@ class FollowerStream:
         address = self._address_of(self.leader)
         if not address:
             raise UnreachableError(f"nobody said where broker {self.leader} is")
-        connection = await open_connection(
-            self._environment, address, FOLLOW, self._agent, token=self._token()
+        connection = await open_node_connection(
+            self._environment, address, FOLLOW, self._agent, self._credentials
         )
         self._connection = connection
         agreed = trio.Event()

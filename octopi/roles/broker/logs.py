@@ -41,7 +41,7 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.storage.slices import Slices, in_groups
-from octopi.transport.handshake import TokenSource
+from octopi.transport.handshake import NodeCredentials
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, SubscriptionInfo, TopicRecord
 
@@ -65,7 +65,7 @@ class Logs(Peers):
         flush_options: FlushOptions,
         agent: str,
         *,
-        token: TokenSource = lambda: None,
+        credentials: NodeCredentials | None = None,
         lost_power: bool,
         catch_up_slowdown_max: float,
     ) -> None:
@@ -73,7 +73,7 @@ class Logs(Peers):
         self._data_directory = data_directory
         self._tasks = tasks
         self._agent = agent
-        self._token = token
+        self._credentials = credentials or NodeCredentials()
         self._lost_power = lost_power
         self._opening = Opening(
             environment, data_directory, flusher, flush_options, lost_power=lost_power
@@ -278,7 +278,7 @@ class Logs(Peers):
         self.stop_following(partition)
         replica = self._replicas[partition]
         stream = FollowerStream(
-            self._environment, replica, leader, self.address_of, self._agent, self._token
+            self._environment, replica, leader, self.address_of, self._agent, self._credentials
         )
         self._following[partition] = stream
         self._tasks.start_soon(stream.run)

@@ -42,7 +42,7 @@ from octopi.membership.acceptance import pages_of
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import TokenSource, open_connection
+from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 
@@ -54,7 +54,9 @@ _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
 
-_OF_TOKENS: Final = frozenset({Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN})
+_OF_CREDENTIALS: Final = frozenset(
+    {Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN, Status.NOT_A_MEMBER}
+)
 
 _EDGES: Final[dict[type, tuple[str, str]]] = {
     m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
@@ -84,7 +86,7 @@ class Membership:
         registers: list[str],
         address: str,
         agent: str,
-        token: TokenSource,
+        credentials: NodeCredentials,
         identity: Identity,
         logs: Logs,
         remember: Callable[[Identity], Awaitable[None]],
@@ -93,7 +95,7 @@ class Membership:
         self._registers = registers
         self._address = address
         self._agent = agent
-        self._token = token
+        self._credentials = credentials
         self._identity = identity
         self._logs = logs
         self._remember = remember
@@ -226,8 +228,8 @@ class Membership:
             joined_at: float | None = None
             refusal: RefusedError | None = None
             try:
-                connection = await open_connection(
-                    self._environment, register, MEMBERSHIP, self._agent, token=self._token()
+                connection = await open_node_connection(
+                    self._environment, register, MEMBERSHIP, self._agent, self._credentials
                 )
                 if (trace := self._environment.trace) is not None:
                     trace(steps.J2_CONNECTED, register=register)
@@ -269,10 +271,11 @@ class Membership:
             if refusal is not None:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
-                # A broker that leads on must not end because its token did: its operator may
-                # give it another one.
+                # A broker that leads on must not end because its token or its join secret is no
+                # good any more, or because a stranger has the register's address: its operator
+                # may help.
                 is_final = _is_final(refusal) and not (
-                    self._has_joined and refusal.status in _OF_TOKENS
+                    self._has_joined and refusal.status in _OF_CREDENTIALS
                 )
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
                     raise refusal

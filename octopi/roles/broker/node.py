@@ -21,9 +21,10 @@ from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Membership
 from octopi.roles.broker.sessions import ClientSession
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
-from octopi.transport.handshake import TokenSource
+from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.traffic import Traffic
@@ -41,6 +42,8 @@ class BrokerOptions:
     data_directory: str
     registers: list[str]
     """Addresses of the register (``ws://host:port``)."""
+    secrets: SecretSource
+    """By which register and brokers know that each is of the cluster."""
     advertise: str = ""
     """The address that clients are sent to; empty: the one that was taken."""
     broker: int | None = None
@@ -56,6 +59,11 @@ class BrokerOptions:
     """Whom it lets in; None: everybody."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """What its connections may use together; see `octopi.transport.memory_budget`."""
+
+    @property
+    def credentials(self) -> NodeCredentials:
+        """What it shows to the register and to other brokers."""
+        return NodeCredentials(self.secrets, self.token)
 
 
 @attrs.define
@@ -99,7 +107,7 @@ async def run_broker(
                 nursery,
                 options.flush,
                 options.agent,
-                token=options.token,
+                credentials=options.credentials,
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
             )
@@ -150,6 +158,7 @@ async def _serve(
                 stop=closing,
                 traffic=node.traffic,
                 doorkeeper=options.doorkeeper,
+                secrets=options.secrets,
                 task_status=task_status,
             )
             served.set()
@@ -161,7 +170,7 @@ async def _serve(
             options.registers,
             address,
             options.agent,
-            options.token,
+            options.credentials,
             identity,
             logs,
             remember,

@@ -44,6 +44,7 @@ from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.journal import Journal
 from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.own_secret import own_secret
 from octopi.roles.register.past import former_cluster, replay, tell_older_copy
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import ClientSession, MembershipSession
@@ -531,7 +532,8 @@ async def run_register(
 
     Raises:
       DirectoryInUseError: if another process has the data directory.
-      StorageError: if the disk fails or its content can't be read.
+      StorageError: if the disk fails or its content can't be read, or the join secret is gone.
+      InvalidOptionError: if the join secret is damaged.
       SupersededError: if brokers have obeyed a newer register of the cluster, or another one.
       UnreachableError: if the address can't be had.
     """
@@ -557,6 +559,9 @@ async def run_register(
                 )
                 if (trace := environment.trace) is not None:
                     trace(steps.R1_READ, entries=entries)
+                secrets = options.secrets or await own_secret(
+                    environment, options.data_directory, is_first_start=not entries
+                )
                 node.start()
                 show(node)
                 nursery.start_soon(node.gather, options.gather_s)
@@ -577,6 +582,7 @@ async def run_register(
                     stop=ending,
                     traffic=node.traffic,
                     doorkeeper=options.doorkeeper,
+                    secrets=secrets,
                     task_status=task_status,
                 )
                 nursery.cancel_scope.cancel()

@@ -13,6 +13,7 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.join_secret import SecretSource
 
 
 @attrs.frozen
@@ -35,5 +36,8 @@ class RegisterOptions:
     agent: str = "octopi-node"
     doorkeeper: Doorkeeper | None = None
     """Whom it lets in; None: everybody."""
+    secrets: SecretSource | None = None
+    """By which register and brokers know that each is of the cluster; None: from its data
+    directory, where it makes one at its first start."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """What its connections may use together; see `octopi.transport.memory_budget`."""

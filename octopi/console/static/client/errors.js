@@ -43,6 +43,7 @@ const STATUSES = new Map([
   [72, ["expired", false]],
   [73, ["over_limit", true]],
   [74, ["quota_exceeded", false]],
+  [75, ["not_a_member", false]],
 ]);
 
 // Codes that no node sends:

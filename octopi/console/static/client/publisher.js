@@ -19,7 +19,7 @@ const BEFORE_APPEND = new Set([
   "malformed_message", "unknown_message", "unsupported_version", "wrong_endpoint", "message_too_large", "too_many",
   "unknown_topic", "invalid_topic", "unknown_partition", "invalid_option", "malformed_record", "record_checksum",
   "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker", "shutting_down",
-  "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded",
+  "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded", "not_a_member",
   "unreachable", "token",
 ]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]);

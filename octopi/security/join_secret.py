@@ -1,0 +1,139 @@
+"""The join secret: how registers and brokers prove to each other that they are of one cluster.
+
+Everybody may reach a node, also programs of its own machine, so an address proves nothing.  The
+nodes of a cluster share a secret of 32 random bytes, and show that they have it without sending
+it, when a connection between them is opened (mutual authentication in three passes with a keyed
+check function, as in ISO/IEC 9798-4; the function is HMAC-SHA256, RFC 2104).
+
+Both sides choose a nonce, new for each connection.  A proof covers both nonces, so it is good for
+no other connection; the endpoint, so it is good at no other one; and which side made it, so it
+can't be sent back to who made it.  The accepting side proves first: a broker neither proves
+anything nor shows its token to a register that has not.
+
+A node may have several secrets while they are exchanged.  Two nodes that have one in common
+agree.  Pure.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final
+
+import attrs
+
+from octopi.errors import InvalidOptionError
+from octopi.limits import JOIN_NONCE_BYTES, JOIN_SECRET_BYTES, JOIN_SECRETS_MAX
+
+SECRET_FILE: Final = "join-secret"
+"""What a register calls the file in its data directory."""
+
+_LABEL: Final = b"octopi join proof 1"
+
+_HEAD: Final = (
+    "# Join secret of an Octopi cluster: whoever has it can be a broker or the register of it.\n"
+)
+
+
+class Side(Enum):
+    """Who made a proof."""
+
+    CONNECTING = b"connecting"
+    ACCEPTING = b"accepting"
+
+
+@attrs.frozen
+class JoinSecrets:
+    """The secrets that a node has: one, or several while they are exchanged."""
+
+    keys: tuple[bytes, ...] = attrs.field(repr=False)
+    missing: str = ""
+    """Why there is none, where `keys` is empty."""
+
+    @staticmethod
+    def parse(text: str, origin: str) -> JoinSecrets:
+        """The secrets in *text*, which comes from *origin* (a file, for errors): one a line, as
+        64 hexadecimal digits; empty lines and those that begin with # don't count.
+
+        Raises:
+          InvalidOptionError: if there is none in it, or too many, or something else.
+        """
+        keys: dict[bytes, None] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            word = line.strip()
+            if not word or word.startswith("#"):
+                continue
+            try:
+                key = bytes.fromhex(word)
+            except ValueError:
+                key = b""
+            if len(key) != JOIN_SECRET_BYTES or len(word) != 2 * JOIN_SECRET_BYTES:
+                # What it is instead is not repeated: it may be most of a secret.
+                raise InvalidOptionError(
+                    f"{origin}: line {number} is no join secret, which has "
+                    f"{2 * JOIN_SECRET_BYTES} hexadecimal digits: copy the file again"
+                )
+            keys[key] = None
+        if not keys:
+            raise InvalidOptionError(f"{origin}: there is no join secret in it: copy it again")
+        if len(keys) > JOIN_SECRETS_MAX:
+            raise InvalidOptionError(
+                f"{origin}: it has {len(keys)} join secrets, and at most {JOIN_SECRETS_MAX} count: "
+                "remove the oldest ones"
+            )
+        return JoinSecrets(tuple(keys))
+
+
+NO_SECRETS: Final = JoinSecrets((), "none was given")
+
+SecretSource = Callable[[], JoinSecrets]
+"""Gives the secrets; asked for each connection, so that they may be others by then."""
+
+
+def secret_text(secret: bytes, before: str = "") -> str:
+    """The content of a file with *secret* behind what was in it *before*."""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    return f"{before or _HEAD}{secret.hex()}\n"
+
+
+@attrs.frozen
+class Opening:
+    """The opening of one connection, as each side knows it."""
+
+    path: str
+    """Of the endpoint."""
+    connecting_nonce: bytes
+    accepting_nonce: bytes
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether both nonces are as long as they have to be."""
+        lengths = {len(self.connecting_nonce), len(self.accepting_nonce)}
+        return lengths == {JOIN_NONCE_BYTES}
+
+    def proof(self, key: bytes, side: Side) -> bytes:
+        """The proof of *side* that it has *key*."""
+        # The nonces have a fixed length and no path has a line end, so each text has one reading.
+        said = (_LABEL, side.value, self.path.encode(), self.connecting_nonce, self.accepting_nonce)
+        return hmac.digest(key, b"\n".join(said), "sha256")
+
+    def proofs(self, secrets: JoinSecrets, side: Side) -> list[bytes]:
+        """The proofs of *side* for each of *secrets*."""
+        return [self.proof(key, side) for key in secrets.keys]
+
+    def proven(self, secrets: JoinSecrets, side: Side, proofs: Sequence[bytes]) -> bytes | None:
+        """The key that *side* has proven with one of *proofs* to have; None: none of *secrets*.
+
+        Takes the same time whatever the proofs are.
+        """
+        found: bytes | None = None
+        if not self.is_sound:
+            return None
+        for key in secrets.keys:
+            wanted = self.proof(key, side)
+            for proof in proofs:
+                if hmac.compare_digest(wanted, proof):
+                    found = key
+        return found

@@ -1,0 +1,146 @@
+"""The join secret: what is in its file, and what a proof covers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+
+import pytest
+
+from octopi.environment import Environment
+from octopi.errors import InvalidOptionError, StorageError
+from octopi.operating_system import SystemChance, SystemClock
+from octopi.roles.register.own_secret import own_secret
+from octopi.security.join_secret import JoinSecrets, Opening, Side, secret_text
+from octopi.security.secret_file import SecretFile
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+OPENING = Opening("/v1/follow", b"c" * 32, b"a" * 32)
+
+
+def test_a_proof_is_the_documented_hash() -> None:
+    text = b"octopi join proof 1\nconnecting\n/v1/follow\n" + b"c" * 32 + b"\n" + b"a" * 32
+    expected = hmac.new(KEY, text, hashlib.sha256).digest()
+    assert OPENING.proof(KEY, Side.CONNECTING) == expected
+
+
+def test_each_thing_that_a_proof_covers_makes_it_another_one() -> None:
+    openings = [
+        OPENING,
+        Opening("/v1/membership", b"c" * 32, b"a" * 32),
+        Opening("/v1/follow", b"C" * 32, b"a" * 32),
+        Opening("/v1/follow", b"c" * 32, b"A" * 32),
+        Opening("/v1/follow", b"a" * 32, b"c" * 32),
+    ]
+    proofs = [
+        opening.proof(key, side)
+        for opening, key, side in itertools.product(openings, (KEY, OTHER), Side)
+    ]
+    assert len(set(proofs)) == len(proofs) == 20
+    secrets = JoinSecrets((KEY,))
+    proven = [OPENING.proven(secrets, Side.CONNECTING, [proof]) for proof in proofs]
+    assert proven == [KEY, *[None] * 19]
+
+
+@pytest.mark.parametrize("nonce", [b"", b"a" * 31, b"a" * 33])
+def test_nonces_of_another_length_prove_nothing(nonce: bytes) -> None:
+    opening = Opening("/v1/follow", b"c" * 32, nonce)
+    proof = opening.proof(KEY, Side.ACCEPTING)
+    assert opening.proven(JoinSecrets((KEY,)), Side.ACCEPTING, [proof]) is None
+
+
+def test_what_is_written_is_read_and_a_second_secret_goes_behind_the_first() -> None:
+    first = secret_text(KEY)
+    assert JoinSecrets.parse(first, "f").keys == (KEY,)
+    assert first.startswith("#")
+    both = secret_text(OTHER, first.rstrip())
+    assert JoinSecrets.parse(both, "f").keys == (KEY, OTHER)
+    assert JoinSecrets.parse(both + both, "f").keys == (KEY, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "there is no join secret in it"),
+        ("# nothing\n\n", "there is no join secret in it"),
+        (f"{KEY.hex()}\n{KEY.hex()[:-2]}", "line 2 is no join secret, which has 64 hexadecimal"),
+        (KEY.hex() + "00", "line 1 is no join secret"),
+        (KEY.hex()[:-1] + "x", "line 1 is no join secret"),
+        (" ".join(["6b"] * 32), "line 1 is no join secret"),
+        ("\n".join((bytes([n]) * 32).hex() for n in range(5)), "it has 5 join secrets, and at mo"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_and_nothing_of_it_is_repeated(text: str, why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=why) as caught:
+        JoinSecrets.parse(text, "the-file")
+    assert str(caught.value).startswith("the-file: ")
+    assert "6b6b" not in str(caught.value)
+
+
+def test_a_secret_is_not_shown_by_accident() -> None:
+    assert "kkkk" not in repr(JoinSecrets((KEY,)))
+    assert KEY.hex() not in repr(JoinSecrets((KEY,)))
+
+
+async def test_a_file_that_can_not_be_read_any_more_leaves_what_it_had() -> None:
+    content: list[bytes | OSError] = [FileNotFoundError()]
+
+    def read() -> bytes:
+        found = content[-1]
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    file = SecretFile("f", read, SystemClock(), "copy it")
+    assert file().keys == ()
+    assert file().missing == "f is not there: copy it"
+    content.append(b"nonsense")
+    assert "line 1 is no join secret" in file().missing
+    with pytest.raises(InvalidOptionError):
+        file.load()
+    content.append(secret_text(KEY).encode())
+    assert file().keys == (KEY,)
+    for broken in (b"nonsense", FileNotFoundError(), OSError(24, "Too many open files")):
+        content.append(broken)
+        assert file().keys == (KEY,)
+    content.append(secret_text(OTHER).encode())
+    assert file().keys == (OTHER,)
+
+
+# --- the register's own ------------------------------------------------------------------
+
+
+def environment(disk: MemoryDisk) -> Environment:
+    disk.make_directory("data")
+    return Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+
+
+async def test_a_register_makes_a_secret_at_its_first_start_and_keeps_it() -> None:
+    here = environment(MemoryDisk())
+    made = (await own_secret(here, "data", is_first_start=True))()
+    assert [len(key) for key in made.keys] == [32]
+    for is_first_start in (True, False):
+        again = await own_secret(here, "data", is_first_start=is_first_start)
+        assert again() == made
+    other = await own_secret(environment(MemoryDisk()), "data", is_first_start=True)
+    assert other() != made
+
+
+async def test_a_register_with_a_journal_makes_no_other_secret() -> None:
+    with pytest.raises(StorageError, match="gone") as caught:
+        await own_secret(environment(MemoryDisk()), "data", is_first_start=False)
+    assert "--join-secret FILE" in str(caught.value)
+    assert "octopi-node secret data/join-secret" in str(caught.value)
+
+
+async def test_a_damaged_secret_of_the_register_is_left_as_it_is() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("data")
+    await disk.replace_file("data/join-secret", b"0123")
+    for is_first_start in (True, False):
+        with pytest.raises(InvalidOptionError, match="--join-secret FILE"):
+            await own_secret(environment(disk), "data", is_first_start=is_first_start)
+    assert disk.read_file("data/join-secret") == b"0123"
