@@ -166,7 +166,8 @@ async def test_nobody_acknowledges_in_the_name_of_a_follower(
     async with cluster.client() as client:
         topic = await client.describe_topic("orders")
     for incarnation in (1, 2, 1 << 39):
-        async with peer(environment, place.leader_address, FOLLOW) as stream:
+        secrets = cluster._simulated.secrets
+        async with peer(environment, place.leader_address, secrets, FOLLOW) as stream:
             session = (0, place.epoch, follower, incarnation, 1 << 39)
             stream.post(m.Follow(*session, topic.topic_id, [], 0))
             await cluster.sleep(0.1)
