@@ -178,6 +178,9 @@ class ReplicaState:
     intact: bool = True
     """Whether the logs hold all that was ever acknowledged; false after a power loss without
     the sync flag, until the register has heard of it."""
+    whole: bool = True
+    """Whether nothing is missing of what was on the device, as far as that was noted; false after
+    files were damaged, until the replica is in sync again, or leads."""
     log_epoch: int = 0
     """The newest epoch in which it led, or agreed with the leader on every log."""
     ends: bool = False

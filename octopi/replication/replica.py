@@ -100,7 +100,8 @@ class Replica:
         intact = state.intact and all(
             log.sound and (flushed or log.flush_before_ack) for log in logs.values()
         )
-        self.state = attrs.evolve(state, intact=intact)
+        whole = state.whole and all(log.sound for log in logs.values())
+        self.state = attrs.evolve(state, intact=intact, whole=whole)
         self.role = Role.IDLE
         self.registered = False
         self.leader: PartitionLeader | None = None
@@ -140,6 +141,13 @@ class Replica:
         leads = (record.leader, record.leader_incarnation) == (self.broker, self.incarnation)
         return self.state.intact or leads or self.broker not in record.in_sync
 
+    def _whole_by(self, record: PartitionRecord) -> bool:
+        """Whether the logs lack nothing that was on the device when *record* is stored: what was
+        damaged is copied again when the register, which knew of it, lets this replica into the
+        in-sync set."""
+        is_back = self.state.intact and self.broker in record.in_sync
+        return self.state.whole or (is_back and all(log.sound for log in self.logs.values()))
+
     def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
         """The register begins a new epoch: leave the role, promise, report."""
         if not self.registered or message.epoch < self.state.promised:
@@ -165,7 +173,8 @@ class Replica:
             LogEnd(
                 topic_id,
                 log.end,
-                sound=log.sound,
+                # What was set aside may be copied again only in part.
+                sound=log.sound and self.state.whole,
                 held_end=log.held_end if log.held_end > log.end else 0,
             )
             for topic_id, log in self.logs.items()
@@ -183,12 +192,12 @@ class Replica:
         known = self.state.record
         if known is not None and (known.epoch, known.version) > (record.epoch, record.version):
             return []
-        intact = self._intact_by(record)
+        found = {"intact": self._intact_by(record), "whole": self._whole_by(record)}
         if record.epoch < self.state.promised:
-            return self._store(record=record, intact=intact)
+            return self._store(record=record, **found)
         if record.epoch == self.state.promised and self.role != Role.IDLE:
             was_in_sync = known is not None and self.broker in known.in_sync
-            effects = self._store(record=record, intact=intact)
+            effects = self._store(record=record, **found)
             if self.leader is not None:
                 effects += self._learn(self.leader, record)
             elif self.follower is not None and was_in_sync:
@@ -199,7 +208,7 @@ class Replica:
         effects = self._leave_role("another leader was appointed")
         if record.leader == self.broker and record.leader_incarnation == self.incarnation:
             return effects + self._lead(record, now)
-        effects += self._store(record=record, promised=record.epoch, intact=intact)
+        effects += self._store(record=record, promised=record.epoch, **found)
         if record.leader != self.broker and self.broker in record.replicas:
             self.role = Role.FOLLOWER
             effects.append(FollowLeader(record.leader))
@@ -230,6 +239,8 @@ class Replica:
             log_epoch=record.epoch,
             sync_flag=flag,
             intact=self._intact_by(record),
+            # What is missing here is part of the loss that was accepted.
+            whole=record.recovered_epoch == record.epoch or self._whole_by(record),
         )
         if record.recovered_epoch == record.epoch:
             # What is damaged here is part of the loss that was accepted.

@@ -313,7 +313,7 @@ MUTANTS: Final = (
         _REPLICA,
         """
 -        if record.epoch < self.state.promised:
--            return self._store(record=record, intact=intact)
+-            return self._store(record=record, **found)
 """,
         "a replica acts in an epoch older than the one that it promised",
         "two-leaders",

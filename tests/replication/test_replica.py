@@ -379,6 +379,27 @@ def test_a_damaged_log_is_set_aside_before_it_follows_and_only_if_it_is_not_in_s
     machine.check_invariants()
 
 
+def test_a_replica_is_not_whole_before_what_was_damaged_is_copied_again() -> None:
+    machine = damaged()
+    machine.installed(attrs.evolve(RECORD, version=1, in_sync=[1, 3]), 0.0)
+    machine.logs[TOPIC].damage_set_aside(Offset(0), Offset(60))
+
+    def says_sound(restarted: Replica, epoch: int) -> bool:
+        restarted.joined()
+        (accept,) = [
+            one.message
+            for one in restarted.announced(AnnounceEpoch(0, epoch))
+            if isinstance(one, ToRegister) and isinstance(one.message, AcceptEpoch)
+        ]
+        return all(one.sound for one in accept.ends)
+
+    assert machine.state.intact, "the register knows that it isn't in sync"
+    restarted = Replica(0, 2, 2, machine.state, machine.logs)
+    assert not says_sound(restarted, 8), "it lacks what was on its device"
+    machine.installed(attrs.evolve(RECORD, version=2), 0.0)
+    assert says_sound(Replica(0, 2, 3, machine.state, machine.logs), 9)
+
+
 def test_what_is_set_aside_when_nobody_follows_any_more_is_no_news() -> None:
     machine = damaged()
     assert machine.set_aside(TOPIC) == []

@@ -280,7 +280,7 @@ class Opening:
             known = stored_state(self._environment, path)
         except DamagedCheckpointError as error:
             _log.error("a replica may lack records", partition=partition_id, why=str(error))
-            known = ReplicaState(promised=known_epoch, intact=False)
+            known = ReplicaState(promised=known_epoch, intact=False, whole=False)
             await checkpoint.store(self._disk, path, attrs.asdict(known))
         return known if str(partition_id) in names else None
 

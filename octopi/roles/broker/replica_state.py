@@ -38,11 +38,11 @@ def stored_state(environment: Environment, path: str) -> ReplicaState:
 
 
 async def forget_intact(environment: Environment, path: str) -> None:
-    """Remember through any failure that the logs of the replica at *path* lost what was written,
-    until the register has heard it.
+    """Remember through any failure that the logs of the replica at *path* lost what was written:
+    until the register has heard it, and that they lack it, until they have it again.
 
     Raises:
       StorageError: if that can't be done.
     """
-    state = attrs.evolve(stored_state(environment, path), intact=False)
+    state = attrs.evolve(stored_state(environment, path), intact=False, whole=False)
     await checkpoint.store(environment.disk, path, attrs.asdict(state))
