@@ -83,8 +83,9 @@ class LogFollower:
         if gives_up and not loss_accepted:
             log.refusal = (
                 f"this replica knows that records up to offset {log.highwater} are committed, and "
-                f"the leader has only those before {keep}: nothing was cut; stop the leader's "
-                "broker so that a replica with these records leads, or, if they may be "
+                f"the leader has only those before {keep}: nothing was cut; to keep them, stop the "
+                "leader's broker, and if no replica in sync has them have this one lead with "
+                "`octopi-node partitions recover`, which shows first who would; or, if they may be "
                 "lost, start this broker with an empty data directory"
             )
             return [RefuseCut(keep)]

@@ -51,6 +51,7 @@ def test_a_log_is_not_cut_below_its_highwater_mark_and_says_what_to_do() -> None
     assert (machine.agrees, machine.log.end, machine.log.highwater) == (False, 100, 20)
     assert "up to offset 20 are committed" in machine.log.refusal
     assert "only those before 19" in machine.log.refusal
+    assert "`octopi-node partitions recover`" in machine.log.refusal
     assert "with an empty data directory" in machine.log.refusal
     data = batch()
     assert machine.receive(Offset(100), Epoch(3), data, scan(data), Offset(100)) == []

@@ -378,6 +378,48 @@ def test_replicas_in_sync_that_are_gone_for_good_are_given_up_by_order_only() ->
     assert len(recoveries(world)) == 1
 
 
+def test_records_that_a_leader_lacks_lead_again_as_the_broker_that_keeps_them_advises() -> None:
+    values = [b"%d" % number for number in range(20)]
+    faults: list[str] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def look(client: Client) -> None:
+            faults.extend(one.log.fault for one in await client.describe_logs() if one.log.fault)
+
+        async def recover(client: Client) -> None:
+            assert (await client.recover_partition(0)).candidate in {2, 3}
+            assert (await client.recover_partition(0, accept_loss=True)).recovered
+
+        await ask(cluster, sending("topic", values[:5]), "first")
+        await trio.sleep(3.0)
+        disk = cluster.nodes["broker-1"].host.disk
+        paths = [*disk.files("data/logs"), "/data/replicas/0.ends"]
+        older = {path: disk.cached(path) for path in paths}
+        await ask(cluster, sending("topic", values[5:]), "second")
+        await trio.sleep(3.0)
+        kill(cluster, "broker-1", "broker-2", "broker-3")
+        for path, data in older.items():
+            disk.put(path, data)
+        cluster.boot("broker-1")
+        await until(lambda: in_sync(cluster) == [1])
+        cluster.boot("broker-2")
+        cluster.boot("broker-3")
+        await trio.sleep(3.0)
+        assert in_sync(cluster) == [1]
+        await ask(cluster, look, "looker")
+        cluster.stop("broker-1")
+        await trio.sleep(3.0)
+        assert cluster.leader(0) == "broker-1", "no other one is in sync"
+        await ask(cluster, recover, "operator")
+        await ask(cluster, expecting("topic", values), "reader")
+        cluster.boot("broker-1")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+
+    play(scenario)
+    assert len(faults) == 2
+    assert all("`octopi-node partitions recover`" in fault for fault in faults)
+
+
 def test_a_partition_that_is_led_is_not_recovered() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
