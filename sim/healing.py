@@ -1,7 +1,9 @@
 """What an operator does when everything works again, and what has to come about by itself.
 
 The operator gives a broker whose disk was replaced the replicas of the one that is gone:
-it has a new id (docs/operations.md).  All else comes about without anybody.
+it has a new id (docs/operations.md).  Where a partition waits for brokers that won't come back, or
+each of its replicas in sync is damaged, the operator orders that the best of those that are left
+leads (`octopi-node partitions recover --accept-loss`).  All else comes about without anybody.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from octopi.simulation.history import (
     unique_value,
 )
 from octopi.simulation.log_bytes import ReplicaBytes
+from octopi.simulation.recoveries import ORDERED
 from octopi.storage.ends_file import ENDS_SUFFIX
-from octopi.wire.messages import PartitionRecord
+from octopi.wire.messages import PartitionInfo, PartitionRecord
 from sim.notebook import Notebook
 
 _HOST: Final = "healer"
@@ -217,8 +220,12 @@ class Healer:
             while True:  # until all is ended: there may be more to do
                 try:
                     if self._are_all_known():
+                        waiting: set[int] = set()
+                        if notebook.plan.loses_last:
+                            waiting = await self._order_leaders(client)
                         for record, broker in self._lost():
-                            await self._replace(client, record, broker)
+                            if record.partition not in waiting:
+                                await self._replace(client, record, broker)
                         # Before, each log that waits for a lost replica would take its time.
                         if self._unproven:
                             await self._prove(client)
@@ -238,6 +245,40 @@ class Healer:
             f"partition {one.partition}: {one.in_sync} in sync, and clients go to {one.readers}"
             for one in info.partitions
             if one.leader is None or len(one.readers) < len({*one.in_sync} - {away})
+        )
+
+    async def _order_leaders(self, client: Client) -> set[int]:
+        """Have the best replica that is left lead where nobody can lead otherwise, as soon as all
+        brokers run that ever will; return the partitions that had no leader."""
+        info = await client.describe_cluster()
+        waiting = {one.partition for one in info.partitions if one.leader is None}
+        if not self._ids() <= {one.broker for one in info.brokers if one.live}:
+            return waiting
+        for one in info.partitions:
+            if not await self._waits_for_an_order(client, one):
+                continue
+            self._cluster.world.note(ORDERED, _HOST, partition=one.partition)
+            found = await client.recover_partition(one.partition, accept_loss=True)
+            if not found.recovered:
+                continue
+            partitions = (await client.describe_cluster()).partitions
+            told = [now for now in partitions if now.partition == one.partition]
+            if [now.recovered_epoch for now in told] != [found.epoch]:
+                self._notebook.complaints.append(
+                    f"messages of partition {one.partition} may be lost since epoch {found.epoch}, "
+                    f"and what describes it doesn't say so: {told}"
+                )
+        return waiting
+
+    async def _waits_for_an_order(self, client: Client, one: PartitionInfo) -> bool:
+        """Whether nothing comes of waiting, by what describes a partition and its logs."""
+        if one.leader is None:
+            are_gone = bool(one.waits_for) and not self._ids() & {*one.waits_for}
+            return are_gone or one.is_stuck
+        # The only replica serves what lies before the damage, and takes nothing.
+        return len(one.replicas) == 1 and any(
+            of.log.fault and of.log.partition == one.partition
+            for of in await client.describe_logs()
         )
 
     async def _move_leaders(self, client: Client) -> None:

@@ -24,6 +24,8 @@ FULL: Final = "full"
 """A disk is full while its node starts, and has space again before the node ends."""
 POWER: Final = "power"
 """All copies lose what was not on their devices."""
+LAST: Final = "last"
+"""The last copy in sync is damaged, or its disk lost: an operator orders who leads."""
 ALONE: Final = "alone"
 """The register is away while producers look for leaders that changed meanwhile."""
 
@@ -37,6 +39,7 @@ SWITCHES: Final[dict[str, bool]] = {
     FULL: True,
     POWER: True,
     ALONE: True,
+    LAST: True,
 }
 """Kind -> whether it is drawn."""
 

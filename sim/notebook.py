@@ -13,10 +13,18 @@ from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
-from octopi.simulation.history import Event, History, LogName, LossTold
+from octopi.simulation.history import (
+    Acknowledged,
+    Delivered,
+    Event,
+    History,
+    LogName,
+    LossTold,
+)
 from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event as WorldEvent
+from octopi.wire.messages import PartitionRecord
 from sim.plan import Plan
 
 _OF_DISKS: Final = frozenset(
@@ -53,7 +61,7 @@ class Notebook:
         self.removed_end: dict[LogName, int] = {}
         """What lies before was removed by retention somewhere: nobody has to have it."""
         self._recoveries = Recoveries(cluster)
-        if plan.loses_all:
+        if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
         if plan.retention_bytes is not None or plan.retention_ms is not None:
             cluster.world.observe(self._see_retention, {steps.D4_RETIRED})
@@ -74,13 +82,36 @@ class Notebook:
             self.removed_end[log] = max(self.removed_end.get(log, 0), event.facts["log_start"])
 
     def _see_recovery(self, event: WorldEvent) -> None:
-        """Note what is told to be lost.  What is flushed before it is acknowledged never is."""
+        """Note what is told to be lost.  What is flushed before it is acknowledged never is, but
+        by an operator's order."""
+        is_flushed = self.plan.flush_before_ack and not self.plan.loses_last
         for record in self._recoveries.found(event):
             for log in self.logs:
-                if log.partition == record.partition and not self.plan.flush_before_ack:
-                    disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
-                    held = ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
-                    self.note(LossTold(self.now, log, held.end, record.epoch))
+                if log.partition == record.partition and not is_flushed:
+                    end = self._kept_end(log, record)
+                    self.note(LossTold(self.now, log, end, record.epoch))
+
+    def _kept_end(self, log: LogName, record: PartitionRecord) -> int:
+        """Up to where the leader of *record* has of *log* what clients know to be there."""
+        disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
+        held = ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
+        end = held.end
+        topic = self.cluster.register_view.state.topic(log.topic)
+        said = self._recoveries.accepted(record).get(record.leader)
+        if said is not None and topic is not None and topic.topic_id in said.damaged:
+            end = min(end, said.ends[topic.topic_id])  # the rest is set aside
+        if not self.plan.loses_last:
+            return end
+        # One that was not in sync may have other records than were acknowledged.
+        others = (
+            one.offset
+            for one in self.history.events
+            if isinstance(one, Acknowledged | Delivered)
+            and one.log == log
+            and one.next_offset <= end
+            and one.value not in held.read(one.offset, one.next_offset)
+        )
+        return min(others, default=end)
 
     def note(self, event: Event) -> None:
         """*event* happened."""
@@ -99,7 +130,7 @@ class Notebook:
         records of the batch and took the others."""
         cause = error.__cause__
         torn = {Status.SEQUENCE_GAP}
-        if self.plan.loses_all:
+        if self.plan.loses_all or self.plan.loses_last:
             torn.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
         is_torn = isinstance(cause, RefusedError) and cause.status in torn
         if not is_torn and not self.disks_fail():

@@ -154,6 +154,10 @@ class Plan:
     """Whether the register is down in the end, until each producer that was silent while leaders
     changed was heard.  Replicas move before, where brokers have none.  It takes one topic, and no
     producer that begins anew."""
+    loses_last: bool = False
+    """Whether files may be damaged and disks lost although no other replica in sync is whole: then
+    nobody leads before an operator orders it, and the best of the replicas that are left does.  One
+    replica of each partition keeps its disk."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

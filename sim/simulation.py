@@ -20,8 +20,10 @@ from typing import Final
 import attrs
 import trio
 
+from octopi import steps
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.broker.partition_replica import LEADER_LACKS
+from octopi.roles.register.leadership import MAY_BE_LOST
 from octopi.simulation import driver
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.checker import check
@@ -146,6 +148,8 @@ class _Run:
         self._marks = Marks()
         self._stuck: Violation | None = None
         self._crash: Violation | None = None
+        self._losses_told = 0
+        """How often the register wrote that records may be lost, for decisions to come."""
         self._counts: Counter[str] = Counter()
         self._cluster: SimulatedCluster
         self._injector: Injector
@@ -197,7 +201,9 @@ class _Run:
             world.observe(observer, getattr(observer, "kinds", None))
         world.observe(self._marks, self._marks.kinds)
         world.observe(self._see_exit, {"exit"})
-        self._injector = Injector(cluster, Atlas(cluster, may_lose_all=plan.loses_all), plan.faults)
+        world.observe(self._see_decision, {steps.E8_DECIDED})
+        atlas = Atlas(cluster, may_lose_all=plan.loses_all, may_lose_last=plan.loses_last)
+        self._injector = Injector(cluster, atlas, plan.faults)
         self._injector.arm()
         self._notebook.unfit = self._injector.unfit
         self._notebook.disks_fail = lambda: bool(self._injector.broken_disks)
@@ -337,11 +343,21 @@ class _Run:
 
     def is_excused(self, host: str, message: str) -> bool:
         """Whether *host* may say that something is wrong with it: *message*."""
+        if host == REGISTER and message == MAY_BE_LOST:
+            self._losses_told += 1
+            return self._plan.loses_all or self._plan.loses_last
         if self._plan.loses_all and host == REGISTER:
-            return True  # it tells what may be lost
+            return True
         if message == LEADER_LACKS and self._injector.unfit:
             return True  # a broker leads that can't know what it lost: this one keeps what it has
         return host in self._injector.broken_disks | self._injector.unfit
+
+    def _see_decision(self, event: Event) -> None:
+        """Whether the register's log says so when a leader begins with what it has."""
+        self._losses_told -= len(event.facts["losses"])
+        if self._losses_told < 0:
+            self.complain(f"{event.host}'s log doesn't say what may be lost by {event.facts}")
+            self._losses_told = 0
 
     def _see_exit(self, event: Event) -> None:
         if event.what != "exit":

@@ -68,6 +68,7 @@ from sim.stories_of_keeping import (
     many_large_logs,
     retention_strikes,
 )
+from sim.stories_of_last_copies import TOLD_OF_LAST_COPIES
 from sim.stories_of_loss import TOLD_OF_LOSS
 from sim.stories_of_serving import ALWAYS_TOLD_OF_SERVING, TOLD_OF_SERVING
 from sim.story import Story
@@ -785,6 +786,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     FULL: (_starts_with_a_full_disk, *TOLD_OF_SERVING[FULL]),
     POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER], *TOLD_OF_SERVING[POWER]),
     ALONE: TOLD_OF_SERVING[ALONE],
+    **TOLD_OF_LAST_COPIES,
 }
 """More, by the kind of `sim.kinds` that has to be drawn."""
 

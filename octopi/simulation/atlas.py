@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 class Atlas:
     """The intact copies of one cluster."""
 
-    def __init__(self, cluster: SimulatedCluster, *, may_lose_all: bool = False) -> None:
-        """*may_lose_all*: power may fail although nobody else has what is in a memory."""
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        *,
+        may_lose_all: bool = False,
+        may_lose_last: bool = False,
+    ) -> None:
+        """*may_lose_all*: power may fail although nobody else has what is in a memory.
+        *may_lose_last*: files may be damaged, and disks lost, although nobody else in sync is
+        whole."""
+        self.may_lose_last: Final = may_lose_last
         self._cluster = cluster
         self._may_lose_all = may_lose_all
         self._destroyed_at: dict[tuple[int, int], int] = {}
@@ -79,6 +88,8 @@ class Atlas:
         assert broker is not None
         if self._may_lose_all and isinstance(action, LosePower):
             return "" if host not in self._unsure else "its device may lack what it believes in"
+        if self.may_lose_last and not isinstance(action, LosePower):
+            return self._objection_to_the_last(broker, action)
         for record in view.partitions.values():
             if broker in record.lost and not isinstance(action, LosePower):
                 return f"what is left of partition {record.partition} may be there alone"
@@ -102,6 +113,21 @@ class Atlas:
             ):
                 return f"it may be the only one to accept a new leader of {record.partition}"
         return ""
+
+    def _objection_to_the_last(self, broker: int, action: Destroying) -> str:
+        """The same, where an operator orders who leads when nobody in sync is whole any more."""
+        if isinstance(action, Damage) and action.is_noticed:
+            return ""
+        if not isinstance(action, Wipe):
+            return "an operator could not tell that it isn't whole"
+        for record in self._cluster.register_view.state.partitions.values():
+            others = [one for one in record.replicas if one != broker]
+            if broker in record.replicas and not any(map(self._has_its_disk, others)):
+                return f"no replica of partition {record.partition} would be left"
+        return ""
+
+    def _has_its_disk(self, broker: int) -> bool:
+        return self._cluster.broker_of(self._cluster.host_of(broker)) == broker
 
     @property
     def flushes_before_ack(self) -> bool:

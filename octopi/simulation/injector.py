@@ -552,6 +552,8 @@ class Injector:
         disk.inject(DiskFault("append", Fail(errno.EIO), max(paths)[1:]))
 
     def _may_stay_away(self, host: str) -> bool:
+        if self._atlas.may_lose_last:
+            return False  # what it has may be all that there is
         node = self._cluster.nodes[host]
         is_spared = not self._atlas.objection(host, Wipe()) and not self._is_needed(host)
         return node.kind == "broker" and host not in self.unfit and is_spared

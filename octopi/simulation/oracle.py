@@ -50,14 +50,19 @@ turn-too-long           a task reads so much before others have their turn that 
                         isn't simulated would stand still
 lost-too-much           a leader begins with what it has, and was not in sync last; or another
                         one that was has more, or is behind in fewer logs; or what is lost had
-                        to be on the device
+                        to be on the device; or one leads by an operator's order, and a better
+                        one is left
+lost-unasked            a leader begins with what it has, though a member of the last in-sync set
+                        may come back whole, or all lack what was on their devices: that takes an
+                        operator's order
+lost-untold             what a leader lacks that begins with what it has isn't told, as far as the
+                        replicas know it
 ======================= ================================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from octopi import steps
 from octopi.errors import Status
@@ -69,17 +74,14 @@ from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.host import LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
-from octopi.simulation.recoveries import better_than
-from octopi.simulation.surroundings import Surroundings
+from octopi.simulation.recoveries import ORDERED
+from octopi.simulation.succession import Succession
 from octopi.simulation.turns import TURN_BYTES_MAX
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
-LOST: Final = "lost"
-"""What the event is called when committed records are given up, and that is told."""
 
-
-class Oracle(Surroundings):
+class Oracle(Succession):
     """An observer of *cluster*'s world: gives the run up at the first broken rule, or only
     calls *report* with it and looks at nothing more."""
 
@@ -92,7 +94,10 @@ class Oracle(Surroundings):
             LOSE_POWER: self._note_power_loss,
             LONG_TURN: self._check_turn,
             OUT_OF_BOUNDS: self._check_bound,
+            ORDERED: self._note_order,
             steps.J5_ADMITTED: self._note_recovery,
+            steps.E7_COUNTED: self._note_recovery,
+            steps.D6_SET_ASIDE: self._note_set_aside,
             WIPE: self._note_empty_disk,
             steps.D2_PROMISING: self._note_flag,
             steps.D2_PROMISED: self._note_promise,
@@ -305,65 +310,13 @@ class Oracle(Surroundings):
             self._break("promise-forgotten", text + "the sync flag yet", event)
 
     def _check_decision(self, event: Event) -> None:
-        for record in self._recoveries.found(event):
-            self._check_recovery(event, record)
+        self._note_recovery(event)
         for entry in event.facts["entries"]:
             if isinstance(entry, PartitionDecided):
                 self._check_acceptances(event, entry.record)
                 self._check_record(event, entry.record)
-
-    def _note_recovery(self, event: Event) -> None:
-        for record in self._recoveries.found(event):
-            self._check_recovery(event, record)
-
-    def _check_recovery(self, event: Event, record: PartitionRecord) -> None:
-        """A leader begins with what it has: it is the best of those that were in sync last, and
-        what is lost was only in memories."""
-        known = self._view.state.partitions.get(record.partition)
-        before = self._view.before.get(record.partition, record)
-        if known is not None and known.epoch < record.epoch:
-            before = known
-        members = {*before.in_sync, *before.lost} or set(before.replicas)
-        if record.leader not in members:
-            text = f"broker {record.leader} leads partition {record.partition} with what it has; "
-            text += f"in sync last were brokers {sorted(members)}"
-            self._break("lost-too-much", text, event)
-            return
-        sound = [one for one in members if self._has_its_disk(one)]
-        newest = max((self._log_epoch(one, record) for one in sound), default=0)
-        logs = self._live_logs(record.partition)
-        held = {
-            one: [self._agreed(self._cluster.host_of(one), log) for log in logs]
-            for one in {*sound, record.leader}
-        }
-        kept = held[record.leader]
-        for one in sound:
-            if self._log_epoch(one, record) == newest and one != record.leader:
-                more = [ours < theirs for ours, theirs in zip(kept, held[one], strict=True)]
-                less = [ours > theirs for ours, theirs in zip(kept, held[one], strict=True)]
-                if any(more) and not any(less):
-                    log = logs[more.index(True)]
-                    text = f"broker {record.leader} leads partition {record.partition} with what it"
-                    text += f" has; broker {one} has more of {log.name}"
-                    self._break("lost-too-much", text, event)
-                    return
-        ends = {
-            one: [self._replica(self._cluster.host_of(one), log).end for log in logs]
-            for one in sound
-            if self._log_epoch(one, record) == newest and one not in self._data_lost_at
-        }
-        if better := better_than(record.leader, ends):
-            self._break("lost-too-much", better, event)
-            return
-        for log, end in zip(logs, kept, strict=True):
-            if end < log.end and not self._counts_cache(log) and record.leader in sound:
-                text = f"{log.name} is flushed before it is acknowledged, and what is committed "
-                text += f"from {end} to {log.end} is given up"
-                self._break("lost-too-much", text, event, *log.committed_by(end))
-                return
-            if end < log.end:
-                self._world.note(LOST, topic=log.topic, partition=log.partition, end=end)
-                log.cut(end)
+                if not event.facts.get("losses"):
+                    self._orders.discard(entry.record.partition)  # nothing had to be given up
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
         before = self._view.state.partitions.get(record.partition)
@@ -470,7 +423,10 @@ class Oracle(Surroundings):
             text = f"{event.host} leads partition {partition} in epoch {epoch}; the register "
             self._break("two-leaders", text + f"appointed broker {record.leader}", event)
         for log in self._live_logs(partition):
-            if event.host not in self._spoiled:
+            if (
+                event.host not in self._spoiled
+                and (event.host, partition) not in self._serving_less
+            ):
                 self._require_held(event, log, event.host)
 
     def _require_complete(self, event: Event, log: CommittedLog, brokers: Iterable[int]) -> None:
@@ -480,6 +436,8 @@ class Oracle(Surroundings):
 
     def _require_held(self, event: Event, log: CommittedLog, host: str) -> None:
         """Whether *host* has all that is committed."""
+        if (host, log.topic, log.partition) in self._cut_to_be:
+            return
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
         ours, committed = replica.read(start, log.end), log.data[start:]

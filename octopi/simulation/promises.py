@@ -51,8 +51,13 @@ PROMISES: Final[Mapping[str, str]] = {
     "turn-too-long": "a task lets others have their turn before it has read more than 3 MiB",
     "lost-too-much": (
         "when all that were in sync have lost what was in their memories, the best of them leads "
-        "with what it has on its device"
+        "with what it has on its device; by an operator's order the best of those that are left"
     ),
+    "lost-unasked": (
+        "nothing is given up unasked that a member of the last in-sync set may come back with, or "
+        "that each of them had on its device"
+    ),
+    "lost-untold": "what is known to be lost is told",
     "liveness": "once everything is healed, the cluster gets going again in bounded time",
     "complaint": "a node complains of nothing that no fault excuses",
     "exception": "no node ends with an exception of its own making",

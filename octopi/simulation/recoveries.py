@@ -2,26 +2,61 @@
 
 When all replicas that were in sync have lost what was in their memory, the best of them leads,
 and its record says so (`octopi.wire.messages.PartitionRecord.recovered_epoch`).  The only replica
-of a partition leads again with what it has.
+of a partition leads again with what it has.  Where those that were in sync are gone, or their
+files are damaged, an operator orders that the best of the replicas that are left leads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import attrs
 
 from octopi import steps
 from octopi.membership.entries import PartitionDecided
+from octopi.membership.in_sync_changes import newest_set
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.world import Event
 from octopi.wire.messages import PartitionRecord
 
+ORDERED: Final = "order"
+"""What the event is called when an operator orders that the best of the replicas that are left
+leads a partition: with its number as ``partition``."""
+
+
+@attrs.frozen
+class Accepted:
+    """What a replica said when it accepted an epoch."""
+
+    incarnation: int
+    log_epoch: int
+    """The newest epoch in which it led or agreed with the leader."""
+    ends: Mapping[str, int]
+    """Topic id -> up to where the log is sound."""
+    known_ends: Mapping[str, int]
+    """Topic id -> up to where the log is, or was."""
+    damaged: frozenset[str]
+    """The ids of the topics whose logs lack something that was on the device."""
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> Accepted:
+        """By the *facts* of `octopi.steps.E7_COUNTED`."""
+        logs = facts["ends"]
+        return cls(
+            facts["incarnation"],
+            facts["log_epoch"],
+            {one["topic_id"]: one["end"] for one in logs},
+            {one["topic_id"]: max(one["end"], one["held_end"]) for one in logs},
+            frozenset(one["topic_id"] for one in logs if not one["sound"]),
+        )
+
 
 class Recoveries:
     """Finds such decisions among the events of *cluster*'s world."""
 
-    kinds: Final = frozenset({LOSE_POWER, steps.E8_DECIDED, steps.J5_ADMITTED})
+    kinds: Final = frozenset({LOSE_POWER, steps.E7_COUNTED, steps.E8_DECIDED, steps.J5_ADMITTED})
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -29,9 +64,26 @@ class Recoveries:
         """Partition -> the epoch that was found last."""
         self._lost_power: set[tuple[str, int]] = set()
         """Host and partition, for partitions that have no other replica."""
+        self._accepted: dict[int, tuple[int, dict[int, Accepted]]] = {}
+        """Partition -> the epoch that was accepted last, and by which brokers."""
+
+    def accepted(self, record: PartitionRecord) -> dict[int, Accepted]:
+        """Who has accepted the epoch of *record*, in the life that the register knows."""
+        epoch, accepted = self._accepted.get(record.partition, (0, {}))
+        if epoch != record.epoch:
+            return {}
+        lives = self._cluster.register_view.incarnation_to_be
+        return {broker: one for broker, one in accepted.items() if one.incarnation == lives(broker)}
 
     def found(self, event: Event) -> Iterator[PartitionRecord]:
         """The records of *event* whose leaders lead with what they have."""
+        if event.what == steps.E7_COUNTED:
+            partition, epoch = event.facts["partition"], event.facts["epoch"]
+            known, accepted = self._accepted.get(partition, (0, {}))
+            accepted = accepted if known == epoch else {}
+            accepted[event.facts["broker"]] = Accepted.of_facts(event.facts)
+            self._accepted[partition] = epoch, accepted
+            return
         if event.what == LOSE_POWER:
             broker = self._cluster.broker_of(event.host)
             for record in self._cluster.register_view.state.partitions.values():
@@ -72,3 +124,21 @@ def better_than(leader: int, ends: Mapping[int, Sequence[int]]) -> str:
         f"broker {leader} leads: it is behind in {lacks[leader][0]} logs, by {lacks[leader][1]} "
         f"bytes, and broker {best} in {lacks[best][0]}, by {lacks[best][1]}"
     )
+
+
+def best_by_order(
+    record: PartitionRecord, accepted: Mapping[int, Accepted], topics: Sequence[str]
+) -> tuple[set[int], dict[int, list[int]]]:
+    """Which of the brokers that *accepted* may lead by an operator's order, and the ends of their
+    logs of *topics*, which are ids.  *record*: what the order replaces.
+
+    As docs/protocol.md says: whose logs lack nothing that was on the device come first, then who
+    was in sync last, then who agreed last with a leader.
+    """
+    pool = {one for one in accepted if one in record.replicas}
+    pool = {one for one in pool if not accepted[one].damaged} or pool
+    for known in (newest_set(record), {*record.in_sync, *record.lost}):
+        pool = pool & known or pool
+    newest = max((accepted[one].log_epoch for one in pool), default=0)
+    pool = {one for one in pool if accepted[one].log_epoch == newest}
+    return pool, {one: [accepted[one].ends.get(topic, 0) for topic in topics] for one in pool}

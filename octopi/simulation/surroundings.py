@@ -56,6 +56,16 @@ class Surroundings:
         self._register_wiped = False
         self._clocks_differ = False
         """Whether a fault changed the clock of a host: ages mean nothing any more."""
+        self._accepted_at: dict[tuple[int, int], int] = {}
+        """Broker and partition -> `RegisterView.version` when it was ordered that the broker leads
+        with what it has: what was taken from it before that is given up."""
+        self._serving_less: set[tuple[str, int]] = set()
+        """Hosts and partitions that have no other replica, and whose logs are damaged: what lies
+        before the damage is served until an operator gives up the rest."""
+        self._had_on_device: dict[tuple[str, str, int], int] = {}
+        """Host and log -> up to where its device had what was committed when it was damaged."""
+        self._cut_to_be: set[tuple[str, str, int]] = set()
+        """Hosts and logs whose damage was given up, and is not taken out of the log yet."""
         self._recoveries = Recoveries(cluster)
         self._log_epochs: dict[tuple[str, int], int] = {}
         """Host and partition -> the epoch of the leader that it agreed with last."""
@@ -84,6 +94,14 @@ class Surroundings:
             return
         if not action.is_noticed:
             self._spoiled.add(host)
+        broker = self._cluster.broker_of(host)
+        for record in self._view.state.partitions.values():
+            if record.replicas == [broker]:
+                self._serving_less.add((host, record.partition))
+        for log in self._live_logs():
+            had = min(self._agreed(host, log), self._replica(host, log).durable_end)
+            key = host, log.topic, log.partition
+            self._had_on_device[key] = max(had, self._had_on_device.get(key, 0))
         if action.forgets_promises:
             self._forget_promises(host)
 
@@ -190,6 +208,8 @@ class Surroundings:
     def _lost_at(self, broker: int, log: CommittedLog) -> int:
         """The `RegisterView.version` when something that counted was taken from it last."""
         lost_at = self._data_lost_at.get(broker, _NEVER)
+        if lost_at <= self._accepted_at.get((broker, log.partition), _NEVER):
+            lost_at = _NEVER
         if self._counts_cache(log):
             lost_at = max(lost_at, self._caches_lost_at.get((broker, log.partition), _NEVER))
         return lost_at

@@ -70,6 +70,83 @@ MUTANTS: Final = (
         "lost-too-much",
     ),
     Mutant(
+        "lost-without-an-order",
+        "octopi.membership.leaderships",
+        """
+             replaced={one.broker for one in brokers if one.replaced},
+-            ordered=ordered,
++            ordered=True,
+""",
+        "when all that were in sync are damaged, the register gives up by itself what they lack, "
+        "and nobody is asked whether files can be restored",
+        "lost-unasked",
+    ),
+    Mutant(
+        "in-sync-set-given-up-unasked",
+        "octopi.membership.leaderships",
+        """
+-        if missing and not ordered:
+-            return []
++        ordered = ordered or bool(missing)
+""",
+        "the register gives up what only those hold that were in sync and are away, though they "
+        "may come back whole, and appoints the best of those that are there",
+        "lost-unasked",
+    ),
+    Mutant(
+        "refilled-in-part-and-sound",
+        "octopi.replication.replica",
+        """
+-                sound=log.sound and self.state.whole,
++                sound=log.sound,
+""",
+        "a replica whose damage was taken out of its log says that nothing is missing, before it "
+        "has copied that again, and may lead without an order",
+        "lost-unasked",
+    ),
+    Mutant(
+        "ordered-loss-not-told",
+        "octopi.roles.register.leadership",
+        """
+-            self._tell_loss(before, decided, lost, ordered=ordered)
++            if not ordered:
++                self._tell_loss(before, decided, lost, ordered=ordered)
+""",
+        "what is lost by an operator's order is in no log, event or metric",
+        "complaint",
+    ),
+    Mutant(
+        "known-loss-not-told",
+        _CHANGE,
+        """
+-                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end, log.held_end)
++                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end)
+""",
+        "what a replica knows that it lost is not told to be lost",
+        "lost-untold",
+    ),
+    Mutant(
+        "worst-leads-by-order",
+        _CHANGE,
+        """
+-        leader = choose_leader(agreed, leaderships, topics)
++        leader = min(agreed, key=lambda one: sum(log.end for log in one.ends))
+""",
+        "of the replicas that are left the one with the fewest bytes leads by an operator's order",
+        "lost-too-much",
+    ),
+    Mutant(
+        "damaged-leads-by-order",
+        _CHANGE,
+        """
+-        best = sound or (accepted if ordered else [])
++        best = accepted if ordered else sound
+""",
+        "a damaged replica that was in sync last leads by an operator's order, though one is left "
+        "that lacks nothing",
+        "lost-too-much",
+    ),
+    Mutant(
         "lost-data-told-once",
         "octopi.replication.replica",
         """

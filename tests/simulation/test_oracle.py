@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import attrs
 import pytest
@@ -22,9 +22,10 @@ from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.disk_image import FileImage
 from octopi.simulation.frames import FrameNet
 from octopi.simulation.network import Network
-from octopi.simulation.oracle import LOST, Oracle
+from octopi.simulation.oracle import Oracle
 from octopi.simulation.promises import PROMISES
 from octopi.simulation.recoveries import better_than
+from octopi.simulation.succession import LOST
 from octopi.simulation.world import Event, Violation, World
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
@@ -362,9 +363,14 @@ def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() 
     assert broken(proposes(1, 2, stops=True)).rule == "stopping-proposes"
 
 
-def recovered(*, best: bool, was_in_sync: bool = True) -> Callable[[Scenario], Awaitable[None]]:
+def recovered(
+    *,
+    best: bool,
+    was_in_sync: bool = True,
+    in_sync: Collection[int] = (),
+) -> Callable[[Scenario], Awaitable[None]]:
     """All lose their power, and one of two begins with what it has: the one that has more, or the
-    other one; or neither of those that were in sync."""
+    other one; or neither of those that were in sync; or while others are *in_sync*."""
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
@@ -391,10 +397,13 @@ def recovered(*, best: bool, was_in_sync: bool = True) -> Callable[[Scenario], A
         for broker in (1, 2, 3):
             promised = {**stored, "promised": decided.epoch, "log_epoch": record.epoch}
             scenario.world.note(steps.D2_PROMISED, f"broker-{broker}", 2, **promised)
-        if not was_in_sync:
-            before = attrs.evolve(record, version=record.version + 1, in_sync=[1, 3])
-            cluster.register_view.state.apply(PartitionDecided(before))
-        facts = {"entries": [PartitionDecided(decided)]}
+            accepted = {"partition": 0, "epoch": decided.epoch, "broker": broker}
+            accepted |= {"incarnation": 1, "log_epoch": record.epoch}
+            scenario.world.note(steps.E7_COUNTED, "register", 1, **accepted, ends=[])
+        lost = [1, 2, 3] if was_in_sync else [1, 3]
+        before = attrs.evolve(record, version=record.version + 1, in_sync=[*in_sync], lost=lost)
+        cluster.register_view.state.apply(PartitionDecided(before))
+        facts = {"entries": [PartitionDecided(decided)], "losses": [[]]}
         scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, facts))
 
     return scene
@@ -406,6 +415,10 @@ def test_when_all_lost_power_the_best_of_them_has_to_lead_and_that_is_told() -> 
     assert lost.facts["topic"] == "topic"
     assert broken(recovered(best=False)).rule == "lost-too-much"
     assert broken(recovered(best=True, was_in_sync=False)).rule == "lost-too-much"
+
+
+def test_a_leader_that_begins_unasked_while_replicas_in_sync_may_come_back_is_found() -> None:
+    assert broken(recovered(best=True, in_sync=(1, 3))).rule == "lost-unasked"
 
 
 def test_who_is_behind_in_the_fewest_logs_is_better_than_who_has_the_most_bytes() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from octopi.roles.register.sessions import MembershipSession
 
 _log = get_logger(__name__)
+
+MAY_BE_LOST: Final = "acknowledged records may be lost"
+"""What a register writes to its log when a leader begins with what it has."""
 
 _LOOK_S_MIN = 0.01
 """A rest is not shorter, however the times of a clock are rounded."""
@@ -330,7 +333,7 @@ class Leadership:
             for one in losses
         ]
         _log.error(
-            "acknowledged records may be lost",
+            MAY_BE_LOST,
             partition=decided.partition,
             leader=decided.leader,
             epoch=decided.epoch,
