@@ -426,7 +426,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
             (D2_PROMISING, D2_PROMISED),
             ("partition", "promised", "sync_flag", "intact", "log_epoch", "ends", "record"),
         ),
-        ((D3_NOTING, D3_NOTED), (*_OF_FILES, "highwater", "recovery_point", "epochs")),
+        ((D3_NOTING, D3_NOTED), (*_OF_FILES, "number", "highwater", "recovery_point", "epochs")),
         ((D4_RETIRED,), (*_OF_FILES, "log_start")),
         ((D5_RECOVERING,), ("topic", "topic_id", "partition")),
         ((D5_RECOVERED,), (*_OF_FILES, "log_start", "highwater", "epochs")),

@@ -113,6 +113,19 @@ def _altered_and_dark(chance: Random) -> Story:
     return _told(faults, {"min_insync": 1, "flush_before_ack": True})
 
 
+def _useless_and_dark(chance: Random) -> Story:
+    """The same, and what is damaged is the checkpoint of a log.  No new one is made of what is
+    noted, which may be less than what was: the log is filled again."""
+    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    harm: Harm = chance.choice(("cut", "missing"))
+    faults = [
+        Fault(AtTime(some_seconds(chance, 1.5, 1.9)), LosePower(0.1), damaged),
+        Fault(AtTime(0.0, behind=True), Damage(harm, "checkpoint", 0.1), damaged),
+    ]
+    faults += [Fault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1, "flush_before_ack": True})
+
+
 def _told(
     faults: list[Fault],
     options: Mapping[str, Any],
@@ -157,6 +170,25 @@ def _less_leads_unnoticed(chance: Random) -> Story:
     ]
     faults += [Fault(AtTime(0.0, behind=True), Kill(1.0), one) for one in others]
     return _told(faults, {"min_insync": 2})
+
+
+def _an_older_checkpoint(chance: Random) -> Story:
+    """A leader died since a copy was made of a checkpoint, so another epoch has begun.  A broker
+    comes back with the copy, and the others are gone for a while, or they go on."""
+    taken_s = chance.choice((0.5, 0.6))
+    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    faults = [
+        Fault(AtTime(taken_s + 0.1), Kill(0.1), "leader"),
+        Fault(
+            AtTime(some_seconds(chance, 0.8, 1.2), behind=True),
+            Damage("older", "checkpoint", 0.1, taken_s),
+            damaged,
+        ),
+    ]
+    if chance.random() < 0.5:
+        faults += [Fault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    options = {"min_insync": 1, "checkpoint_bytes": chance.choice((1000, 4000))}
+    return _told(faults, options, {"records": 120})
 
 
 def _back_one_by_one(chance: Random) -> Story:
@@ -209,7 +241,15 @@ def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> 
 
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last, _records_of_different_age),
-    DAMAGE: (_shorter, _gone, _useless, _altered_and_dark, _less_leads_unnoticed),
+    DAMAGE: (
+        _shorter,
+        _gone,
+        _useless,
+        _useless_and_dark,
+        _altered_and_dark,
+        _less_leads_unnoticed,
+        _an_older_checkpoint,
+    ),
     POWER: (
         _back_one_by_one,
         _many_logs_in_the_dark,

@@ -134,6 +134,10 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             if log_noted is not None:
                 recovery_point = max(recovery_point or Offset(0), log_noted.recovery_point)
                 start = log_noted.start
+                newest = log_noted.checkpoint.number if log_noted.checkpoint is not None else 0
+                if stored is not None and stored.get("number", 0) < newest:
+                    what = f"it is an older copy: number {stored.get('number', 0)} of {newest}"
+                    damaged.append((f"{folder}/checkpoint", what))
         segment_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.log"))
         logs.append(StoredLog(folder, recovery_point, start, segment_bytes))
         kept += [str(path) for path in sorted(Path(folder).glob("*.cut"))]

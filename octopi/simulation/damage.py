@@ -3,7 +3,8 @@
 Only what had been made durable some time ago is damaged: a node can't tell that bytes are gone
 of which it had noted nowhere that they were on the device.  The last flush of a log may have
 ended just before the node did, so what counts is the flush before that one.  A failure of power
-may take what was noted last: then what counts is what is noted still.
+may take what was noted last: then what counts is what is noted still.  An older copy of a
+checkpoint likewise is older than the one before the last.
 
 =============  =========================================================================
 part           files, below the data directory
@@ -31,6 +32,7 @@ from typing import Final, Literal, NamedTuple
 import attrs
 
 from octopi import steps
+from octopi.environment import Disk
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.replica_ends import ends_path
@@ -38,7 +40,8 @@ from octopi.simulation.disk import DiskSnapshot, SimulatedDisk
 from octopi.simulation.disk_image import FileImage
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.world import Event
-from octopi.storage.ends_file import load_ends
+from octopi.storage import checkpoint
+from octopi.storage.ends_file import NotedLog, load_ends
 
 Part = Literal[
     "log",
@@ -102,6 +105,7 @@ class Flushed:
         {
             steps.D1_FLUSHED,
             steps.D3_NOTING,
+            steps.D3_NOTED,
             steps.D5_RECOVERED,
             steps.E13_TRUNCATED,
             steps.E14_RESTARTED,
@@ -116,6 +120,8 @@ class Flushed:
         """Host and directory -> the ends of the last two flushes."""
         self._checkpoints: dict[tuple[str, str], int] = {}
         """Host and directory -> the greatest recovery point that a checkpoint may have."""
+        self._stored: dict[tuple[str, str], tuple[str, int, int]] = {}
+        """Host and directory -> whose log it is, and the numbers of the last two checkpoints."""
         self._dark: set[tuple[str, str]] = set()
         """Host and directory of logs that were not opened since the host lost its power."""
 
@@ -132,6 +138,12 @@ class Flushed:
             key, end = (event.host, directory), facts.get("flushed_end", 0)
         if event.what == steps.D3_NOTING:
             self._checkpoints[key] = max(self.checkpoint(*key), facts["recovery_point"])
+            return
+        if event.what == steps.D3_NOTED:
+            topic_id, _, before = self._stored.get(key, ("", 0, 0))
+            if topic_id != facts["topic_id"] or facts["number"] <= before:
+                before = 0  # another log, or another disk
+            self._stored[key] = facts["topic_id"], before, facts["number"]
             return
         if event.what == steps.D5_RECOVERED:
             self._dark.discard(key)
@@ -152,15 +164,36 @@ class Flushed:
         """What lies before it in the log in *directory* may not be read when the log is opened."""
         return self._checkpoints.get((host, directory), 0)
 
+    def number(self, host: str, directory: str, disk: SimulatedDisk) -> tuple[str, int]:
+        """Whose log lies in *directory* of *disk*, and the number of a checkpoint of it of which it
+        is surely noted that it was stored."""
+        topic_id, number, _ = self._stored.get((host, directory), ("", 0, 0))
+        if (host, directory) in self._dark:
+            noted = [one.checkpoint for one in _noted(disk, directory)]
+            numbers = [one.number if one is not None else 0 for one in noted]
+            number = min([number, *numbers]) if numbers else 0
+        return topic_id, number
+
+
+def _view(tree_of: DiskSnapshot) -> Disk:
+    """What the disk held, to be read without a process on it."""
+    copy = SimulatedDisk()
+    copy.restore(tree_of)
+    return copy.attach(lambda *_: None)
+
+
+def _noted(disk: SimulatedDisk, directory: str) -> list[NotedLog]:
+    """What is noted of the log in *directory*; none or one, but for a topic that is being deleted
+    while one of its name is made."""
+    _, partition, topic = directory.rsplit("/", 2)
+    stored = load_ends(_view(disk.snapshot()), ends_path(f"data/replicas/{partition}"))
+    logs = stored.logs.values() if stored is not None else ()
+    return [one for one in logs if one.topic.get("topic") == topic]
+
 
 def _noted_end(disk: SimulatedDisk, directory: str) -> int:
     """Up to where the log in *directory* is noted to have been flushed."""
-    _, partition, topic = directory.rsplit("/", 2)
-    copy = SimulatedDisk()  # to be read without a process on the other one
-    copy.restore(disk.snapshot())
-    stored = load_ends(copy.attach(lambda *_: None), ends_path(f"data/replicas/{partition}"))
-    logs = stored.logs.values() if stored is not None else ()
-    return max((one.recovery_point for one in logs if one.topic.get("topic") == topic), default=0)
+    return max((one.recovery_point for one in _noted(disk, directory)), default=0)
 
 
 class Target(NamedTuple):
@@ -191,10 +224,6 @@ def targets(
     disk: SimulatedDisk, host: str, action: Damage, flushed: Flushed, snapshot: DiskSnapshot | None
 ) -> list[Target]:
     """The files (or directories) of *host* that *action* may befall."""
-    if (action.part, action.harm) == ("checkpoint", "older"):
-        # It fits the log's end and tells of fewer epochs.  Nothing is cut then, but an operator has
-        # to decide who is right.
-        return []
     found = []
     pattern = re.compile(_FILES[action.part])
     for path in disk.files("data"):
@@ -216,6 +245,10 @@ def targets(
             continue
         if action.harm == "older" and not _is_older(disk, path, snapshot):
             continue
+        if (action.part, action.harm) == ("checkpoint", "older"):
+            assert snapshot is not None
+            if not _is_known_older(path[1:], snapshot, flushed.number(host, directory, disk)):
+                continue
         if action.part == "directory":
             path = path.rpartition("/")[0]
         found.append(Target(path, size_bytes, start_bytes))
@@ -229,6 +262,15 @@ def _is_older(disk: SimulatedDisk, path: str, snapshot: DiskSnapshot | None) -> 
         return False
     now = disk.cached(path)
     return len(copy.cached) < len(now) or bytes(copy.cached) != now
+
+
+def _is_known_older(path: str, snapshot: DiskSnapshot, noted: tuple[str, int]) -> bool:
+    """Whether the checkpoint at *path* of the copy is of the log that is *noted*, and older than
+    the one whose number is."""
+    stored = checkpoint.load(_view(snapshot), path) or {}
+    topic_id, number = noted
+    is_same: bool = stored["topic"]["topic_id"] == topic_id
+    return is_same and int(stored["number"]) < number
 
 
 def harm(

@@ -14,7 +14,7 @@ network byte order.
 header
 ---------------------------------------------------------------------------------------
 magic       8      ``octopi\\r\\n``
-version     4      1
+version     4      2
 checksum    4      CRC-32 (IEEE 802.3) of the two
 ==========  =====  ====================================================================
 
@@ -33,7 +33,14 @@ kind  meaning  what belongs to it
 1     made     a CBOR map (RFC 8949) that describes the topic: the replica has this log
 2     moved    start, recovery point and highwater mark of the log, 8 bytes each
 3     deleted  nothing: the replica has this log no more
+4     stored   of the checkpoint that was stored last: its number, the start and the recovery
+               point that stand in it, 8 bytes each; then its epochs, 16 bytes each: the
+               epoch, and where its records begin.  The newest 2,000 epochs.
 ====  =======  ========================================================================
+
+The checkpoint of a log is a file beside its segments, and its number grows with each one that is
+stored.  So a file with a smaller number than the one that is noted here is an older copy, and
+what is noted is enough, with the records, to make a new one.
 
 An entry that isn't sound at the very end is one that a process died in, or that the power
 took, and is ignored.  One with a sound entry behind it was damaged later, if the machine
@@ -61,15 +68,18 @@ ENDS_SUFFIX: Final = ".ends"
 """How the name of the file ends; the rest is that of its replica's state file."""
 
 MAGIC: Final = b"octopi\r\n"
-VERSION: Final = 1
+VERSION: Final = 2
 _HEADER: Final = struct.Struct(">8sII")
 _FRAME: Final = struct.Struct(">II")
 _KIND: Final = struct.Struct(">BB")
 _ENDS: Final = struct.Struct(">QQQ")
+_STORED: Final = struct.Struct(">QQQ")
+_EPOCH: Final = struct.Struct(">QQ")
 
 _MADE: Final = 1
 _MOVED: Final = 2
 _DELETED: Final = 3
+_CHECKPOINT: Final = 4
 
 _BEGINNING: Final = Offset(0)
 
@@ -78,6 +88,24 @@ _CONTENT_BYTES_MAX: Final = 64 * KIB
 
 _REPLACED_AT_BYTES_MIN: Final = 64 * KIB
 """A shorter file isn't replaced by one with the newest entries alone."""
+
+
+_EPOCHS_MAX: Final = 2_000
+"""Of a checkpoint, no more epochs are noted: so many fit into an entry."""
+
+
+@attrs.frozen
+class NotedCheckpoint:
+    """What is noted of the checkpoint of a log that was stored last."""
+
+    number: int
+    """How many were stored of this log, this one included."""
+    start: Offset
+    """Where the log begins by it."""
+    recovery_point: Offset
+    """What lies before it was flushed when it was stored."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """Each epoch, and the offset where its records begin; the newest `_EPOCHS_MAX`."""
 
 
 @attrs.frozen
@@ -92,6 +120,8 @@ class NotedLog:
     """What lies before it was flushed."""
     highwater: Offset = _BEGINNING
     """What lies before it was committed."""
+    checkpoint: NotedCheckpoint | None = None
+    """None if none was noted yet."""
 
 
 @attrs.frozen
@@ -128,7 +158,7 @@ def load_ends(disk: Disk, path: str) -> StoredEnds | None:
     if version != VERSION:
         raise StorageError(
             f"{path} has format version {version}, this program knows {VERSION}: "
-            "use the program that wrote it, or a newer one"
+            "use the program that wrote it"
         )
     logs: dict[str, NotedLog] = {}
     position, fault_at = _HEADER.size, -1
@@ -175,8 +205,14 @@ def _take(logs: dict[str, NotedLog], content: bytes) -> None:
         logs[topic_id] = NotedLog(cbor2.loads(rest))
     elif kind == _MOVED:
         start, recovery_point, highwater = map(Offset, _ENDS.unpack(rest))
-        topic = known.topic if known is not None else {}
-        logs[topic_id] = NotedLog(topic, start, recovery_point, highwater)
+        logs[topic_id] = attrs.evolve(
+            known or NotedLog({}), start=start, recovery_point=recovery_point, highwater=highwater
+        )
+    elif kind == _CHECKPOINT:
+        number, start, recovery_point = _STORED.unpack_from(rest)
+        epochs = tuple(_EPOCH.iter_unpack(rest[_STORED.size :]))
+        noted = NotedCheckpoint(number, Offset(start), Offset(recovery_point), epochs)
+        logs[topic_id] = attrs.evolve(known or NotedLog({}), checkpoint=noted)
     else:
         logs.pop(topic_id, None)
 
@@ -194,6 +230,17 @@ def _made(topic_id: str, log: NotedLog) -> bytes:
 def _moved(topic_id: str, log: NotedLog) -> bytes:
     ends = _ENDS.pack(log.start, log.recovery_point, log.highwater)
     return _entry(_MOVED, topic_id, ends)
+
+
+def _checkpoint(topic_id: str, noted: NotedCheckpoint) -> bytes:
+    stored = _STORED.pack(noted.number, noted.start, noted.recovery_point)
+    return _entry(_CHECKPOINT, topic_id, stored + b"".join(_EPOCH.pack(*e) for e in noted.epochs))
+
+
+def _known(topic_id: str, log: NotedLog) -> bytes:
+    """All that is noted of a log that is listed, but for what describes it."""
+    stored = _checkpoint(topic_id, log.checkpoint) if log.checkpoint is not None else b""
+    return _moved(topic_id, log) + stored
 
 
 class EndsFile:
@@ -242,16 +289,32 @@ class EndsFile:
         known = self._logs.get(topic_id)
         if known is None:
             return False
-        log = NotedLog(
-            known.topic,
-            max(start, known.start),
-            max(recovery_point, known.recovery_point),
-            max(highwater, known.highwater),
+        log = attrs.evolve(
+            known,
+            start=max(start, known.start),
+            recovery_point=max(recovery_point, known.recovery_point),
+            highwater=max(highwater, known.highwater),
         )
         if log == known:
             return False
         self._logs[topic_id] = log
         self._append(topic_id, _moved(topic_id, log))
+        return True
+
+    def note_checkpoint(self, topic_id: str, stored: NotedCheckpoint) -> bool:
+        """Note which checkpoint of a log was stored last, in the page cache; return whether that
+        is news.
+
+        Numbers only grow.  A log that isn't listed is left alone.
+        """
+        known = self._logs.get(topic_id)
+        if known is None:
+            return False
+        if known.checkpoint is not None and stored.number <= known.checkpoint.number:
+            return False
+        stored = attrs.evolve(stored, epochs=stored.epochs[-_EPOCHS_MAX:])
+        self._logs[topic_id] = attrs.evolve(known, checkpoint=stored)
+        self._append(topic_id, _checkpoint(topic_id, stored))
         return True
 
     def _append(self, topic_id: str, entry: bytes) -> None:
@@ -297,8 +360,12 @@ class EndsFile:
         async with self._writing:
             known = self._logs.get(topic_id)
             if known is not None:
-                recovery_point = min(known.recovery_point, end)
-                log = NotedLog(known.topic, start, recovery_point, min(known.highwater, end))
+                log = attrs.evolve(
+                    known,
+                    start=start,
+                    recovery_point=min(known.recovery_point, end),
+                    highwater=min(known.highwater, end),
+                )
                 if log != known:
                     self._logs[topic_id] = log
                     self._append(topic_id, _moved(topic_id, log))
@@ -345,7 +412,7 @@ class EndsFile:
         changes = self._changes
         self._replacing = {}
         entries = (
-            _made(topic_id, log) + _moved(topic_id, log) for topic_id, log in self._logs.items()
+            _made(topic_id, log) + _known(topic_id, log) for topic_id, log in self._logs.items()
         )
         header = _HEADER.pack(MAGIC, VERSION, _header_checksum(VERSION))
         data = header + b"".join(entries)
@@ -364,7 +431,7 @@ class EndsFile:
         self._stored_bytes = len(data)
         self._synced_changes = changes
         for topic_id in moved:  # such entries went into the old file
-            self._append(topic_id, _moved(topic_id, self._logs[topic_id]))
+            self._append(topic_id, _known(topic_id, self._logs[topic_id]))
 
     async def end(self) -> None:
         """Write nothing any more, and let go of the file, which is about to be removed: a sync

@@ -55,6 +55,28 @@ MUTANTS: Final = (
         "incomplete-leader",
     ),
     Mutant(
+        "older-checkpoints-believed",
+        "octopi.roles.broker.log_files",
+        """
+-    if noted.checkpoint is None or number >= noted.checkpoint.number:
++    if True:
+""",
+        "a broker takes an older copy of a log's checkpoint for the newest one, so it knows no "
+        "epoch that began since, and its next leader would have it cut what is committed",
+        "liveness",
+    ),
+    Mutant(
+        "renewed-checkpoints-without-epochs",
+        _OPENING,
+        """
+-            "epochs": [list(one) for one in noted.epochs],
++            "epochs": [],
+""",
+        "a log whose checkpoint was made anew doesn't know which epochs wrote its records, and "
+        "its next leader would have all of them cut",
+        "liveness",
+    ),
+    Mutant(
         "committed-records-cut-on-a-leaders-word",
         "octopi.replication.follower",
         """

@@ -471,3 +471,37 @@ def test_without_any_replica_that_answers_nothing_can_be_ordered() -> None:
         await ask(cluster, recover, "operator")
 
     play(scenario)
+
+
+@pytest.mark.parametrize("brokers_count", [1, 3])
+def test_a_replica_with_an_older_checkpoint_goes_on_with_all_records_and_with_nobodys_help(
+    brokers_count: int,
+) -> None:
+    values = [b"%d" % number for number in range(20)]
+    path = "/data/logs/0/topic/checkpoint"
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        damaged = cluster.nodes["broker-1"].host
+        await ask(cluster, sending("topic", values[:10]), "first")
+        older = damaged.disk.cached(path)
+        leader = cluster.leader(0)
+        assert leader is not None
+        epoch = cluster.register_view.state.partitions[0].epoch
+        kill(cluster, leader)
+        await trio.sleep(2.0)
+        cluster.start()
+        await until(lambda: cluster.register_view.state.partitions[0].epoch > epoch)
+        await ask(cluster, sending("topic", values[10:]), "second")
+        await trio.sleep(2.0)
+        kill(cluster, "broker-1")
+        damaged.disk.put(path, older)
+        cluster.start()
+        await until(lambda: 1 in in_sync(cluster))
+        await ask(cluster, expecting("topic", values), "reader")
+        await ask(cluster, sending("topic", [b"more"]), "third")
+        await ask(cluster, expecting("topic", [*values, b"more"]), "second reader")
+        kill(cluster, *(one.name for one in cluster.brokers if one.name != "broker-1"))
+        await ask(cluster, expecting("topic", [*values, b"more"]), "last reader")
+
+    world = play(scenario, attrs.evolve(small(), brokers=brokers_count))
+    assert recoveries(world) == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 from zlib import crc32
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset
-from octopi.storage.ends_file import EndsFile, NotedLog, StoredEnds, load_ends
+from octopi.storage.ends_file import EndsFile, NotedCheckpoint, NotedLog, StoredEnds, load_ends
 from tests.fakes.disk import MemoryDisk
 
 PATH = "/data/replicas/0.ends"
@@ -95,6 +96,36 @@ async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
     await file.set_back("0a", Offset(10), Offset(60))
     await file.set_back("unknown", Offset(0), Offset(0))
     assert file.logs == {"0a": at(60, 10)}
+
+
+def stored(number: int, epochs: int = 1) -> NotedCheckpoint:
+    table = tuple((epoch, 10 * epoch) for epoch in range(1, epochs + 1))
+    return NotedCheckpoint(number, Offset(5), Offset(50), table)
+
+
+async def test_the_newest_checkpoint_is_noted_and_what_else_is_noted_leaves_it_alone() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    assert file.note_checkpoint("0a", stored(3, epochs=2))
+    assert not file.note_checkpoint("0a", stored(3))
+    assert not file.note_checkpoint("0a", stored(2)), "one that was stored before"
+    assert not file.note_checkpoint("other", stored(9)), "a log that isn't listed"
+    note(file, 100)
+    await file.set_back("0a", Offset(10), Offset(60))
+    expected = attrs.evolve(at(60, 10), checkpoint=stored(3, epochs=2))
+    assert loaded(disk).logs == {"0a": expected}
+    await file.store()
+    note(file, 70)
+    assert loaded(disk).logs == {"0a": attrs.evolve(at(70, 10), checkpoint=expected.checkpoint)}
+
+
+async def test_of_very_many_epochs_the_newest_are_noted() -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    file.note_checkpoint("0a", stored(1, epochs=5000))
+    found = loaded(disk).logs["0a"].checkpoint
+    assert found is not None
+    assert found.epochs == stored(1, epochs=5000).epochs[-2000:]
 
 
 async def test_a_log_whose_listing_failed_is_listed_durably_the_next_time() -> None:
@@ -200,11 +231,12 @@ def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
     assert why in stored.damage
 
 
-def test_a_file_of_a_newer_program_is_left_alone() -> None:
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_file_of_another_format_is_left_alone(version: int) -> None:
     disk = empty_disk()
-    header = b"octopi\r\n\x00\x00\x00\x02"
+    header = b"octopi\r\n" + version.to_bytes(4, "big")
     disk.plant(PATH, header + crc32(header).to_bytes(4, "big"))
-    with pytest.raises(StorageError, match="format version 2"):
+    with pytest.raises(StorageError, match=f"format version {version}, this program knows 2"):
         load_ends(disk, PATH)
 
 

@@ -31,6 +31,7 @@ from octopi.roles.broker.readable_log import ReadableLog
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
+from octopi.storage.ends_file import NotedCheckpoint
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import in_turns
@@ -45,8 +46,8 @@ class BrokerLog(ReadableLog):
     # There may be many thousands of them, and a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_cut_at", "_environment", "_flusher", "_is_closed", "_notes", "_policy",
-        "_recovery_point", "_sets_aside", "_storing",
+        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes", "_number",
+        "_policy", "_recovery_point", "_sets_aside", "_storing",
         "appended_bytes", "appended_count", "delivered_bytes", "directory",
         "flush_listener", "refused_cuts",
     )
@@ -86,6 +87,13 @@ class BrokerLog(ReadableLog):
         self._storing = BriefLock()
         self._is_closed = False
         self._recovery_point = Offset(stored.get("recovery_point", 0))
+        self._checkpoint = NotedCheckpoint(
+            stored.get("number", 0),
+            Offset(stored.get("start", 0)),
+            self._recovery_point,
+            tuple((epoch, start) for epoch, start in stored.get("epochs", [])),
+        )
+        """The one that is stored."""
         self._files = files
         self._sets_aside = files.damage is not None
         """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
@@ -93,6 +101,10 @@ class BrokerLog(ReadableLog):
         noted = ends.noted(self.topic_id) if ends is not None else None
         if noted is not None:
             highwater = max(highwater, noted.highwater)
+            if noted.checkpoint is not None and noted.checkpoint.number > self._checkpoint.number:
+                self._checkpoint = noted.checkpoint  # the file was lost with the log's folder
+        self._number = self._checkpoint.number
+        """That of the newest checkpoint that may be stored."""
         self.state = LogState(
             end=files.end,
             highwater=max(files.start, min(highwater, files.end)),
@@ -337,6 +349,11 @@ class BrokerLog(ReadableLog):
             highwater=highwater,
         )
 
+    def note_checkpoint(self) -> None:
+        """Note which checkpoint is stored; neither waits nor fails."""
+        if self._notes is not None:
+            self._notes.note_checkpoint(self.topic_id, self._checkpoint)
+
     async def store_checkpoint(self) -> None:
         """Flush, then note all that recovery needs up to there.
 
@@ -371,8 +388,11 @@ class BrokerLog(ReadableLog):
             # The next opening notes the records behind the recovery point again, and takes a
             # start beyond it for a restart that was not finished.
             start, sequences = min(start, recovery_point), sequences.before(recovery_point)
+        # One whose storing fails may be in force all the same, so no number is used twice.
+        self._number += 1
         state: dict[str, Any] = {
             "topic": attrs.asdict(self.topic),
+            "number": self._number,
             "start": start,
             "highwater": self.state.highwater,
             "recovery_point": recovery_point,
@@ -382,13 +402,16 @@ class BrokerLog(ReadableLog):
         }
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:
-            noted = {key: state[key] for key in ("highwater", "recovery_point", "epochs")}
+            noted = {key: state[key] for key in ("number", "highwater", "recovery_point", "epochs")}
             trace(steps.D3_NOTING, **self._ends(), **noted)
         path = f"{self.directory}/checkpoint"
         await checkpoint.store(self._environment.disk, path, state)
         if trace is not None:
             trace(steps.D3_NOTED, **self._ends(), **noted)
         self._recovery_point = recovery_point
+        epochs = tuple((epoch, begin) for epoch, begin in state["epochs"])
+        self._checkpoint = NotedCheckpoint(state["number"], start, recovery_point, epochs)
+        self.note_checkpoint()
 
     def _ends(self) -> dict[str, Any]:
         """For `Environment.trace`: which log, and how far it goes."""

@@ -9,11 +9,11 @@ from typing import Any
 from octopi import record
 from octopi.environment import Disk, Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId, topic_name_fault
+from octopi.identifiers import Offset, PartitionId, TopicId, topic_name_fault
 from octopi.limits import LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.producer_sequences import ProducerSequences
-from octopi.roles.broker.replica_ends import topic_of
+from octopi.roles.broker.replica_ends import ReplicaEnds, topic_of
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.file_names import segment_bases, segment_path
@@ -48,6 +48,39 @@ def partition_number(name: str) -> int | None:
     if not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
         return None
     return int(name) if len(name) < 20 and int(name) < LIST_COUNT_MAX else None
+
+
+def fault_of_age(disk: Disk, directory: str, topic_id: TopicId, ends: ReplicaEnds) -> str:
+    """Why the checkpoint in *directory*, of the log of *topic_id*, is an older copy of itself;
+    empty if it isn't, by what is noted.
+
+    Raises:
+      StorageError: if it can't be read.
+    """
+    noted = ends.noted(topic_id)
+    if noted is None:
+        name = directory.rpartition("/")[2]
+        listed = (ends.noted(one) for one in ends.topic_ids)
+        if any(one is not None and one.topic.get("topic") == name for one in listed):
+            return "its checkpoint is of another topic of that name"
+        return ""
+    number = (checkpoint.load(disk, f"{directory}/checkpoint") or {}).get("number", 0)
+    if noted.checkpoint is None or number >= noted.checkpoint.number:
+        return ""
+    return f"its checkpoint is number {number}, and number {noted.checkpoint.number} was stored"
+
+
+def is_of_topic(environment: Environment, directory: str, topic_id: TopicId) -> bool:
+    """Whether nothing says that the log in *directory* is of another topic than *topic_id*.
+
+    Raises:
+      StorageError: if that can't be read.
+    """
+    try:
+        topic = stored_topic(environment, directory)
+    except DamagedCheckpointError:
+        return True
+    return topic is None or topic.topic_id == topic_id
 
 
 def log_directory(data_directory: str, partition: int, topic: str) -> str:

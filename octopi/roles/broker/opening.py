@@ -30,6 +30,8 @@ from octopi.roles.broker.deletion import (
 )
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.log_files import (
+    fault_of_age,
+    is_of_topic,
     log_directory,
     partition_number,
     restart_begun,
@@ -72,6 +74,8 @@ class Opening:
         self._lost_power = lost_power
         self.deletion = Deletion(environment, data_directory, self.ends)
         """What has to go."""
+        self._doubtful: set[int] = set()
+        """Partitions of which more may have been noted than is found."""
         self._lasting = {data_directory}
         """Directories that are there also after a failure of power."""
 
@@ -95,15 +99,23 @@ class Opening:
     ) -> bool:
         """Whether what lies here of a replica is left of one that *broker* had to give up, by the
         newest decision that it stored: *decided*, or what the replica itself was told."""
-        if broker is None or decided is None:
-            return False
+        newest = self._newest(partition_id, decided)
+        return broker is not None and newest is not None and broker not in newest.replicas
+
+    def _newest(
+        self, partition_id: PartitionId, decided: PartitionRecord | None
+    ) -> PartitionRecord | None:
+        """The newest decision that is stored here: *decided*, or what the replica was told; None
+        if the table knows none."""
+        if decided is None:
+            return None
         try:
             own = stored_state(self._environment, self._replica_path(partition_id)).record
         except StorageError:
             own = None
         if own is not None and (own.epoch, own.version) > (decided.epoch, decided.version):
-            decided = own
-        return broker not in decided.replicas
+            return own
+        return decided
 
     def give_up(self, partition_id: PartitionId) -> None:
         """Remove what is left of a replica that was given up, in whichever order a failure of
@@ -140,6 +152,8 @@ class Opening:
                 self.give_up(partition_id)
                 return
         ends = await self._open_ends(partition_id, decided.epoch if decided else 0)
+        newest = self._newest(partition_id, decided)
+        is_sole = newest is not None and newest.replicas == [broker]
         root = f"{self._data_directory}/logs/{partition_id}"
         left_out: set[str] = set()
         for name in names_in(self._disk, root):
@@ -148,7 +162,7 @@ class Opening:
                 if name.endswith(DELETED_SUFFIX):
                     self.deletion.leave(directory)
                 elif "!" not in name:  # else it was set aside
-                    await self._open(directory, partition_id, ends)
+                    await self._open(directory, partition_id, ends, is_sole=is_sole)
             except StorageError as error:
                 _log.error("log left out", directory=directory, why=str(error))
                 left_out.add(directory)
@@ -183,17 +197,27 @@ class Opening:
             if (topic.topic, partition_id) not in self.logs:
                 await self.make(directory, topic, partition_id)
 
-    async def _open(self, directory: str, partition_id: PartitionId, ends: ReplicaEnds) -> None:
+    async def _open(
+        self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, *, is_sole: bool
+    ) -> None:
+        topic, why = None, ""
         try:
             topic = stored_topic(self._environment, directory)
-        except DamagedCheckpointError as error:
-            await self._set_aside(directory, partition_id, str(error))
-            return
-        if topic is None:
-            if names_in(self._disk, directory) in UNFINISHED:
+            if topic is not None:
+                why = fault_of_age(self._disk, directory, TopicId(topic.topic_id), ends)
+            elif names_in(self._disk, directory) in UNFINISHED:
                 remove_directory(self._disk, directory)  # its creation was never finished
+                return
             else:
-                await self._set_aside(directory, partition_id, "it has no checkpoint")
+                why = "it has no checkpoint"
+        except DamagedCheckpointError as error:
+            why = str(error)
+        if why:
+            topic = None
+            if is_sole or not (self._lost_power or partition_id in self._doubtful):
+                topic = await self._renew_checkpoint(directory, partition_id, ends, why)
+        if topic is None:
+            await self._set_aside(directory, partition_id, why)
             return
         begin = restart_begun(self._disk, directory)
         if begin is not None:
@@ -212,7 +236,46 @@ class Opening:
             # Its making was not finished, or a program made it that noted nothing.
             await ends.add(topic)
         log.note_ends()
+        log.note_checkpoint()
         self.logs[topic.topic, partition_id] = log
+
+    async def _renew_checkpoint(
+        self, directory: str, partition_id: PartitionId, ends: ReplicaEnds, why: str
+    ) -> TopicRecord | None:
+        """Make a checkpoint anew for the log in *directory*, whose own can't be used; return whose
+        log it is, or None if too little is noted of it.
+
+        Its epochs are those that are noted, and its producers are found in the records, all of
+        which are read.  So nothing is missing but producers of which no record is left.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        name = directory.rpartition("/")[2]
+        listed = (ends.noted(topic_id) for topic_id in ends.topic_ids)
+        found = [one for one in listed if one is not None and one.topic.get("topic") == name]
+        if len(found) != 1 or found[0].checkpoint is None:
+            return None
+        topic, noted = topic_of(found[0].topic), found[0].checkpoint
+        if not is_of_topic(self._environment, directory, TopicId(topic.topic_id)):
+            return None
+        _log.error(
+            "a log's checkpoint can't be used and is made anew",
+            directory=directory,
+            why=why,
+        )
+        await self._forget_intact(partition_id)
+        content = {
+            "topic": attrs.asdict(topic),
+            "number": noted.number + 1,
+            "start": noted.start,
+            # A smaller one says that the log was about to begin anew at its start.
+            "recovery_point": min(noted.recovery_point, noted.start),
+            "highwater": found[0].highwater,
+            "epochs": [list(one) for one in noted.epochs],
+        }
+        await checkpoint.store(self._disk, f"{directory}/checkpoint", content)
+        return topic
 
     async def _set_aside(self, directory: str, partition_id: PartitionId, why: str) -> None:
         """Rename a directory that can't be used as a log, and holds what may be of use."""
@@ -250,6 +313,8 @@ class Opening:
             why = f"{path} is gone"
         elif not (self._lost_power and stored.logs):  # else an entry that was not synced
             why = stored.damage
+        if stored is not None and stored.damage:
+            self._doubtful.add(partition_id)
         if why:
             _log.error("a replica may lack records", partition=partition_id, why=why)
             await self._forget_intact(partition_id)
@@ -304,6 +369,7 @@ class Opening:
         except StorageError:
             await log.discard()  # it is tried again with what lies there
             raise
+        log.note_checkpoint()
         self.logs[topic.topic, partition_id] = log
         return log
 

@@ -18,7 +18,7 @@ from octopi.identifiers import Offset, TopicId, id_fault, topic_name_fault
 from octopi.limits import NOTES_SYNC_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
-from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedLog
+from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedCheckpoint, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
 from octopi.wire.messages import TopicOptions, TopicRecord
 
@@ -52,6 +52,11 @@ class ReplicaEnds:
         if self._file.note(
             topic_id, start=start, recovery_point=recovery_point, highwater=highwater
         ):
+            self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
+
+    def note_checkpoint(self, topic_id: TopicId, stored: NotedCheckpoint) -> None:
+        """Note which checkpoint of a log was stored last; neither waits nor fails."""
+        if self._file.note_checkpoint(topic_id, stored):
             self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
 
     async def _sync(self) -> None:
