@@ -42,7 +42,7 @@ def test_every_step_has_a_cell_and_every_such_cell_ten_actions_at_least() -> Non
 def test_every_call_to_a_disk_has_cells() -> None:
     found = {cell.place.split()[0] for cell in cells() if not cell.is_step}
     calls = {name for each in (Disk, File) for name in vars(each) if not name.startswith("_")}
-    assert calls - found == {"path", "size_bytes", "close", "page_cache_id", "room"}, (
+    assert calls - found == {"path", "size_bytes", "close", "page_cache_id", "room", "is_link"}, (
         "no I/O of theirs"
     )
 

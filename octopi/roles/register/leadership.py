@@ -179,7 +179,8 @@ class Leadership:
         if (trace := self._node.environment.trace) is not None:
             for partition in partitions:
                 record, wish = self._record(partition), self._wishes.get(partition)
-                trace(steps.E1_WANTED, **attrs.asdict(record), wish=wish)
+                told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
+                trace(steps.E1_WANTED, **told, wish=wish)
         self._node.record([one for each in partitions for one in self._machine.announce(each)])
         self._unflushed.update(partitions)
         with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
