@@ -209,6 +209,9 @@ ROUND_S: Final = 0.004
 """Connections of clients together work about so long in one round of a node's event loop, and so
 do those of other nodes; then the rest of the node has its turn.  A multiple of `TURN_S`."""
 
+STRANGERS_ROUND_S: Final = 0.002
+"""The same for those that connect, or ask over HTTP."""
+
 FAIR_HEAD_START_S: Final = 0.005
 """Whoever comes back after a pause goes before the others for so much work, and no more: what it
 left to others before is not saved up."""

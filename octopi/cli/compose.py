@@ -91,9 +91,18 @@ async def place_for_node(
     site = Site(clock, console_file, shelter.gate)
     async with trio.open_nursery() as nursery:
         plain = wants_plain_websocket()
-        net = WebSocketNet(streams, clock, nursery, site=site, plain=plain, tls=shelter.tls)
+        net = WebSocketNet(
+            streams,
+            clock,
+            nursery,
+            site=site,
+            plain=plain,
+            tls=shelter.tls,
+            stopwatch=stopwatch,
+        )
         if settings.metrics_listen:
-            beside = WebSocketNet(streams, clock, nursery, site=MetricsSite(site))
+            site_beside = MetricsSite(site)
+            beside = WebSocketNet(streams, clock, nursery, site=site_beside, stopwatch=stopwatch)
             listen_beside = partial(
                 beside.listen,
                 settings.metrics_listen,

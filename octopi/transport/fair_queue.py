@@ -31,8 +31,8 @@ from octopi.limits import (
     USELESS_FRAMES_PER_S_ALL,
 )
 
-_TURN_S_MIN: Final = ROUND_S / 50
-"""A turn is expected to take at least so long: to switch tasks costs something, too."""
+_TURN_S_MIN: Final = TURN_S / 2
+"""A turn is expected to take at least so long, whatever the last one took."""
 
 
 class Account:
@@ -68,9 +68,19 @@ class FairQueue:
     In it `charge` is to be called with each turn, and `next_round` once a round.
     """
 
-    __slots__ = ("_floor_s", "_number", "_period", "_round_used_s", "_waiting", "is_contended")
+    __slots__ = (
+        "_floor_s",
+        "_number",
+        "_period",
+        "_round_s",
+        "_round_used_s",
+        "_waiting",
+        "is_contended",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, round_s: float = ROUND_S) -> None:
+        """*round_s*: what members together may use of a round, in seconds."""
+        self._round_s = round_s
         self.is_contended = False
         """Whether members have to wait, or the round is used up."""
         self._round_used_s = 0.0
@@ -89,7 +99,7 @@ class FairQueue:
             self._counted(account)
             account._used_s += used_s
             account._turn_s = used_s
-        elif self._round_used_s >= ROUND_S:
+        elif self._round_used_s >= self._round_s:
             self.is_contended = True
             self._period += 1
             self._floor_s = 0.0
@@ -110,7 +120,7 @@ class FairQueue:
         if not self.is_contended:
             return True
         self._counted(account)
-        if self._round_used_s >= ROUND_S:
+        if self._round_used_s >= self._round_s:
             return False
         first = self._first()
         return first is None or account._used_s <= first.account._used_s
@@ -131,7 +141,7 @@ class FairQueue:
         many as fit into it, if their turns are as long as their last ones were.  When nobody waits,
         the period ends."""
         self._round_used_s = 0.0
-        left_s = ROUND_S
+        left_s = self._round_s
         chosen: list[Ticket] = []
         while (first := self._first()) is not None:
             expected_s = max(_TURN_S_MIN, first.account._turn_s)

@@ -24,7 +24,7 @@ from octopi.transport.guard import Guard
 from octopi.transport.handshake import accept_connection
 from octopi.transport.sessions import Session
 from octopi.transport.traffic import Traffic
-from octopi.transport.turns import Turn, Turns
+from octopi.transport.turns import Turns
 from octopi.wire.endpoints import CLIENT, Endpoint
 
 _log = get_logger(__name__)
@@ -79,7 +79,7 @@ async def serve(
                 agent=agent,
                 latencies=traffic.latencies,
                 doorkeeper=doorkeeper,
-                turn=Turn(clients if endpoint is CLIENT else nodes),
+                turn=(clients if endpoint is CLIENT else nodes).turn(),
                 budget=traffic.memory,
                 secrets=secrets,
             )

@@ -17,7 +17,7 @@ import trio
 
 from octopi.environment import Clock, Stopwatch
 from octopi.errors import Status
-from octopi.limits import DENIAL_FRAMES, TURN_S, USELESS_FRAMES_FREE
+from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_FREE
 from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
@@ -34,16 +34,27 @@ class Turns:
     *nursery* owns the task that lets those go on that wait; it is started when it is needed.
     """
 
-    def __init__(self, clock: Clock, stopwatch: Stopwatch, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        stopwatch: Stopwatch,
+        nursery: trio.Nursery,
+        *,
+        round_s: float = ROUND_S,
+    ) -> None:
         self.clock = clock
         self.stopwatch = stopwatch
-        self.queue = FairQueue()
+        self.queue = FairQueue(round_s)
         self.pauses = Pauses()
         self._nursery = nursery
         self._tasks: dict[Ticket, trio.lowlevel.Task] = {}
         """Those that wait."""
         self._is_started = False
         self._work = trio.lowlevel.ParkingLot()
+
+    def turn(self) -> Turn:
+        """That of a new connection."""
+        return Turn(self)
 
     def start_waiting(self) -> None:
         """The queue is contended from now on: see to its rounds."""
@@ -122,6 +133,13 @@ class Turn:
         self.is_over = False
         return True
 
+    def go_on(self) -> None:
+        """Begin without asking whether that may be now: what is done has begun in an earlier
+        turn."""
+        self._began = self._stopwatch()
+        self._works = True
+        self.is_over = False
+
     async def wait(self) -> None:
         """See `octopi.environment.Turn`."""
         turns = self.turns
@@ -138,9 +156,7 @@ class Turn:
                 await turns.wait(self.account)
         finally:
             self.waits_until = turns.clock.now()
-        self._began = self._stopwatch()
-        self._works = True
-        self.is_over = False
+        self.go_on()
 
     def look(self) -> None:
         """See `octopi.environment.Turn`."""

@@ -18,7 +18,16 @@ import trio
 import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 
-from octopi.environment import Chance, Clock, Intake, Link, StreamNet, Turn
+from octopi.environment import (
+    Chance,
+    Clock,
+    Intake,
+    Link,
+    Stopwatch,
+    StreamNet,
+    Turn,
+    standing_still,
+)
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
@@ -27,6 +36,7 @@ from octopi.limits import (
     HANDSHAKE_TIMEOUT_S,
     KIB,
     MESSAGE_BYTES_MAX,
+    STRANGERS_ROUND_S,
 )
 from octopi.logger import get_logger
 from octopi.operating_system import SystemChance
@@ -42,7 +52,9 @@ from octopi.transport.failures import cut
 from octopi.transport.framed_link import LAST_WORD_S, RECEIVE_BYTES, FramedLink
 from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.http_requests import Asker
+from octopi.transport.paced_stream import PacedStream, measured
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
+from octopi.transport.turns import Turns
 from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
@@ -79,10 +91,12 @@ class WebSocketNet:
         chance: Chance | None = None,
         plain: bool = False,
         tls: Tls | None = None,
+        stopwatch: Stopwatch = standing_still,
     ) -> None:
         """*site*: what is answered over HTTP, on the same listeners.  *chance*: where a client's
         masks come from.  *plain*: have trio-websocket frame messages, too, which is slower.
-        *tls*: what is shown and trusted; None: nothing, and the system's authorities."""
+        *tls*: what is shown and trusted; None: nothing, and the system's authorities.
+        *stopwatch*: what turns of strangers are measured by."""
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
@@ -91,6 +105,7 @@ class WebSocketNet:
         self._chance = chance or SystemChance()
         self._plain = plain
         self._tls = tls
+        self._strangers = Turns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
         self._connection_count = 0
 
     @property
@@ -210,11 +225,15 @@ class WebSocketNet:
             return
         self._connection_count += 1
         try:
-            watched = await self._wants_websocket(stream, peer)
+            turn = self._strangers.turn()
+            paced = PacedStream(stream, turn)
+            watched = await measured(turn, self._wants_websocket(paced, peer))
             if watched is None:
                 return
             async with trio.open_nursery() as nursery:
-                link = await self._shake_hands(nursery, watched, paths, peer)
+                shaking = self._shake_hands(nursery, watched, paths, peer)
+                link = await measured(turn, shaking)
+                paced.lift()  # else `_link` did
                 del watched  # 2 KiB that an idle connection doesn't need
                 if link is not None:
                     try:
@@ -314,6 +333,9 @@ class WebSocketNet:
         if self._plain:
             return WebSocketLink(websocket, stream, self._clock, peer, path)
         bare, early = stream.release()
+        if isinstance(bare, PacedStream):  # else it lies below TLS, and is lifted there
+            bare, held = bare.lift()
+            early += held
         masks = self._chance if websocket.is_client else None
         return FramedLink(bare, early, self._clock, nursery, masks=masks, peer=peer, path=path)
 

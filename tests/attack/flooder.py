@@ -47,6 +47,16 @@ def frame(payload: bytes, *, opcode: int = BINARY, final: bool = True) -> bytes:
     return first + length + bytes(4) + payload
 
 
+def upgrade(path: str, host: str) -> bytes:
+    """The head of a request for WebSocket."""
+    return (
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\n"
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        "Sec-WebSocket-Protocol: octopi.v1.cbor\r\n\r\n"
+    ).encode()
+
+
 @attrs.frozen
 class Target:
     """Where some connections go, and what they send."""
@@ -60,6 +70,10 @@ class Target:
     """Sent once, behind the hello."""
     token: str | None = None
     endpoint: Endpoint = CLIENT
+    is_bare: bool = False
+    """Send the payload without shaking hands and saying hello first."""
+    comes_again: bool = False
+    """Connect anew, whenever the node has said welcome or closed."""
 
     def dump(self) -> dict[str, Any]:
         """As JSON."""
@@ -73,6 +87,8 @@ class Target:
             "first": base64.b64encode(hello + self.first).decode(),
             "payload": base64.b64encode(self.payload).decode(),
             "once": self.once,
+            "is_bare": self.is_bare,
+            "comes_again": self.comes_again,
         }
 
 
@@ -91,11 +107,14 @@ async def flooding(targets: list[Target]) -> AsyncIterator[dict[str, int]]:
     try:
         plan = json.dumps([one.dump() for one in targets])
         await process.stdin.send_all(plan.encode() + b"\n")
-        said = await process.stdout.receive_some()
-        assert said == b"flooding\n", "the flooder could not connect"
+        said = b""
+        while not said.endswith(b"\n"):
+            more = await process.stdout.receive_some()
+            assert more, "the flooder could not connect"
+            said += more
         yield outcome
         await process.stdin.aclose()
-        outcome.update(json.loads(await process.stdout.receive_some()))
+        outcome.update(json.loads(b"".join([piece async for piece in process.stdout])))
         await process.wait()
     finally:
         process.kill()
@@ -106,22 +125,22 @@ class _Connection:
         self.socket = socket.create_connection((plan["host"], plan["port"]))
         # What waits in a sender's buffers hurts no node, and filling them costs this machine.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        self.socket.sendall(
-            f"GET {plan['path']} HTTP/1.1\r\nHost: {plan['host']}:{plan['port']}\r\n"
-            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            "Sec-WebSocket-Protocol: octopi.v1.cbor\r\n\r\n".encode()
-        )
+        self.plan = plan
+        self.payload = payload
+        if not plan["is_bare"]:
+            self._shake_hands(plan)
+        self.socket.setblocking(False)
+        self._at = 0
+        self._is_once = bool(plan["once"])
+
+    def _shake_hands(self, plan: dict[str, Any]) -> None:
+        self.socket.sendall(upgrade(plan["path"], f"{plan['host']}:{plan['port']}"))
         answer = b""
         while b"\r\n\r\n" not in answer:
             answer += self._received()
         self.socket.sendall(base64.b64decode(plan["first"]))
         if answer.endswith(b"\r\n\r\n"):
             self._received()
-        self.socket.setblocking(False)
-        self._payload = payload
-        self._at = 0
-        self._is_once = bool(plan["once"])
 
     def _received(self) -> bytes:
         data = self.socket.recv(4096)
@@ -132,14 +151,14 @@ class _Connection:
     @property
     def is_done(self) -> bool:
         """Whether all is sent that was to be sent."""
-        return self._is_once and self._at == len(self._payload)
+        return self._is_once and self._at == len(self.payload)
 
     def write(self) -> int:
         """Send what the system takes of the next piece."""
-        piece = memoryview(self._payload)[self._at : self._at + _ROUND_BYTES]
+        piece = memoryview(self.payload)[self._at : self._at + _ROUND_BYTES]
         sent = self.socket.send(piece)
         self._at += sent
-        if self._at == len(self._payload) and not self._is_once:
+        if self._at == len(self.payload) and not self._is_once:
             self._at = 0
         return sent
 
@@ -165,8 +184,10 @@ def main() -> None:
         for key, events in selector.select(0.1):
             connection: _Connection = key.data
             try:
-                if events & selectors.EVENT_READ and not connection.socket.recv(_READ_BYTES):
-                    raise ConnectionError
+                if events & selectors.EVENT_READ:
+                    data = connection.socket.recv(_READ_BYTES)
+                    if not data or (connection.plan["comes_again"] and b"welcome" in data):
+                        raise ConnectionError
                 if events & selectors.EVENT_WRITE:
                     sent += connection.write()
                     if connection.is_done:
@@ -177,6 +198,10 @@ def main() -> None:
                 selector.unregister(key.fileobj)
                 connection.socket.close()
                 closed += 1
+                if connection.plan["comes_again"]:
+                    another = _Connection(connection.plan, connection.payload)
+                    both = selectors.EVENT_READ | selectors.EVENT_WRITE
+                    selector.register(another.socket, both, another)
     _say(json.dumps({"sent_bytes": sent, "closed": closed}))
 
 

@@ -13,12 +13,15 @@ import trio
 from octopi.transport.frame_reader import CONTINUATION, PING
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
+from octopi.wire.endpoints import CLIENT
 from tests.attack.bystanders import brokers_left, producing, start_cluster
-from tests.attack.flooder import Target, flooding, frame
+from tests.attack.flooder import Target, flooding, frame, upgrade
 from tests.attack.frame import Attack, Figure
 from tests.processes import node_processes
 
 P99_MS: Final = 200.0
+CROWD_P99_MS: Final = 500.0
+"""Of strangers each costs a handshake, whatever it sends then."""
 SECONDS: Final = 6.0
 _PIECE_BYTES: Final = 1 << 18
 
@@ -54,6 +57,28 @@ async def flood(kind: str, connections: int, directory: Path) -> list[Figure]:
     return [Figure("brokers that left", left, "", 0, note), *observed.figures(P99_MS)]
 
 
+async def crowd(what: str, directory: Path) -> list[Figure]:
+    """A crowd of strangers that connect and leave without pause (``storm``), or ask over HTTP."""
+    with node_processes(directory) as nodes:
+        here = start_cluster(nodes)
+        storm = what == "storm"
+        targets = []
+        for node in here.nodes:
+            head = upgrade(CLIENT.path, node.url.partition("://")[2])
+            hello = frame(encode(m.Hello(1, "flooder")))
+            asked = b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000
+            payload = head + hello if storm else asked
+            targets.append(
+                Target(node.url, 25, payload, once=storm, is_bare=True, comes_again=storm)
+            )
+        async with producing(here) as observed, flooding(targets) as outcome:
+            observed.latencies_s.clear()
+            await trio.sleep(SECONDS)
+        left = await brokers_left(here, directory)
+    note = f"{outcome['sent_bytes'] >> 20} MiB sent, {outcome['closed']} connections closed"
+    return [Figure("brokers that left", left, "", 0, note), *observed.figures(CROWD_P99_MS)]
+
+
 def _attack(kind: str, connections: int) -> Attack:
     run: Callable[[Path], Awaitable[list[Figure]]] = partial(flood, kind, connections)
     each = "one connection" if connections == 1 else f"{connections} connections"
@@ -62,4 +87,16 @@ def _attack(kind: str, connections: int) -> Attack:
     )
 
 
-ATTACKS: Final = [_attack(kind, count) for kind in FLOODS for count in (1, 100)]
+ATTACKS: Final = [
+    *(_attack(kind, count) for kind in FLOODS for count in (1, 100)),
+    Attack(
+        "storm of connections",
+        "25 strangers for each node connect, say hello and leave, without pause",
+        partial(crowd, "storm"),
+    ),
+    Attack(
+        "HTTP without pause",
+        "25 strangers for each node ask over HTTP without waiting for answers",
+        partial(crowd, "http"),
+    ),
+]

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import trio
 
-from octopi.environment import Environment, Net, StreamNet
+from octopi.environment import Environment, Net, Stopwatch, StreamNet, standing_still
 from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.security.tls import Tls
@@ -106,9 +106,10 @@ async def serving(
     connections_max: int = CONNECTIONS_MAX,
     site: HttpSite | None = None,
     tls: Tls | None = None,
+    stopwatch: Stopwatch = standing_still,
 ) -> AsyncIterator[Server]:
     """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
-    *site* in front of them, and *tls*."""
+    *site* in front of them, and *tls*; *stopwatch*: what turns last by."""
     async with trio.open_nursery() as background:
         streams = streams or SystemStreams()
         websockets = WebSocketNet(
@@ -118,8 +119,9 @@ async def serving(
             connections_max=connections_max,
             site=site,
             tls=tls,
+            stopwatch=stopwatch,
         )
-        environment = environment_of(links or websockets)
+        environment = attrs.evolve(environment_of(links or websockets), stopwatch=stopwatch)
         sessions: list[EchoSession] = []
 
         def make_session(connection: Connection, nursery: trio.Nursery) -> EchoSession:
