@@ -560,8 +560,7 @@ class Logs(Peers):
     def describe_subscriptions(
         self, topic: str, count_max: int, covers: Callable[[str], bool]
     ) -> Slices[list[SubscriptionInfo]]:
-        """Up to *count_max* subscriptions, of *topic* or (empty) of all that *covers* is true
-        of."""
+        """Up to *count_max* subscriptions, as `describe` does."""
         found: list[SubscriptionInfo] = []
         for some in in_groups(list(self.subscriptions)):
             found += [

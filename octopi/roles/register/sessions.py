@@ -52,7 +52,6 @@ _INVENTORY_PAGES_MAX: Final = TOPIC_COUNT_MAX // 1_000 + 10
 _RECORDS_PER_PAGE: Final = 1_000
 _TOPICS_PER_PAGE: Final = 500
 _PARTITIONS_PER_PAGE: Final = 1_000
-"""Of all topics of one answer together, unless a single one has more."""
 _CLOCK_RESOLUTION_S: Final = 1e-3
 """Differences of times are inexact: what has to last a second may seem to last a little less."""
 
@@ -209,18 +208,15 @@ class ClientSession:
 
     def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
         state, grants = self._node.registrar.state, self._connection.grants
-        page: list[m.TopicRecord] = []
-        more = True
+        page, more = list[m.TopicRecord](), True
         while more and len(page) <= wanted:
             found = self._node.page_of_topics(after, _RECORDS_PER_PAGE)
             page += [one for one in found if grants.covers(one.topic)]
             after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
-            if more:
-                yield
+            yield
         # What was deleted while others were asked for is no topic any more.
         page = [one for one in page[: wanted + 1] if state.topic(one.topic) == one]
-        topics: list[m.TopicInfo] = []
-        partition_count = 0
+        topics, partition_count = list[m.TopicInfo](), 0
         for some in in_groups(page[:wanted]):
             for record in some:
                 if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
