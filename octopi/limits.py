@@ -397,6 +397,9 @@ PARTITION_COUNT_DEFAULT: Final = 8
 
 PARTITIONS_PER_TOPIC_MAX: Final = 1_000
 
+REPLACED_TOPICS_MAX: Final = 100
+"""Deleted topics of its name that a topic remembers."""
+
 TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 

@@ -9,6 +9,7 @@ from octopi.membership.entries import (
     ClusterFormed,
     Entry,
     EpochAnnounced,
+    OlderTopicFound,
     PartitionDecided,
     TopicCreated,
 )
@@ -67,18 +68,41 @@ def adopt(
 def take_over_topics(
     state: ClusterState,
     rebuild: Rebuild,
+    broker: int,
     topics: list[TopicRecord],
     partitions: dict[int, PartitionRecord],
     entries: list[Entry],
 ) -> list[str]:
-    """Add to *entries* those reported *topics* whose *partitions* are known; return conflicts."""
+    """Add to *entries* those *topics* that *broker* reports and whose *partitions* are known;
+    return conflicts.
+
+    Of two topics of one name, one may say that it was made when the other had been deleted.  Then
+    who reports that other one has it removed.  Otherwise nothing tells which of them is in use:
+    both are kept.  Likewise if the deleted one is in use again, as nobody told of the other one
+    in time: it may hold messages that were acknowledged since.
+    """
     waiting: dict[str, TopicRecord] = rebuild.topics
     conflicts: list[str] = []
     for topic in topics:
         if topic.topic_id in state.removals:
             continue
-        known = state.topic(topic.topic) or waiting.setdefault(topic.topic, topic)
-        if known.topic_id != topic.topic_id:
+        in_use = state.topic(topic.topic)
+        known = in_use or waiting.setdefault(topic.topic, topic)
+        if known.topic_id == topic.topic_id:
+            if in_use is None:
+                rebuild.holders[topic.topic_id] = rebuild.holders.get(
+                    topic.topic_id, frozenset()
+                ) | {broker}
+        elif topic.topic_id in known.replaces:
+            entries.append(OlderTopicFound(topic.topic, topic.topic_id, broker))
+        elif in_use is None and known.topic_id in topic.replaces:
+            waiting[topic.topic] = topic
+            holders = rebuild.holders.pop(known.topic_id, frozenset())
+            rebuild.holders[topic.topic_id] = frozenset({broker})
+            entries += (
+                OlderTopicFound(known.topic, known.topic_id, one) for one in sorted(holders)
+            )
+        else:
             conflicts.append(
                 f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
                 f"records of {topic.topic_id}: they are kept, but not served"
@@ -88,6 +112,7 @@ def take_over_topics(
         if not all(one in partitions for one in topic.partitions):
             continue
         del waiting[topic.topic]
+        rebuild.holders.pop(topic.topic_id, None)
         if topic.topic_id in ids:
             conflicts.append(f"topic {topic.topic} has the id {topic.topic_id} of another topic")
             continue

@@ -18,6 +18,7 @@ from octopi.membership.entries import (
     ClusterFormed,
     Entry,
     EpochAnnounced,
+    OlderTopicFound,
     PartitionDecided,
     RegisterStarted,
     TopicCreated,
@@ -171,6 +172,9 @@ class ClusterState:
                 del self._names[bisect_left(self._names, entry.topic)]
                 if entry.brokers:
                     self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
+            case OlderTopicFound():
+                empty = Removal(entry.topic, set())
+                self.removals.setdefault(entry.topic_id, empty).brokers.add(entry.broker)
             case TopicRemoved():
                 self._removed_topic(entry.topic_id, entry.broker)
 

@@ -85,6 +85,15 @@ class TopicDeleted:
 
 
 @attrs.frozen
+class OlderTopicFound:
+    """A broker holds a creation of a topic that was deleted; it still has to hear of it."""
+
+    topic: str
+    topic_id: str
+    broker: int
+
+
+@attrs.frozen
 class TopicRemoved:
     """A broker has removed its records of a deleted topic."""
 
@@ -101,5 +110,6 @@ Entry = (
     | PartitionDecided
     | TopicCreated
     | TopicDeleted
+    | OlderTopicFound
     | TopicRemoved
 )

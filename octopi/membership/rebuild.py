@@ -46,6 +46,8 @@ class Rebuild:
         """Per partition, a reported record that this register didn't know."""
         self.topics: dict[str, TopicRecord] = {}
         """Reported topics that lie on such partitions, by name."""
+        self.holders: dict[str, frozenset[int]] = {}
+        """By their ids, the brokers that reported them."""
         self._standings: dict[int, dict[int, Standing]] = {}
         self._promised: dict[int, int] = {}
         """Per partition, the highest epoch that any broker promised, whatever else it lost."""
@@ -55,6 +57,7 @@ class Rebuild:
         copy = Rebuild()
         copy.newest = dict(self.newest)
         copy.topics = dict(self.topics)
+        copy.holders = dict(self.holders)
         copy._standings = dict(self._standings)
         copy._promised = dict(self._promised)
         return copy

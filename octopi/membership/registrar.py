@@ -27,6 +27,7 @@ from octopi.limits import (
     BROKERS_MAX,
     LIST_COUNT_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    REPLACED_TOPICS_MAX,
     TOPIC_COUNT_MAX,
 )
 from octopi.membership.admission import Admission, adopt, take_over_topics
@@ -211,7 +212,7 @@ class Registrar:
             # Who has lost its data can't know that nothing newer was decided.
             rebuild.report(broker, believed.records, standings, state.partitions)
         partitions, spent, learned = adopt(state, rebuild, standings, entries)
-        conflicts = take_over_topics(state, rebuild, believed.topics, partitions, entries)
+        conflicts = take_over_topics(state, rebuild, broker, believed.topics, partitions, entries)
         conflicts += believed.shortened()
         damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
@@ -375,7 +376,9 @@ class Registrar:
                 self._circle = HashCircle(total)
             chosen = list(self._circle.partitions(checked, partition_count))
         entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
-        topic = TopicRecord(checked, topic_id, chosen, options)
+        deleted = [one for one, removal in self.state.removals.items() if removal.topic == checked]
+        replaced = deleted[-REPLACED_TOPICS_MAX:]
+        topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced)
         entries.append(TopicCreated(topic, creator.subject))
         return topic, entries
 

@@ -47,6 +47,7 @@ from octopi.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     PRODUCERS_PER_LOG_MAX,
     RECENT_BATCHES_COUNT,
+    REPLACED_TOPICS_MAX,
     REQUEST_IDS_PER_LOG_MAX,
     SEAL_BYTES_MAX,
     TEXT_BYTES_MAX,
@@ -197,6 +198,11 @@ class TopicRecord:
     """The partitions that hold its logs; a key picks one by its place in this list."""
     options: TopicOptions
     seal: Seal = attrs.field(default="", eq=False)
+    replaces: Annotated[list[Id], AtMost(REPLACED_TOPICS_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """Topics of the same name that had been deleted when this one was made, and that some broker
+    still held: proof of that for a register that lost its disk.  The newest of them."""
 
     def fault(self) -> str:
         """Why no register decides this; empty: one may."""

@@ -300,3 +300,74 @@ def test_what_no_register_ever_decided_is_refused_and_changes_nothing(inventory:
     register.join(1, NEW)
     register.join(2, NEW)
     assert register.known == NEW
+
+
+def a_topic(topic_id: str, replaces: list[str] | None = None) -> TopicRecord:
+    return TopicRecord("orders", topic_id * 16, [0], TopicOptions(), replaces=replaces or [])
+
+
+DELETED = a_topic("1")
+NEWER = a_topic("2", [DELETED.topic_id])
+
+
+def report(
+    register: Register, broker: int, topic: TopicRecord, told: PartitionRecord = OLD
+) -> list[str]:
+    admission = register.registrar.admit(
+        join(broker, cluster=CLUSTER), [reporting(broker, told, [topic])]
+    )
+    register.record(admission.entries)
+    register.registrar.admitted(admission)
+    return admission.conflicts
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (1, 3, 2)])
+def test_a_deleted_topic_that_a_register_without_memory_hears_of_is_removed_where_it_is(
+    order: tuple[int, ...],
+) -> None:
+    register = Register()
+    for broker in order:
+        told, topic = (OLD, DELETED) if broker == 3 else (NEW, NEWER)
+        assert report(register, broker, topic, told) == []
+    assert register.registrar.require_topic("orders").topic_id == NEWER.topic_id
+    assert [one.topic_id for one in register.registrar.removals_of(3)] == [DELETED.topic_id]
+    assert register.registrar.removals_of(1) == []
+    snapshot = Registrar(4, 3)
+    for entry in register.registrar.state.entries():
+        snapshot.apply(entry)
+    assert snapshot.removals_of(3) == register.registrar.removals_of(3)
+    register.record(register.registrar.removed(DELETED.topic_id, 3))
+    assert register.registrar.removals_of(3) == []
+
+
+def test_of_two_topics_of_which_neither_proves_that_the_other_was_deleted_both_are_kept() -> None:
+    register = Register()
+    stranger = a_topic("3")
+    report(register, 1, NEWER, NEW)
+    report(register, 2, NEWER, NEW)
+    (conflict,) = report(register, 3, stranger)
+    assert "they are kept, but not served" in conflict
+    assert register.registrar.removals_of(3) == []
+
+
+def test_a_deleted_topic_that_is_in_use_again_is_not_removed() -> None:
+    """It may hold messages that were acknowledged since the register knows it again."""
+    register = Register()
+    alone = attrs.evolve(OLD, in_sync=[3])
+    report(register, 3, DELETED, alone)
+    (conflict,) = report(register, 1, NEWER, alone)
+    assert "they are kept, but not served" in conflict
+    assert register.registrar.require_topic("orders").topic_id == DELETED.topic_id
+    assert register.registrar.removals_of(3) == []
+
+
+def test_a_topic_knows_which_deleted_ones_of_its_name_brokers_still_hold() -> None:
+    register = Register()
+    for broker in (1, 2, 3):
+        report(register, broker, DELETED)
+    register.record(register.registrar.delete_topic("orders"))
+    made, entries = register.registrar.create_topic(
+        "orders", "4" * 16, partitions=[0], options=TopicOptions()
+    )
+    register.record(entries)
+    assert made.replaces == [DELETED.topic_id]

@@ -505,3 +505,38 @@ def test_a_replica_with_an_older_checkpoint_goes_on_with_all_records_and_with_no
 
     world = play(scenario, attrs.evolve(small(), brokers=brokers_count))
     assert recoveries(world) == []
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_register_without_memory_has_a_deleted_topic_removed_where_one_of_its_name_was_made(
+    is_first: bool,
+) -> None:
+    """A broker was away when the topic was deleted and made again."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def make_again(client: Client) -> None:
+            await client.delete_topic("topic")
+            await client.create_topic("topic")
+
+        await ask(cluster, sending("topic", [b"older"]), "first")
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+        kill(cluster, "broker-3")
+        await until(lambda: 3 not in in_sync(cluster))
+        await ask(cluster, make_again, "operator")
+        await ask(cluster, sending("topic", [b"newer"]), "second")
+        everyone = ["register", "broker-1", "broker-2"]
+        kill(cluster, *everyone)
+        cluster.wipe("register")
+        cluster.boot("register")
+        for name in ("broker-3", "broker-1") if is_first else ("broker-1", "broker-2"):
+            cluster.boot(name)
+        await trio.sleep(1.0)
+        cluster.start()
+        await until(lambda: 0 in cluster.register_view.state.partitions and leads(cluster))
+        await until(lambda: in_sync(cluster) == [1, 2, 3])
+        await ask(cluster, expecting("topic", [b"newer"]), "reader")
+        kill(cluster, "broker-1", "broker-2")
+        await until(lambda: leads(cluster))
+        await ask(cluster, expecting("topic", [b"newer"]), "last reader")
+
+    play(scenario, attrs.evolve(small(), gather_s=0.3))
