@@ -41,7 +41,7 @@ losses                            what is known to be lost by a decision, for ea
 epochs                            which epoch began where, in order (epoch, offset)
 status, reason, why               of a refusal: `octopi.errors.Status` and words
 promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
-log_epoch, ends
+whole, log_epoch, ends
 ================================= =====================================================
 """
 
@@ -424,7 +424,16 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((D1_FLUSHING, D1_FLUSHED), _OF_FILES),
         (
             (D2_PROMISING, D2_PROMISED),
-            ("partition", "promised", "sync_flag", "intact", "log_epoch", "ends", "record"),
+            (
+                "partition",
+                "promised",
+                "sync_flag",
+                "intact",
+                "whole",
+                "log_epoch",
+                "ends",
+                "record",
+            ),
         ),
         ((D3_NOTING, D3_NOTED), (*_OF_FILES, "number", "highwater", "recovery_point", "epochs")),
         ((D4_RETIRED,), (*_OF_FILES, "log_start")),

@@ -30,7 +30,7 @@ from octopi.roles.register.options import RegisterOptions
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import EndsFile, load_ends
 from octopi.wire import messages as m
-from tests.cluster import describe, eventually, running_cluster, system_environment
+from tests.cluster import describe, running_cluster, system_environment
 
 NAMES = ["../../x", "a\0b", "..", "a/b", ""]
 FORMED: list[Entry] = [
@@ -160,7 +160,7 @@ async def test_a_noted_log_without_a_legal_name_is_left_out_and_the_broker_serve
         assert sorted(os.listdir(tmp_path / f"broker-1/logs/{partition}")) == ["orders"]
 
 
-async def test_a_log_whose_checkpoint_names_no_topic_is_set_aside_and_not_deleted(
+async def test_a_log_whose_checkpoint_names_no_topic_gets_a_new_one_and_is_not_deleted(
     tmp_path: Path,
 ) -> None:
     async with running_cluster(tmp_path, brokers=0) as cluster:
@@ -175,8 +175,10 @@ async def test_a_log_whose_checkpoint_names_no_topic_is_set_aside_and_not_delete
         await checkpoint.store(SystemDisk(), path, stored)
         await cluster.start_broker()
         await describe(cluster, "orders", create=False)
-        await eventually(lambda: (folder / "orders").exists())
-        assert (folder / "orders!1.damaged/checkpoint").exists()
+        assert os.listdir(folder) == ["orders"]
+        made = checkpoint.load(SystemDisk(), path)
+        assert made is not None
+        assert made["topic"]["topic_id"] == info.topic_id
 
 
 async def test_absurd_decisions_on_the_disk_of_a_broker_are_left_out(tmp_path: Path) -> None:
