@@ -11,6 +11,7 @@ import trio
 from octopi.clients.client import Client
 from octopi.clients.starts import Place
 from octopi.environment import Environment
+from octopi.errors import OctopiError
 from octopi.limits import WAITING_FETCHES_MAX
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
@@ -58,6 +59,7 @@ async def have_fetches_wait(environment: Environment, client: Client, topic: str
         if not left:
             done.set()
 
+    problem: OctopiError | None = None
     async with trio.open_nursery() as tasks:
         await tasks.start(connection.run, lambda _: None)
         try:
@@ -68,7 +70,11 @@ async def have_fetches_wait(environment: Environment, client: Client, topic: str
                 connection.ask(Fetch(number, topic, place.partition, end, 1, _WAIT_MS), take)
             with environment.clock.timeout(_ANSWER_S):
                 await done.wait()
+        except OctopiError as error:
+            problem = error  # raised below, as it is: a nursery would put it into a group
         finally:
             with trio.CancelScope(shield=True):
                 await connection.close()
             tasks.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
