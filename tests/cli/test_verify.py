@@ -9,6 +9,7 @@ import trio
 
 import octopi
 from octopi.operating_system import SystemDisk
+from octopi.storage import checkpoint
 from octopi.storage.ends_file import load_ends
 from tests.asking import batch, produce
 from tests.cli.conftest import Program
@@ -223,3 +224,16 @@ def test_a_directory_of_something_else_is_wrong_use(program: Program, tmp_path: 
 
 def test_a_directory_that_is_not_there_is_wrong_use(program: Program, tmp_path: Path) -> None:
     assert program("verify", str(tmp_path / "nowhere")).exit_code == 2
+
+
+async def test_an_older_copy_of_a_checkpoint_is_damage(program: Program, tmp_path: Path) -> None:
+    broker, _ = await killed_with(tmp_path)
+    path = str(segment_of(broker).parent / "checkpoint")
+    newest = checkpoint.load(SystemDisk(), path)
+    assert newest is not None
+    older = newest["number"] - 1
+    await checkpoint.store(SystemDisk(), path, {**newest, "number": older})
+    result = program("verify", str(broker))
+    assert result.exit_code == 5
+    assert result.stdout.startswith(f"damage: {path}: ")
+    assert f"it is an older copy: number {older} of {newest['number']}\n" in result.stdout
