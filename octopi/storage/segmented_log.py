@@ -30,7 +30,7 @@ from octopi.identifiers import Offset
 from octopi.record import Scan
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.file_names import cut_names
-from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
+from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full, not_synced
 from octopi.storage.log_options import LogOptions, LogStatistics
 from octopi.storage.record_file import whole_records
 from octopi.storage.recovery import (
@@ -358,7 +358,7 @@ class SegmentedLog:
 
         Raises:
           LogReadOnlyError: an fsync failed, now or before.  It is unknown what is durable
-              beyond `flushed_end`, and stays so.
+              beyond `flushed_end`, and stays so.  `DiskFullError`: none was tried; it may be.
         """
         wanted = self._changes
         self._check_flushable()
@@ -387,7 +387,7 @@ class SegmentedLog:
                     self._names_unsynced = True
                     raise
         except OSError as error:
-            raise self._fail("fsync", error) from error
+            raise (not_synced(self._directory, error) or self._fail("fsync", error)) from error
         self._flushed_changes = changes
         if truncations == self._truncations:
             self._flushed_end = max(self._flushed_end, end)

@@ -38,7 +38,7 @@ MUTANTS: Final = (
         "failed-fsync-tried-again",
         _LOG,
         """
--            raise self._fail("fsync", error) from error
+-            raise (not_synced(self._directory, error) or self._fail("fsync", error)) from error
 +            pass
          self._flushed_changes = changes
 """,

@@ -85,6 +85,29 @@ async def test_a_failed_fsync_is_never_taken_for_success(tmp_path: Path) -> None
             assert values((await fetch(broker, topic, 0)).records) == [b"durable"]
 
 
+async def test_a_flush_that_finds_no_descriptor_is_done_again_and_nothing_is_refused(
+    tmp_path: Path,
+) -> None:
+    disk = MemoryDisk()
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        await cluster.start_broker(disk=disk)
+        async with cluster.connection(cluster.register.url) as register:
+            create = m.CreateTopic(
+                register.next_request(), "safe", 1, None, m.TopicOptions(flush_before_ack=True)
+            )
+            topic = (await register.request(create, m.TopicDescription, 5)).topic
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            disk.fail(errno.EMFILE, "sync", path_end=segment_path(topic))
+            disk.fail(errno.EMFILE, "sync_directory", times=2)
+            for sequence in range(2):
+                await produce(broker, topic, batch(sequence, b"%d" % sequence))
+            assert values((await fetch(broker, topic, 0)).records) == [b"0", b"1"]
+            described = await broker.request(
+                m.DescribeLogs(broker.next_request(), "safe", "", -1), m.LogList, 5
+            )
+            assert described.logs[0].fault == ""
+
+
 async def test_acknowledged_after_a_flush_means_kept_over_a_power_failure(tmp_path: Path) -> None:
     disk = MemoryDisk()
     async with running_cluster(tmp_path, brokers=0) as cluster:

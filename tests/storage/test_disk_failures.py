@@ -136,6 +136,22 @@ def test_a_log_goes_on_when_files_can_be_opened_again(
     assert read_all(log) == data * 2
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("operation", ["sync", "sync_directory"])
+async def test_a_log_is_flushed_when_files_can_be_opened_again(
+    disk: MemoryDisk, number: int, operation: str
+) -> None:
+    log = open_log(disk)
+    first, second = batch(b"one"), batch(b"two", sequence=1)
+    append(log, first)
+    disk.fail(number, operation)
+    with pytest.raises(DiskFullError, match="was not synced; let the broker have more open files"):
+        await log.flush()
+    assert (log.flushed_end, log.fault) == (0, None)
+    append(log, second)
+    assert await log.flush() == len(first + second)
+
+
 def test_an_append_that_cannot_be_undone_makes_the_log_read_only(disk: MemoryDisk) -> None:
     log = open_log(disk)
     first, second = batch(b"one"), batch(b"two", sequence=1)

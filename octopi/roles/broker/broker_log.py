@@ -17,9 +17,9 @@ import trio
 
 from octopi import record, steps
 from octopi.environment import Environment
-from octopi.errors import StorageError
+from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
-from octopi.limits import FETCH_BYTES_DEFAULT
+from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
 from octopi.printable import without_directory
 from octopi.replication.epoch_history import EpochHistory
@@ -300,7 +300,12 @@ class BrokerLog(ReadableLog):
             return
         self._policy.flushing()
         try:
-            end = await self.flush()
+            try:
+                end = await self.flush()
+            except DiskFullError:  # no file could be opened: nothing failed, and it may pass
+                again = self._environment.clock.now() + DISK_LOOK_INTERVAL_S
+                self._flusher.want(self._flush, again)
+                return
             if end - self._recovery_point >= self._policy.options.checkpoint_bytes:
                 await self._store_if_settled()
         except StorageError as error:
