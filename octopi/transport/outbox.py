@@ -94,6 +94,10 @@ class Outbox:
 
     # --- room ------------------------------------------------------------------------
 
+    def has_ample(self, size_bytes: int) -> bool:
+        """Whether so much is no matter: there would be enough left for the largest record, too."""
+        return self._account is None or size_bytes <= self._account.pool.ample_bytes
+
     def may_put(self, size_bytes: int) -> bool:
         """Whether there is room for a message of *size_bytes*."""
         if self.size_bytes + size_bytes <= MEMORY_ALLOWANCE_BYTES:

@@ -149,10 +149,11 @@ class Subscription:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
                 continue
             room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
-            least_bytes = self._log.read_bytes_min(self.position)
+            outbox = self._connection.outbox
+            # With that much left, a single record that is larger does no harm.
+            least_bytes = 1 if outbox.has_ample(room) else self._log.read_bytes_min(self.position)
             wanted_bytes = max(least_bytes, min(room, self._log.highwater - self.position))
             await self._connection.paced()
-            outbox = self._connection.outbox
             try:
                 async with outbox.room(wanted_bytes, least_bytes) as room_bytes:
                     self._check_leader()
