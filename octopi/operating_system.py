@@ -25,6 +25,7 @@ import trio
 
 from octopi.environment import Listening, PromptStream, Room
 from octopi.errors import DirectoryInUseError
+from octopi.limits import CONNECTIONS_MAX
 
 _REPLACEMENT_SUFFIX = ".new"
 
@@ -40,6 +41,12 @@ machine)."""
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 """What a node stores is for its own user, whatever the process's umask leaves to others."""
+
+_OWN_DESCRIPTORS = 32
+"""For listeners, standard streams, directories that are synced, and what Python itself opens."""
+
+_CONNECTIONS_MIN = 16
+"""A process that may open next to nothing tries so many all the same."""
 
 _LOOKED_AT_COUNT = 8
 """Files that may lose their descriptors when another one needs one."""
@@ -370,6 +377,15 @@ def allow_many_files() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def connections_possible() -> int:
+    """How many connections a node may have with as many open files as this process may have: half
+    of them are for files of its logs (see `SystemDisk`), and some are for the process itself."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return max(_CONNECTIONS_MIN, min(CONNECTIONS_MAX, limit // 2 - _OWN_DESCRIPTORS))
 
 
 def wants_plain_websocket() -> bool:

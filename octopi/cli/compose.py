@@ -27,12 +27,16 @@ from octopi.operating_system import (
     SystemClock,
     SystemDisk,
     SystemStreams,
+    connections_possible,
     stopwatch,
     wants_plain_websocket,
 )
 from octopi.transport.websocket import WebSocketNet
 
 _log = get_logger(__name__)
+
+_SCRAPERS_MAX: Final = 16
+"""Connections to the listener for metrics alone."""
 
 AGENT: Final = f"{PROGRAM}/{version(PROGRAM)}"
 
@@ -95,14 +99,21 @@ async def place_for_node(
             streams,
             clock,
             nursery,
+            connections_max=connections_possible(),
             site=site,
             plain=plain,
             tls=shelter.tls,
             stopwatch=stopwatch,
         )
         if settings.metrics_listen:
-            site_beside = MetricsSite(site)
-            beside = WebSocketNet(streams, clock, nursery, site=site_beside, stopwatch=stopwatch)
+            beside = WebSocketNet(
+                streams,
+                clock,
+                nursery,
+                connections_max=_SCRAPERS_MAX,
+                site=MetricsSite(site),
+                stopwatch=stopwatch,
+            )
             listen_beside = partial(
                 beside.listen,
                 settings.metrics_listen,

@@ -53,9 +53,11 @@ from octopi.transport.framed_link import LAST_WORD_S, RECEIVE_BYTES, FramedLink
 from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.http_requests import Asker
 from octopi.transport.paced_stream import PacedStream, measured
+from octopi.transport.places import Place, Places
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
 from octopi.transport.turns import Turns
 from octopi.transport.watched_stream import WatchedStream, while_open
+from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -71,6 +73,7 @@ _FRAMING_BYTES_MAX: Final = KIB
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
+_TRY_AGAIN_LATER: Final = 1013
 
 
 class WebSocketNet:
@@ -100,18 +103,17 @@ class WebSocketNet:
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
-        self._connections_max = connections_max
+        self._places = Places(connections_max)
         self._site = site or EmptySite()
         self._chance = chance or SystemChance()
         self._plain = plain
         self._tls = tls
         self._strangers = Turns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
-        self._connection_count = 0
 
     @property
     def connection_count(self) -> int:
         """Accepted connections of this moment, also those that still shake hands."""
-        return self._connection_count
+        return self._places.count
 
     async def connect(self, url: str, path: str) -> Link:
         """See `octopi.environment.Net.connect`; takes at most `CONNECT_TIMEOUT_S`."""
@@ -217,35 +219,52 @@ class WebSocketNet:
     ) -> None:
         """Everything about one accepted connection; its faults end here."""
         peer = str(stream)
-        if self._connection_count >= self._connections_max:
-            _log.sparing(self._clock).warning(
-                "too_many_connections", peer=peer, connections=self._connection_count
-            )
+        scope = trio.CancelScope()
+        place = self._places.enter(scope.cancel)
+        if place is None:
+            self._tell_full(peer)
             await trio.aclose_forcefully(stream)
             return
-        self._connection_count += 1
         try:
-            turn = self._strangers.turn()
-            paced = PacedStream(stream, turn)
-            watched = await measured(turn, self._wants_websocket(paced, peer))
-            if watched is None:
-                return
-            async with trio.open_nursery() as nursery:
-                shaking = self._shake_hands(nursery, watched, paths, peer)
-                link = await measured(turn, shaking)
-                paced.lift()  # else `_link` did
-                del watched  # 2 KiB that an idle connection doesn't need
-                if link is not None:
-                    try:
-                        await handler(link)
-                    except Exception:
-                        _log.sparing(self._clock).exception("link_handler_failed", peer=peer)
-                nursery.cancel_scope.cancel()
+            with scope:
+                await self._serve_one(handler, paths, stream, peer, place)
         except* Exception as group:
             _log_websocket_failure(self._clock, peer, group)
         finally:
-            self._connection_count -= 1
+            place.leave()
             await trio.aclose_forcefully(stream)
+
+    def _tell_full(self, peer: str) -> None:
+        _log.sparing(self._clock).warning(
+            "too_many_connections", peer=peer, connections=self._places.count
+        )
+
+    async def _serve_one(
+        self,
+        handler: Callable[[Link], Awaitable[None]],
+        paths: frozenset[str],
+        stream: trio.abc.HalfCloseableStream,
+        peer: str,
+        place: Place,
+    ) -> None:
+        turn = self._strangers.turn()
+        paced = PacedStream(stream, turn)
+        watched = await measured(turn, self._wants_websocket(paced, peer))
+        if watched is None:
+            return
+        async with trio.open_nursery() as nursery:
+            link = await measured(turn, self._shake_hands(nursery, watched, paths, peer))
+            paced.lift()  # else `_link` did
+            del watched  # 2 KiB that an idle connection doesn't need
+            if link is not None and not place.settle(is_client=link.path == CLIENT.path):
+                self._tell_full(peer)
+                await link.aclose(_TRY_AGAIN_LATER, "the node has no place for another client")
+            elif link is not None:
+                try:
+                    await handler(link)
+                except Exception:
+                    _log.sparing(self._clock).exception("link_handler_failed", peer=peer)
+            nursery.cancel_scope.cancel()
 
     async def _wants_websocket(
         self, stream: trio.abc.HalfCloseableStream, peer: str
