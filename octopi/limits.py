@@ -358,6 +358,16 @@ INDEX_INTERVAL_BYTES: Final = 64 * KIB
 DELETION_RETRY_S: Final = 5.0
 """How long a broker waits before it tries again to delete files that it could not delete."""
 
+RETIRED_KEEP_S: Final = 24 * 3600.0
+"""How long a broker keeps a replica that it gave up."""
+
+RETIRED_COUNT_INTERVAL_S: Final = 600.0
+"""How often a broker notes for how long it has kept a retired replica; or more often, if that is
+to be kept for a short time."""
+
+RETIRED_FILES_PER_TURN: Final = 100
+"""Files of retired replicas that a broker removes at a time, every `DELETION_RETRY_S`."""
+
 WALKS_PER_NODE_MAX: Final = 4
 """Look-ups by time or count that a broker does at a time, one of each connection; others wait."""
 

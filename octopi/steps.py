@@ -36,6 +36,7 @@ wish                              what a change of leadership should bring about
 keep, begin                       the logs agree below, and records come from
 ends, first, more                 of the logs of an acceptance, and which part of it this is
                                   (`octopi.wire.messages.AcceptEpoch`)
+folder                            where the files of a retired replica are now, on its disk
 losses                            what is known to be lost by a decision, for each record
                                   that accepts a loss
 epochs                            which epoch began where, in order (epoch, offset)
@@ -234,6 +235,8 @@ J12_IN_SYNC: Final = "J12 follower is in the in-sync set"
 J13_RETIRING: Final = "J13a broker gives a replica up"
 J13_RETIRED: Final = "J13b broker gave a replica up"
 J14_TROUBLED: Final = "J14 register hears which replicas of a broker take no records"
+J15_MOVING: Final = "J15a broker moves the files of a replica that it gives up"
+J15_MOVED: Final = "J15b broker moved the files of a replica that it gives up"
 
 JOINING: Final = (
     J1_IDENTIFYING,
@@ -256,8 +259,11 @@ JOINING: Final = (
     J13_RETIRING,
     J13_RETIRED,
     J14_TROUBLED,
+    J15_MOVING,
+    J15_MOVED,
 )
-"""In this order, but that the register admits (5) before the broker hears of it (4b).
+"""In this order, but that the register admits (5) before the broker hears of it (4b), and a
+replica's files are moved (15) while it is given up (13).
 Between 5 and 6 the broker is told decisions (E9, E10) and topics (T2, T3)."""
 
 # --- the register's memory, and who is there ----------------------------------------------
@@ -490,6 +496,8 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         ((J12_IN_SYNC,), ("partition", "epoch", *_OF_SET, "follower")),
         ((J13_RETIRING, J13_RETIRED), ("partition",)),
         ((J14_TROUBLED,), ("broker", "disk_trouble", "troubles")),
+        ((J15_MOVING,), ("partition",)),
+        ((J15_MOVED,), ("partition", "folder")),
         ((R1_READ, R2_APPENDING, R2_APPENDED, R4_SNAPSHOT), ("entries",)),
         ((R3_FLUSHING, R3_FLUSHED), ("log_end",)),
         ((R4_SWITCHED, R4_REPLACED), ()),

@@ -16,6 +16,7 @@ from octopi.environment import Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.retired_names import MOVING_SUFFIX
 from octopi.simulation.cluster import DATA_DIRECTORY
 from octopi.simulation.history import (
     Acknowledged,
@@ -27,6 +28,7 @@ from octopi.simulation.history import (
 )
 from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.simulation.recoveries import ORDERED
+from octopi.simulation.retirements import retired_names
 from octopi.storage.ends_file import ENDS_SUFFIX
 from octopi.wire.messages import PartitionInfo, PartitionRecord
 from sim.notebook import Notebook
@@ -138,7 +140,7 @@ class Healer:
 
     def undeleted(self) -> str:
         """Which files of logs and replicas there are that no topic or replica has: what was
-        deleted or given up is gone from every disk."""
+        deleted or given up is gone from its place on every disk."""
         state = self._cluster.register_view.state
         left = []
         for node in self._cluster.brokers:
@@ -155,6 +157,8 @@ class Healer:
             wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
             found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
             found |= {path[1:] for path in node.host.disk.files("data/replicas")}
+            # What was moved away is moved as a whole.
+            found |= {one for one in retired_names(node.host.disk) if one.endswith(MOVING_SUFFIX)}
             # What was damaged is kept for an operator.
             spare = (one for one in found - wanted if not one.endswith(".damaged"))
             left += [f"{node.name}: {one}" for one in sorted(spare)]

@@ -59,6 +59,8 @@ _LOOK_S: Final = 0.02
 _RESTART_S: Final = 0.5
 """Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
+_KEEP_RETIRED_S: Final = 2.0
+"""How long brokers keep what they gave up: so long that many runs see them delete it, too."""
 _FULL_S: Final = 3.0
 """After so long a broker has found out that its disk is full, and the register what to do."""
 
@@ -190,6 +192,7 @@ class _Run:
             gather_s=plan.gather_s,
             rebalance_interval_s=plan.rebalance_interval_s,
             retention_check_interval_s=plan.retention_check_interval_s,
+            keep_retired_s=_KEEP_RETIRED_S,
             snapshot_entries=plan.snapshot_entries,
         )
         self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)

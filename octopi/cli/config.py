@@ -30,6 +30,7 @@ from octopi.limits import (
     MEMORY_BUDGET_BYTES_MIN,
     PARTITION_COUNT_DEFAULT,
     REPLICA_COUNT_DEFAULT,
+    RETIRED_KEEP_S,
 )
 from octopi.security.join_secret import SECRET_FILE
 
@@ -121,6 +122,12 @@ class BrokerSettings:
         CATCH_UP_SLOWDOWN_MAX,
         "OCTOPI_CATCH_UP_SLOWDOWN",
         "share of their rate that producers may lose to followers that catch up (1: all)",
+        least=0,
+    )
+    keep_retired_s: float = _setting(
+        RETIRED_KEEP_S,
+        "OCTOPI_KEEP_RETIRED_S",
+        "seconds to keep a replica that was given up, counted while the broker runs (0: none)",
         least=0,
     )
 

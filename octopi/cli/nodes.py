@@ -92,6 +92,7 @@ async def run_broker_node(
                 interval_s=settings.flush_interval_s,
             ),
             catch_up_slowdown_max=settings.catch_up_slowdown,
+            keep_retired_s=settings.keep_retired_s,
             agent=AGENT,
             token=place.shelter.token,
             doorkeeper=place.shelter.doorkeeper,

@@ -23,6 +23,7 @@ from octopi.limits import (
     REBALANCE_INTERVAL_S,
     REPLICA_COUNT_DEFAULT,
     RETENTION_CHECK_INTERVAL_S,
+    RETIRED_KEEP_S,
 )
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -65,6 +66,7 @@ class ClusterOptions:
     gather_s: float = GATHER_S
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+    keep_retired_s: float = RETIRED_KEEP_S
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
 
 
@@ -295,6 +297,7 @@ class SimulatedCluster:
             broker=self.broker_of(node.name),
             flush=self.options.flush,
             retention_check_interval_s=self.options.retention_check_interval_s,
+            keep_retired_s=self.options.keep_retired_s,
         )
         status = _Started(node, node.life, self._tell)
         await run_broker(environment, options, stop=node.stop, task_status=status)

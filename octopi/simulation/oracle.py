@@ -44,6 +44,8 @@ committed-twice         (W11) one sequence of a producer is committed twice, or 
 invalid-committed       bytes are committed that are no records
 removed-too-early       retention removes what the settings of its topic keep, or what is not
                         committed; or a replica begins behind what may be gone
+retired-unkept          a broker gives a replica up, and its records are not on its disk any
+                        more, which was never full
 bound-passed            a queue of a node is longer than its bound
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
 turn-too-long           a task reads so much before others have their turn that a node which
@@ -123,6 +125,7 @@ class Oracle(Succession):
             steps.T7_REMOVED: self._forget_highwater,
             steps.E16_PROPOSING: self._check_proposal,
             steps.J13_RETIRING: self._note_giving_up,
+            steps.J13_RETIRED: self._check_kept,
             steps.E17_ALTERING: self._check_joiner,
             steps.E17_ALTERED: self._check_altered,
             steps.C10_DELIVERING: self._check_delivery,

@@ -46,6 +46,9 @@ PROMISES: Final[Mapping[str, str]] = {
         "retention removes only what the settings of a topic don't keep, and no replica begins "
         "behind that"
     ),
+    "retired-unkept": (
+        "a broker keeps the records of a replica that it gives up, unless its disk is full"
+    ),
     "bound-passed": "what a node holds for a peer stays within its bounds",
     "credit-passed": "a consumer is sent no record that begins behind its credit",
     "turn-too-long": "a task lets others have their turn before it has read more than 3 MiB",

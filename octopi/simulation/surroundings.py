@@ -12,9 +12,10 @@ from typing import Any, Final
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
 from octopi.simulation.damage import Damage
-from octopi.simulation.failures import DriftClock, JumpClock, RollBack, Rot, Wipe
+from octopi.simulation.failures import DriftClock, FillDisk, JumpClock, RollBack, Rot, Wipe
 from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
+from octopi.simulation.retirements import Retirements
 from octopi.simulation.world import Event, Violation
 from octopi.wire.messages import PartitionRecord
 
@@ -42,6 +43,9 @@ class Surroundings:
         self._promised: dict[tuple[str, int], int] = {}
         self._given_up: set[tuple[str, int]] = set()
         """Replicas that are removed with what they promised: they may begin anew."""
+        self._retirements = Retirements(cluster)
+        self._filled: set[str] = set()
+        """Hosts whose disk was full, or is: such a broker keeps nothing that it gave up."""
         self._flags: dict[tuple[str, int], bool] = {}
         self._data_lost_at: dict[int, int] = {}
         """Broker -> `RegisterView.version` when data was taken from it last."""
@@ -76,6 +80,8 @@ class Surroundings:
         action = event.facts["action"]
         if isinstance(action, DriftClock | JumpClock):
             self._clocks_differ = True
+        if isinstance(action, FillDisk):
+            self._filled.add(event.host)
         if isinstance(action, Wipe | Rot | RollBack):
             self._note_loss(event)
         if isinstance(action, Damage) and action.touches_records:
@@ -148,7 +154,18 @@ class Surroundings:
             self._break("promise-forgotten", text + f"{promised} now", event)
 
     def _note_giving_up(self, event: Event) -> None:
-        self._given_up.add((event.host, event.facts["partition"]))
+        partition = event.facts["partition"]
+        self._given_up.add((event.host, partition))
+        self._retirements.begins(event, self._live_logs(partition))
+        if self._cluster.nodes[event.host].host.disk.capacity_bytes is not None:
+            self._filled.add(event.host)
+
+    def _check_kept(self, event: Event) -> None:
+        partition = event.facts["partition"]
+        missing = self._retirements.missing(event, self._live_logs(partition))
+        if missing and event.host not in self._filled:
+            text = f"{event.host} gave up its replica of partition {partition}, and doesn't keep "
+            self._break("retired-unkept", text + missing, event)
 
     def _log(self, event: Event) -> CommittedLog:
         facts = event.facts

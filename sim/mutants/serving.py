@@ -11,6 +11,16 @@ _SESSIONS: Final = "octopi.roles.register.sessions"
 
 MUTANTS: Final = (
     Mutant(
+        "what-is-given-up-is-deleted",
+        "octopi.roles.broker.logs",
+        """
+-        return wanted and self._opening.holds_logs(partition_id)
++        return False
+""",
+        "a broker deletes a replica as soon as the register says that the partition is elsewhere",
+        "retired-unkept",
+    ),
+    Mutant(
         "who-was-away-keeps-deleted-topics",
         _NODE,
         """

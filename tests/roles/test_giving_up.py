@@ -21,7 +21,7 @@ TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
 
 
 async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> Logs:
-    """What a broker that starts has."""
+    """What a broker that starts has, which keeps nothing that it gave up."""
     environment = Environment(SystemClock(), MemoryNet(), disk, SystemChance())
     logs = Logs(
         environment,
@@ -32,6 +32,7 @@ async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> Logs:
         "test",
         lost_power=False,
         catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+        keep_retired_s=0.0,
     )
     await logs.open_all(1)
     await logs.identified(1, 1)

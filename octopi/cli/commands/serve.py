@@ -90,6 +90,13 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     metavar="SHARE",
     help="Broker: " + help_text(BrokerSettings, "catch_up_slowdown"),
 )
+@click.option(
+    "--keep-retired",
+    "keep_retired_s",
+    type=float,
+    metavar="SECONDS",
+    help="Broker: " + help_text(BrokerSettings, "keep_retired_s"),
+)
 @node_options
 @click.option(
     "--stop-at-eof",

@@ -440,6 +440,11 @@ class BrokerLog(ReadableLog):
             self._is_closed = True
             self._files.close()
 
+    async def put_away(self) -> None:
+        """The same, and readers are told: the files are about to be moved."""
+        await self.close()
+        await self.discard()
+
     async def discard(self) -> None:
         """Let go of the files, which are about to be deleted; readers are told.
 

@@ -77,9 +77,7 @@ class Deletion:
 
     def doom(self, log: BrokerLog) -> None:
         """Have the files of *log* deleted by the next `delete` that means it."""
-        self._doomed.append(
-            Doomed(log.directory, log.topic.topic, log.topic_id, log.partition, log)
-        )
+        self._doomed.append(doomed_log(log))
 
     async def doom_unused(
         self, topics: Iterable[RemovedTopic], used: Container[tuple[str, int]]
@@ -194,6 +192,11 @@ class Deletion:
             await self._disk.sync_directory(parent)
         except OSError as error:
             raise StorageError(f"{doomed.directory} can't be removed: {error}") from error
+
+
+def doomed_log(log: BrokerLog) -> Doomed:
+    """*log* as one that has no place any more."""
+    return Doomed(log.directory, log.topic.topic, log.topic_id, log.partition, log)
 
 
 def remove_file(disk: Disk, path: str) -> None:

@@ -15,15 +15,15 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import NotLeaderError, StorageError
+from octopi.errors import DiskFullError, NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
-from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S
+from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
 from octopi.logger import get_logger
 from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
-from octopi.roles.broker.deletion import remove_file
+from octopi.roles.broker.deletion import doomed_log, remove_file
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
@@ -68,6 +68,7 @@ class Logs(Peers):
         credentials: NodeCredentials | None = None,
         lost_power: bool,
         catch_up_slowdown_max: float,
+        keep_retired_s: float = RETIRED_KEEP_S,
     ) -> None:
         self._environment = environment
         self._data_directory = data_directory
@@ -76,13 +77,20 @@ class Logs(Peers):
         self._credentials = credentials or NodeCredentials()
         self._lost_power = lost_power
         self._opening = Opening(
-            environment, data_directory, flusher, flush_options, lost_power=lost_power
+            environment,
+            data_directory,
+            flusher,
+            flush_options,
+            lost_power=lost_power,
+            keep_retired_s=keep_retired_s,
         )
+        self.retired = self._opening.retired
+        """Replicas that were given up, and are kept for a while."""
         self._logs, self._ends = self._opening.logs, self._opening.ends
         self._deletion = self._opening.deletion
         self._replicas: dict[int, PartitionReplica] = {}
         self._retiring: dict[int, PartitionReplica | None] = {}
-        """Given up, and not all of their files are deleted; None: by an earlier life."""
+        """Given up, and not all of their files are moved or deleted; None: by an earlier life."""
         self._giving_up = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
@@ -137,13 +145,18 @@ class Logs(Peers):
         if self._identity is not None:
             return
         self._identity = (broker, incarnation)
-        for decided in self._table.partitions.values():
-            if broker not in decided.replicas and decided.partition in self._ends:
-                try:  # its last life ended while it gave the replica up
-                    await self._retire(decided.partition)
-                except StorageError as error:
-                    self._retiring.setdefault(decided.partition, None)
-                    _log.error("replica still here", partition=decided.partition, why=str(error))
+        table = self._table.partitions
+        held = {one.partition for one in table.values() if broker in one.replicas}
+        given_up = {one for one in self._ends if one in table and one not in held}
+        # Their last life ended while it gave them up.
+        for partition in sorted(given_up | self._opening.unmoved):
+            try:
+                await self._retire(partition)
+            except StorageError as error:
+                if partition in held:
+                    raise  # it can't begin with a part of its files
+                self._retiring.setdefault(partition, None)
+                _log.error("replica still here", partition=partition, why=str(error))
         for decided in self._table.partitions.values():
             if broker in decided.replicas:
                 await self._begin_replica(decided.partition)
@@ -473,7 +486,8 @@ class Logs(Peers):
         return undone
 
     async def _retire(self, partition_id: int) -> None:
-        """The partition lives elsewhere now: what was kept here is deleted.
+        """The partition lives elsewhere now: what was kept here is retired (see
+        `octopi.roles.broker.retired`), or deleted if that is not wanted or the disk is full.
 
         Raises:
           StorageError: if the disk fails.
@@ -483,25 +497,75 @@ class Logs(Peers):
         self.stop_following(partition_id)
         if (replica := self._retiring.get(partition_id)) is not None:  # else an earlier life's
             await replica.settled()
-        path = self._replica_path(partition_id)
-        for key in [key for key in self._logs if key[1] == partition_id]:
-            self._deletion.doom(self._logs.pop(key))
-        if (ends := self._ends.pop(partition_id, None)) is not None:
-            await ends.end()
-        remove_file(self._environment.disk, ends_path(path))
-        await self._deletion.delete(lambda log: log.partition == partition_id)
+        logs = [self._logs.pop(key) for key in list(self._logs) if key[1] == partition_id]
+        if self._is_to_be_kept(PartitionId(partition_id)):
+            await self._move_away(PartitionId(partition_id), logs)
+        else:
+            await self._delete_replica(partition_id, logs)
         self._opening.give_up(PartitionId(partition_id))
         self._retiring.pop(partition_id, None)
         if trace is not None:
             trace(steps.J13_RETIRED, partition=partition_id)
         _log.info("replica given up", partition=partition_id)
 
+    def _is_to_be_kept(self, partition_id: PartitionId) -> bool:
+        """Whether the files of a replica that is given up are kept for a while."""
+        if partition_id in self.retired.begun():
+            return True  # some of them are there already
+        wanted = self.retired.keep_s > 0 and not self.status.disk.trouble
+        return wanted and self._opening.holds_logs(partition_id)
+
+    async def _move_away(self, partition_id: PartitionId, logs: list[BrokerLog]) -> None:
+        """Have the files of a replica kept, with all that its *logs* took.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        trace = self._environment.trace
+        for log in logs:
+            if trace is not None:
+                trace(steps.T7_REMOVING, **doomed_log(log).facts)
+            await log.put_away()
+            if trace is not None:
+                trace(steps.T7_REMOVED, **doomed_log(log).facts)
+        # Topics that were deleted: those don't go along.
+        await self._deletion.delete(lambda log: log.partition == partition_id)
+        if (ends := self._ends.get(partition_id)) is not None:
+            try:
+                await ends.sync()
+            except StorageError as error:  # what is noted is less than what is there
+                _log.error("what is durable was not noted", why=str(error))
+            await ends.end()
+            del self._ends[partition_id]
+        decided = self._table.partitions.get(partition_id)
+        try:
+            await self._opening.move_away(partition_id, decided.epoch if decided else 0)
+        except DiskFullError:
+            self.status.disk.suspect()
+            raise
+
+    async def _delete_replica(self, partition_id: int, logs: list[BrokerLog]) -> None:
+        """Delete the *logs* of a replica, and what is noted of them.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        for log in logs:
+            self._deletion.doom(log)
+        if (ends := self._ends.pop(partition_id, None)) is not None:
+            await ends.end()
+        remove_file(self._environment.disk, ends_path(self._replica_path(partition_id)))
+        await self._deletion.delete(lambda log: log.partition == partition_id)
+        self.retired.forget_begun(partition_id)
+
     async def keep_deleting(self) -> None:
-        """Delete what could not be deleted before, now and then, until cancelled."""
+        """Delete what could not be deleted before, and retired replicas whose time is over, now
+        and then, until cancelled."""
         clock = self._environment.clock
         while True:
             await clock.sleep_until(clock.now() + DELETION_RETRY_S)
             await self.delete_again()
+            await self.retired.turn(is_full=bool(self.status.disk.trouble))
 
     async def delete_again(self) -> None:
         """Delete what could not be deleted before, as far as that can be done now."""

@@ -12,7 +12,12 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.limits import CATCH_UP_SLOWDOWN_MAX, MEMORY_BUDGET_BYTES, RETENTION_CHECK_INTERVAL_S
+from octopi.limits import (
+    CATCH_UP_SLOWDOWN_MAX,
+    MEMORY_BUDGET_BYTES,
+    RETENTION_CHECK_INTERVAL_S,
+    RETIRED_KEEP_S,
+)
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
@@ -52,6 +57,8 @@ class BrokerOptions:
     catch_up_slowdown_max: float = CATCH_UP_SLOWDOWN_MAX
     """The share of their rate that producers may lose while followers catch up; 1: all."""
     retention_check_interval_s: float = RETENTION_CHECK_INTERVAL_S
+    keep_retired_s: float = RETIRED_KEEP_S
+    """How long a replica is kept that this broker gave up; 0: not at all."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     """What it shows to the register and to other brokers."""
@@ -110,6 +117,7 @@ async def run_broker(
                 credentials=options.credentials,
                 lost_power=identity.page_cache != disk.page_cache_id(),
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
+                keep_retired_s=options.keep_retired_s,
             )
             await logs.open_all(identity.broker)
             _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)

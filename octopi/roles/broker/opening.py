@@ -14,9 +14,11 @@ from contextlib import suppress
 
 import attrs
 
+from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.limits import RETIRED_KEEP_S
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.broker_log import BrokerLog
@@ -39,6 +41,7 @@ from octopi.roles.broker.log_files import (
 )
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
 from octopi.roles.broker.replica_state import forget_intact, stored_state
+from octopi.roles.broker.retired import Retired
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.directories import make_durable_directory
@@ -61,6 +64,7 @@ class Opening:
         flush_options: FlushOptions,
         *,
         lost_power: bool,
+        keep_retired_s: float = RETIRED_KEEP_S,
     ) -> None:
         self.logs: dict[tuple[str, int], BrokerLog] = {}
         """By topic and partition."""
@@ -76,6 +80,10 @@ class Opening:
         """What has to go."""
         self._doubtful: set[int] = set()
         """Partitions of which more may have been noted than is found."""
+        self.retired = Retired(environment, data_directory, keep_retired_s)
+        """What was given up and is kept for a while."""
+        self.unmoved: set[int] = set()
+        """Partitions whose files were being moved to it, and could not all be moved."""
         self._lasting = {data_directory}
         """Directories that are there also after a failure of power."""
 
@@ -91,7 +99,8 @@ class Opening:
             _log.warning("what is no partition's was left alone", directory="logs", names=odd[:10])
         replicas = names_in(self._disk, f"{self._data_directory}/replicas")
         names = [*logs, *(name.partition(".")[0] for name in replicas)]
-        numbers = {partition_number(name) for name in names}
+        self.unmoved = self.retired.begun()
+        numbers = {*self.unmoved, *map(partition_number, names)}
         return [PartitionId(one) for one in sorted(one for one in numbers if one is not None)]
 
     def _was_given_up(
@@ -117,6 +126,47 @@ class Opening:
             return own
         return decided
 
+    def holds_logs(self, partition_id: PartitionId) -> bool:
+        """Whether there is anything of a replica that is worth to be kept.
+
+        Raises:
+          StorageError: if that can't be read.
+        """
+        return bool(names_in(self._disk, f"{self._data_directory}/logs/{partition_id}"))
+
+    async def move_away(self, partition_id: PartitionId, epoch: int) -> None:
+        """Have the files of a replica that was given up kept by `Retired`; nobody uses them any
+        more.  *epoch*: of the decision that placed the partition elsewhere.
+
+        Raises:
+          StorageError: if that can't be done.
+        """
+        if (trace := self._environment.trace) is not None:
+            trace(steps.J15_MOVING, partition=partition_id)
+        self._lasting.discard(f"{self._data_directory}/logs/{partition_id}")
+        folder = await self.retired.keep(partition_id, epoch)
+        self.unmoved.discard(partition_id)
+        if trace is not None:
+            trace(steps.J15_MOVED, partition=partition_id, folder=folder)
+        _log.info(
+            "retired replica kept",
+            partition=partition_id,
+            folder=folder.rpartition("/")[2],
+            keep_s=self.retired.keep_s,
+        )
+
+    async def _finish_giving_up(
+        self, partition_id: PartitionId, decided: PartitionRecord | None
+    ) -> None:
+        """Move what an earlier life gave up, or what is left of it, or remove it.
+
+        Raises:
+          StorageError: if that can't be done.
+        """
+        if partition_id in self.unmoved or (self.retired.keep_s and self.holds_logs(partition_id)):
+            await self.move_away(partition_id, decided.epoch if decided else 0)
+        self.give_up(partition_id)
+
     def give_up(self, partition_id: PartitionId) -> None:
         """Remove what is left of a replica that was given up, in whichever order a failure of
         power brought its files back.  What was set aside stays.
@@ -139,7 +189,7 @@ class Opening:
     async def open(
         self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
     ) -> None:
-        """Open the logs of one replica, and compare them with what was noted of them; or remove
+        """Open the logs of one replica, and compare them with what was noted of them; or retire
         what is left of one that *broker* gave up.  *decided*: the newest decision about the
         partition in the table.
 
@@ -147,10 +197,12 @@ class Opening:
           StorageError: if it can't be known what logs there are, or the disk doesn't take what was
               found.
         """
-        if self._was_given_up(partition_id, decided, broker):
+        if partition_id in self.unmoved or self._was_given_up(partition_id, decided, broker):
             with suppress(StorageError):  # `Logs.identified` tries again, and says so
-                self.give_up(partition_id)
+                await self._finish_giving_up(partition_id, decided)
                 return
+        if partition_id in self.unmoved:
+            return  # what lies here is a part of a replica
         ends = await self._open_ends(partition_id, decided.epoch if decided else 0)
         newest = self._newest(partition_id, decided)
         is_sole = newest is not None and newest.replicas == [broker]
