@@ -16,6 +16,7 @@ from octopi.cli.failures import CommandError, ExitCode
 from octopi.environment import Disk
 from octopi.errors import DirectoryInUseError
 from octopi.identifiers import Offset
+from octopi.roles.broker.retired_names import DIRECTORY
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.ends_file import ENDS_SUFFIX, NotedLog, load_ends
@@ -150,13 +151,16 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
 
 @contextmanager
 def held(disk: Disk, directory: str) -> Iterator[None]:
-    """Hold the data directory that *directory* is, or belongs to, so that no node writes.
+    """Hold the data directory that *directory* is, or belongs to, so that no node writes; what
+    belongs to a retired replica nobody writes to.
 
     Raises:
       CommandError: if a node has it.
     """
     resolved = Path(directory).resolve()
     for candidate in (resolved, *resolved.parents[:_DEPTH]):
+        if candidate.name == DIRECTORY and resolved != candidate:
+            break  # a retired replica, to which nobody writes
         if _LOCK not in disk.list_directory(str(candidate)):
             continue
         try:

@@ -27,6 +27,7 @@ _COMMANDS: Final = {
         "status",
         "verify",
         "salvage",
+        "retired",
         "token",
         "secret",
         "tls",

@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 
 from octopi import record
+from octopi.cli.retired_replicas import is_retired
 from octopi.environment import Disk
 from octopi.errors import StorageError
 from octopi.identifiers import Offset, PartitionId, TopicName
@@ -69,15 +70,17 @@ class KeptFile(RecordFile):
 
 
 def find_kept(disk: Disk, directory: str) -> list[Kept]:
-    """What is kept in a broker's data *directory*, sorted by its path.
+    """What is kept in a broker's data *directory*, sorted by its path.  Of a retired replica that
+    is all of its segments, too.
 
     Raises:
       StorageError: if it can't be read.
     """
     found: list[Kept] = []
+    retired = is_retired(directory)
     for partition in disk.list_directory(f"{directory}/logs"):
         parent = f"{directory}/logs/{partition}"
-        sole = _has_one_replica(disk, f"{directory}/replicas/{partition}")
+        sole = not retired and _has_one_replica(disk, f"{directory}/replicas/{partition}")
         for name in disk.list_directory(parent):
             folder = f"{parent}/{name}"
             if name.endswith(DAMAGED_SUFFIX):
@@ -89,9 +92,12 @@ def find_kept(disk: Disk, directory: str) -> list[Kept]:
                 found += [_kept(disk, path, topic, int(partition), -1) for path in paths]
             elif "!" not in name:
                 end = _end(folder, segment_bases(_names(disk, folder))) if sole else -1
+                names = cut_names(_names(disk, folder), _ANYWHERE)
+                if retired:
+                    names += [f"{base:020d}.log" for base in segment_bases(_names(disk, folder))]
                 found += [
                     _kept(disk, f"{folder}/{one}", name, int(partition), end)
-                    for one in cut_names(_names(disk, folder), _ANYWHERE)
+                    for one in sorted(names)
                 ]
     return found
 

@@ -34,6 +34,8 @@ class Kind(StrEnum):
     TORN_TAIL = "torn tail"
     """An unclean end left it; harmless: nothing there was promised, and the next start cuts
     it off."""
+    RETIRED = "retired"
+    """A replica that was given up is kept for a while."""
     SET_ASIDE = "set aside"
     """Bytes that were taken out of a log, and are kept beside it."""
     INDEX = "index"

@@ -27,6 +27,8 @@ def salvage(
 
     DIR is the data directory of a broker, which has to be stopped.  A broker never deletes what
     it takes out of a log: a torn tail, what lies behind damage, records whose loss was accepted.
+    DIR may also be the folder of a retired replica, while its broker runs, too; then all segments
+    of its logs are listed.
 
     \b
     For instance:
@@ -34,7 +36,8 @@ def salvage(
       octopi-node salvage ./broker-1 --print PATH > lost && octopi-node produce orders -f lost
       octopi-node salvage ./broker-1 --put-back PATH --dry-run
 
-    --print gives the value of each sound message on a line, also behind damaged ones; with
+    --print gives the value of each sound message on a line, also behind damaged ones, of a file or
+    of all segments in the folder of a log; with
     --json key, time stamp and headers too.  Look whether they are in the topic already before
     they are produced again.
 
@@ -44,19 +47,26 @@ def salvage(
     """
     from octopi.cli import message_format
     from octopi.cli.data_directory import held
+    from octopi.cli.retired_replicas import find_retired
     from octopi.cli.salvaging import Kept, find_kept, messages_in, put_back
     from octopi.operating_system import SystemDisk
 
     disk = SystemDisk()
 
-    def named(wanted: str) -> Kept:
-        for one in found:
-            if one.path == wanted:
-                return one
-        raise CommandError(
-            f"{wanted} is none of the files that `octopi-node salvage {directory}` lists",
-            ExitCode.USAGE,
-        )
+    def named(wanted: str) -> list[Kept]:
+        """That file, or the segments in that folder."""
+        inside = f"{wanted.rstrip('/')}/"
+        chosen = [
+            one
+            for one in found
+            if one.path == wanted or (one.path.startswith(inside) and one.path.endswith(".log"))
+        ]
+        if not chosen:
+            raise CommandError(
+                f"{wanted} is none of the files that `octopi-node salvage {directory}` lists",
+                ExitCode.USAGE,
+            )
+        return chosen
 
     with held(disk, directory):
         found = find_kept(disk, directory)
@@ -66,12 +76,13 @@ def salvage(
             if as_json:
                 form = message_format.as_json
             output = sys.stdout.buffer
-            for message in messages_in(disk, named(prints)):
-                output.write(form(message))
+            for one in named(prints):
+                for message in messages_in(disk, one):
+                    output.write(form(message))
             output.flush()
             return ExitCode.OK
         if path is not None:
-            kept = named(path)
+            kept = named(path)[0]
             if not kept.fits:
                 raise CommandError(
                     f"{path} can't be put back: its log doesn't end at offset {kept.offset}, not "
@@ -93,4 +104,6 @@ def salvage(
             f"{'; --put-back is possible' * one.fits}"
         )
     say(f"{counted(len(found), 'file')} kept")
+    if retired := find_retired(disk, directory):
+        say(f"{counted(len(retired), 'retired replica')}: `octopi-node retired list {directory}`")
     return ExitCode.OK

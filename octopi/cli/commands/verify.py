@@ -36,9 +36,12 @@ def verify(directory: str, as_json: bool) -> int:
     had noted as flushed is gone or not what was written.  A `torn tail` is what an unclean end
     leaves: nothing in it was promised to be safe, and the next start cuts it off.  An `index`
     is rebuilt by itself.  What is `set aside` was taken out of a log and is kept beside it:
-    `octopi-node salvage` says what is in it.
+    `octopi-node salvage` says what is in it.  What is `retired` is a replica that the broker gave
+    up and keeps for a while: `octopi-node retired` lists and removes those, and DIR may be the
+    folder of one, also while the broker runs.
     """
     from octopi.cli.data_directory import held, look_into
+    from octopi.cli.retired_replicas import find_retired
     from octopi.identifiers import Offset
     from octopi.operating_system import SystemDisk
     from octopi.storage.verification import Finding, Kind, Progress, verify_log
@@ -55,6 +58,12 @@ def verify(directory: str, as_json: bool) -> int:
             for path in found.kept:
                 what = "bytes that were taken out of a log are kept; see `octopi-node salvage`"
                 findings.append(Finding(Kind.SET_ASIDE, path, 0, Offset(0), what))
+            for gone in find_retired(disk, directory):
+                what = (
+                    f"a replica of partition {gone.partition} that was given up in epoch "
+                    f"{gone.epoch}, {size(gone.size_bytes)}; see `octopi-node retired`"
+                )
+                findings.append(Finding(Kind.RETIRED, gone.path, 0, Offset(0), what))
             for log in found.logs:
                 for seen in verify_log(disk, log.directory, log.recovery_point):
                     if isinstance(seen, Progress):

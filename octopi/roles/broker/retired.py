@@ -35,9 +35,11 @@ from octopi.roles.broker.retired_names import (
     DIRECTORY,
     MOVING_SUFFIX,
     REMOVED_SUFFIX,
+    SECONDS,
     RetiredName,
     name_for,
     parse,
+    stored_seconds,
 )
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
@@ -45,7 +47,6 @@ from octopi.storage.full_disk import FULL, disk_full
 
 _log = get_logger(__name__)
 
-_SECONDS: Final = "seconds"
 _PARTS: Final = ("logs", "replicas")
 
 
@@ -214,7 +215,7 @@ class Retired:
         """Count *elapsed_s* more for a replica that was known when that time began."""
         path = f"{self._root}/{name}/{COUNT_FILE}"
         if name not in self._counted:
-            self._counted[name] = self._noted[name] = stored_seconds(self._environment, path)
+            self._counted[name] = self._noted[name] = stored_seconds(self._disk, path)
             return
         self._counted[name] += elapsed_s
         # Often enough that a broker which is restarted again and again comes to an end with it.
@@ -222,7 +223,7 @@ class Retired:
         is_due = self._counted[name] - self._noted.get(name, 0.0) >= interval_s
         if is_due and self._counted[name] < self.keep_s:
             with suppress(StorageError):  # then it is kept a little longer
-                await checkpoint.store(self._disk, path, {_SECONDS: int(self._counted[name])})
+                await checkpoint.store(self._disk, path, {SECONDS: int(self._counted[name])})
                 self._noted[name] = self._counted[name]
 
     async def _measure(self, path: str) -> int:
@@ -275,14 +276,3 @@ class Retired:
         with suppress(FileNotFoundError):  # a person removes it at the same time
             self._disk.remove_directory(path)
         return budget - 1
-
-
-def stored_seconds(environment: Environment, path: str) -> float:
-    """For how many seconds a retired replica was kept, by what was noted at *path*; 0 if that can't
-    be read: it is kept longer then."""
-    try:
-        stored = checkpoint.load(environment.disk, path) or {}
-        seconds = stored.get(_SECONDS, 0)
-    except StorageError:
-        return 0.0
-    return float(seconds) if isinstance(seconds, int) and seconds > 0 else 0.0

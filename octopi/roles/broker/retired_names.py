@@ -22,6 +22,10 @@ from typing import Final
 
 import attrs
 
+from octopi.environment import Disk
+from octopi.errors import StorageError
+from octopi.storage import checkpoint
+
 DIRECTORY: Final = "retired"
 """Within a data directory."""
 
@@ -29,7 +33,9 @@ MOVING_SUFFIX: Final = ".moving"
 REMOVED_SUFFIX: Final = ".deleted"
 
 COUNT_FILE: Final = "kept"
-"""The checkpoint file within the folder that says for how long it was kept: ``seconds``."""
+"""The checkpoint file within the folder that says for how long it was kept, as `SECONDS`."""
+
+SECONDS: Final = "seconds"
 
 _FORM: Final = re.compile(
     r"(?P<partition>[0-9]{1,19})-(?P<epoch>[0-9]{1,19})-(?P<at>[0-9]{8}T[0-9]{6}Z)"
@@ -79,3 +85,14 @@ def name_for(partition: int, epoch: int, wall_ms: int, taken: set[str]) -> str:
         number += 1
         name = f"{first}.{number}"
     return name
+
+
+def stored_seconds(disk: Disk, path: str) -> float:
+    """For how many seconds a retired replica was kept, by what was noted at *path*; 0 if that can't
+    be read: it is kept longer then."""
+    try:
+        stored = checkpoint.load(disk, path) or {}
+        seconds = stored.get(SECONDS, 0)
+    except StorageError:
+        return 0.0
+    return float(seconds) if isinstance(seconds, int) and seconds > 0 else 0.0
