@@ -208,7 +208,8 @@ _NEVER: Final[dict[Cell, str]] = {
             "remove_directory",
             ("before", "after"),
             ("broker",),
-            "a broker removes no directories but those of logs",
+            "a broker removes no directories but those of logs, and of replicas that it has kept "
+            "for longer than a scenario lasts",
         ),
     )
     for edge in edges
