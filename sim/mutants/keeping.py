@@ -218,13 +218,14 @@ MUTANTS: Final = (
         HISTORY,
     ),
     Mutant(
-        "replicas-given-up-stay-on-disk",
-        "octopi.roles.broker.logs",
+        "replicas-given-up-are-moved-in-part",
+        "octopi.roles.broker.retired",
         """
--        self._opening.give_up(PartitionId(partition_id))
-+        pass
+-        for path in (f"logs/{partition}", ends_path(replica), replica):
++        for path in (ends_path(replica), replica):
 """,
-        "a broker that gave a replica up keeps what the replica remembers",
-        LIVENESS,
+        "a broker that retires a replica leaves its logs where they are, and deletes what is left "
+        "there",
+        "retired-unkept",
     ),
 )

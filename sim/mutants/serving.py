@@ -12,7 +12,7 @@ _SESSIONS: Final = "octopi.roles.register.sessions"
 MUTANTS: Final = (
     Mutant(
         "what-is-given-up-is-deleted",
-        "octopi.roles.broker.logs",
+        "octopi.roles.broker.giving_up",
         """
 -        return wanted and self._opening.holds_logs(partition_id)
 +        return False

@@ -15,7 +15,7 @@ import trio
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import DiskFullError, NotLeaderError, StorageError
+from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
 from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
 from octopi.logger import get_logger
@@ -23,17 +23,16 @@ from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
-from octopi.roles.broker.deletion import doomed_log, remove_file
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
+from octopi.roles.broker.giving_up import GivingUp
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.opening import Opening
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica, Peers
 from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.preparation import Preparation
-from octopi.roles.broker.replica_ends import ends_path
 from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.roles.broker.walks import Walks
 from octopi.security.quotas import LogName
@@ -117,6 +116,9 @@ class Logs(Peers):
         self.membership: Membership | None = None
         """The way to the register."""
         self._table = PartitionTable(environment, f"{data_directory}/partitions")
+        self._given_up = GivingUp(
+            environment, data_directory, self._opening, self._table, self.status
+        )
 
     async def open_all(self, broker: int | None = None) -> None:
         """Open, and recover, every log in the data directory of *broker* (None: not known yet).
@@ -145,18 +147,8 @@ class Logs(Peers):
         if self._identity is not None:
             return
         self._identity = (broker, incarnation)
-        table = self._table.partitions
-        held = {one.partition for one in table.values() if broker in one.replicas}
-        given_up = {one for one in self._ends if one in table and one not in held}
-        # Their last life ended while it gave them up.
-        for partition in sorted(given_up | self._opening.unmoved):
-            try:
-                await self._retire(partition)
-            except StorageError as error:
-                if partition in held:
-                    raise  # it can't begin with a part of its files
-                self._retiring.setdefault(partition, None)
-                _log.error("replica still here", partition=partition, why=str(error))
+        for partition in await self._given_up.finish(broker):
+            self._retiring.setdefault(partition, None)
         for decided in self._table.partitions.values():
             if broker in decided.replicas:
                 await self._begin_replica(decided.partition)
@@ -486,77 +478,16 @@ class Logs(Peers):
         return undone
 
     async def _retire(self, partition_id: int) -> None:
-        """The partition lives elsewhere now: what was kept here is retired (see
-        `octopi.roles.broker.retired`), or deleted if that is not wanted or the disk is full.
+        """The partition lives elsewhere now: what was kept here is put away.
 
         Raises:
           StorageError: if the disk fails.
         """
-        if (trace := self._environment.trace) is not None:
-            trace(steps.J13_RETIRING, partition=partition_id)
         self.stop_following(partition_id)
-        if (replica := self._retiring.get(partition_id)) is not None:  # else an earlier life's
-            await replica.settled()
-        logs = [self._logs.pop(key) for key in list(self._logs) if key[1] == partition_id]
-        if self._is_to_be_kept(PartitionId(partition_id)):
-            await self._move_away(PartitionId(partition_id), logs)
-        else:
-            await self._delete_replica(partition_id, logs)
-        self._opening.give_up(PartitionId(partition_id))
+        # None: an earlier life's.
+        replica = self._retiring.get(partition_id)
+        await self._given_up.put_away(PartitionId(partition_id), replica)
         self._retiring.pop(partition_id, None)
-        if trace is not None:
-            trace(steps.J13_RETIRED, partition=partition_id)
-        _log.info("replica given up", partition=partition_id)
-
-    def _is_to_be_kept(self, partition_id: PartitionId) -> bool:
-        """Whether the files of a replica that is given up are kept for a while."""
-        if partition_id in self.retired.begun():
-            return True  # some of them are there already
-        wanted = self.retired.keep_s > 0 and not self.status.disk.trouble
-        return wanted and self._opening.holds_logs(partition_id)
-
-    async def _move_away(self, partition_id: PartitionId, logs: list[BrokerLog]) -> None:
-        """Have the files of a replica kept, with all that its *logs* took.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        trace = self._environment.trace
-        for log in logs:
-            if trace is not None:
-                trace(steps.T7_REMOVING, **doomed_log(log).facts)
-            await log.put_away()
-            if trace is not None:
-                trace(steps.T7_REMOVED, **doomed_log(log).facts)
-        # Topics that were deleted: those don't go along.
-        await self._deletion.delete(lambda log: log.partition == partition_id)
-        if (ends := self._ends.get(partition_id)) is not None:
-            try:
-                await ends.sync()
-            except StorageError as error:  # what is noted is less than what is there
-                _log.error("what is durable was not noted", why=str(error))
-            await ends.end()
-            del self._ends[partition_id]
-        decided = self._table.partitions.get(partition_id)
-        try:
-            await self._opening.move_away(partition_id, decided.epoch if decided else 0)
-        except DiskFullError:
-            self.status.disk.suspect()
-            raise
-
-    async def _delete_replica(self, partition_id: int, logs: list[BrokerLog]) -> None:
-        """Delete the *logs* of a replica, and what is noted of them.
-
-        Raises:
-          StorageError: if the disk fails.
-        """
-        for log in logs:
-            self._deletion.doom(log)
-        if (ends := self._ends.pop(partition_id, None)) is not None:
-            await ends.end()
-        remove_file(self._environment.disk, ends_path(self._replica_path(partition_id)))
-        await self._deletion.delete(lambda log: log.partition == partition_id)
-        self.retired.forget_begun(partition_id)
 
     async def keep_deleting(self) -> None:
         """Delete what could not be deleted before, and retired replicas whose time is over, now
