@@ -18,7 +18,7 @@ one loan beside its shares, of the size of the largest message: it goes from sub
 in the order in which they began to wait.
 
 All of it is synchronous and knows no clock.  `octopi.transport.outbox` and
-`octopi.transport.framed_link` wait with it.  docs/decisions/0042-one-memory-budget.md has the
+`octopi.transport.framed_link` wait with it.  docs/decisions/0037-one-memory-budget.md has the
 reasons.
 """
 
