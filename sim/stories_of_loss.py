@@ -76,6 +76,25 @@ def _records_of_different_age(chance: Random) -> Story:
     return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
 
 
+def _says_so_twice(chance: Random) -> Story:
+    """A broker loses its power while a register without memory learns, and says so when it is let
+    in.  The register dies before it has heard of the partition from the others, and asks again.
+    When all have told, these others die."""
+    unlucky, *others = chance.sample(_BROKERS, len(_BROKERS))
+    back_s = some_seconds(chance, 5.0, 6.0)  # when the register has gathered brokers twice
+    dead = Kill(some_seconds(chance, 5.0, 6.0))  # for longer than they are waited for
+    faults = [Fault(AtTime(some_seconds(chance, 0.6, 1.2)), Wipe(0.1), "register")]
+    faults += [Fault(AtTime(0.0, behind=True), Kill(back_s), one) for one in others]
+    faults.append(Fault(AtTime(0.0, behind=True), LosePower(0.2), unlucky))
+    let_in = AtStep("J6", "register", behind=True)
+    faults.append(Fault(let_in, Kill(0.1), "register"))
+    all_told = AtStep("J5b", "register", 3, behind=True)
+    faults.append(Fault(all_told, dead, others[0]))
+    faults.append(Fault(AtTime(0.0, behind=True), dead, others[1]))
+    options = {"min_insync": 1, "flush_interval_s": 30.0, "faults_s": 14.0}
+    return _told(faults, options, healed_s=13.5)
+
+
 def _nothing_is_healed_before(seconds: float) -> Fault:
     """Else that is done as soon as all messages are sent."""
     return Fault(AtTime(seconds), Reset("client"), "leader")
@@ -240,7 +259,12 @@ def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> 
 
 
 TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
-    JOURNAL: (_forms_half_a_cluster, _an_older_record_comes_last, _records_of_different_age),
+    JOURNAL: (
+        _forms_half_a_cluster,
+        _an_older_record_comes_last,
+        _records_of_different_age,
+        _says_so_twice,
+    ),
     DAMAGE: (
         _shorter,
         _gone,

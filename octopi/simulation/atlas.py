@@ -80,7 +80,9 @@ class Atlas:
         if self._register_is_lost:
             return "the register has no journal until it gets another disk"
         missing = self._partitions_before_wipe - view.partitions.keys()
-        if missing:
+        # Who lost its power can tell what it heard all the same, and that it lost something.
+        tells = isinstance(action, LosePower) and node.kind == "broker" and not self._may_lose_all
+        if missing and not tells:
             return f"the register has yet to learn of partitions {sorted(missing)}"
         if node.kind == "register":
             return self._register_objection(host, action)
@@ -90,7 +92,7 @@ class Atlas:
             return "" if host not in self._unsure else "its device may lack what it believes in"
         if self.may_lose_last and not isinstance(action, LosePower):
             return self._objection_to_the_last(broker, action)
-        for record in view.partitions.values():
+        for record in self._cluster.register_view.records.values():
             if broker in record.lost and not isinstance(action, LosePower):
                 return f"what is left of partition {record.partition} may be there alone"
             if (
@@ -204,7 +206,7 @@ class Atlas:
         if isinstance(action, Damage):
             is_for_good = not action.is_noticed
         at = _FOR_GOOD if is_for_good else view.version_to_be
-        for record in view.state.partitions.values():
+        for record in view.records.values():
             if broker is not None and not self._is_durable(host, record, action):
                 self._destroyed_at[record.partition, broker] = at
         if isinstance(action, Wipe):

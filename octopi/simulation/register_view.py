@@ -36,8 +36,8 @@ class RegisterView:
         self.before: dict[int, PartitionRecord] = {}
         """For each partition the record before the one in `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
-        self._known_before: set[int] = set()
-        """Partitions that the register knew when it lost its disk."""
+        self._known_before: dict[int, PartitionRecord] = {}
+        """What the register knew of partitions when it lost its disk."""
         self._appended: deque[Entry] = deque()
         self._flushing: dict[int, int] = {}
         """For each flush that was begun, by the end of the journal then: how many entries it
@@ -58,7 +58,7 @@ class RegisterView:
                 while len(self._appended) > still:
                     self._apply(self._appended.popleft())
             case "wipe" if event.host == self._register:
-                self._known_before |= self.state.partitions.keys()
+                self._known_before |= self.state.partitions
                 self.state = ClusterState()
                 self.version += 1
             case steps.R1_READ:
@@ -69,6 +69,12 @@ class RegisterView:
                 for entry in event.facts["entries"]:  # what is known, and maybe a few more
                     self.state.apply(entry)
                 self.version += 1
+
+    @property
+    def records(self) -> dict[int, PartitionRecord]:
+        """The newest record of each partition, also of those that the register lost with its disk
+        and has yet to hear of again."""
+        return self._known_before | self.state.partitions
 
     @property
     def version_to_be(self) -> int:
@@ -93,7 +99,7 @@ class RegisterView:
     def was_out_of_sync(self, partition: int, broker: int) -> int:
         """The `version` up to which *broker* was not in the partition's in-sync set the last
         time that it wasn't; -1: it was in it ever since."""
-        record = self.state.partitions.get(partition)
+        record = self.state.partitions.get(partition) or self._known_before.get(partition)
         if record is None or broker not in record.in_sync:
             return self.version
         return self._out_of_sync.get((partition, broker), -1)
@@ -109,8 +115,8 @@ class RegisterView:
 
     def _note_joining(self, record: PartitionRecord) -> None:
         known = self.state.partitions.get(record.partition)
-        if known is None and record.partition in self._known_before:
-            return  # it is no new partition
+        # One that is heard of again is no new partition.
+        known = known or self._known_before.get(record.partition)
         for broker in record.in_sync:
             if known is None or broker not in known.in_sync:
                 self._out_of_sync[record.partition, broker] = self.version

@@ -130,7 +130,7 @@ class Surroundings:
     def _note_power_loss(self, event: Event) -> None:
         broker = self._cluster.broker_of(event.host)
         list(self._recoveries.found(event))
-        for partition in self._view.state.partitions:
+        for partition in self._view.records:
             # With the flag on the device, all that counts is there, too.
             if broker is not None and not self._flags.get((event.host, partition)):
                 self._caches_lost_at[broker, partition] = self._view.version

@@ -150,8 +150,9 @@ MUTANTS: Final = (
         "lost-data-told-once",
         "octopi.replication.replica",
         """
--        return self.state.intact or leads or self.broker not in record.in_sync
-+        return True
+         self.registered = True
+-        return []
++        return self._store(intact=True)
 """,
         "a broker that lost data says so to a register that is still learning, and not again to "
         "the one that decides",
