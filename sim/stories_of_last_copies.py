@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from octopi.simulation.damage import Damage, Harm, Part
-from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, Reset, Wipe
+from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, Place, Reset, Wipe
 from sim.drawing import some_seconds
 from sim.kinds import LAST
 from sim.story import Story
@@ -131,6 +131,25 @@ def _all_damaged(chance: Random) -> Story:
     return _told(faults, {}, load)
 
 
+def _damaged_while_one_is_filled_again(chance: Random) -> Story:
+    """A replica in sync says that it is damaged, before its leader can say that it is behind.  It
+    has set the damage aside, and is to be sent that again, when files of the others are damaged,
+    too."""
+    leader, *others = _BROKERS
+    damaged, other = chance.sample(others, len(others))
+    flushed = AtStep("D1b", damaged, chance.choice((6, 10, 15)))
+    faults = [
+        Fault(flushed, Cut("register", 0.3, holds=True), leader),
+        Fault(AtTime(0.0, behind=True), Damage("cut", "tail", 0.02), damaged),
+    ]
+    place: Place = AtStep("D6b", damaged, behind=True)
+    for one in (leader, other):
+        harm, part = chance.choice(_DAMAGES[:-1])
+        faults.append(Fault(place, Damage(harm, part, chance.choice((0.1, 0.4))), one))
+        place = AtTime(0.0, behind=True)
+    return _told(faults, {})
+
+
 def _whole_ones_may_come_back(chance: Random) -> Story:
     """A file of one replica is damaged, and those in sync with it are away for long: they have
     everything, so nothing may be decided before one of them is back."""
@@ -149,6 +168,7 @@ TOLD_OF_LAST_COPIES: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] 
         _all_in_sync_wiped,
         _two_wiped_and_one_damaged,
         _all_damaged,
+        _damaged_while_one_is_filled_again,
         _whole_ones_may_come_back,
     ),
 }
