@@ -680,6 +680,22 @@ def _made_again(chance: Random) -> Story:
     return Story(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
 
 
+def _made_again_and_forgotten(chance: Random) -> Story:
+    """The same, and before it is back the register loses its disk."""
+    away = chance.choice(_BROKERS)
+    faults = (
+        Fault(
+            AtStep("T3b", away, chance.choice((2, 2, 3))),
+            Kill(some_seconds(chance, 3.0, 5.0)),
+            away,
+        ),
+        Fault(AtTime(some_seconds(chance, 1.2, 2.4), behind=True), Wipe(0.2), "register"),
+        Fault(AtTime(3.0, behind=True), Reset("client"), "leader"),
+    )
+    options = {"faults_s": 12.0, "replicas": 3, "min_insync": 1, "partitions": 1}
+    return Story(faults, options, {"chores": ("renew", "renew"), "topic_partitions": 1})
+
+
 def _starts_with_a_full_disk(chance: Random) -> Story:
     """A node starts while its disk is full, or full for some of what it does."""
     times = chance.choice((1, 1, 2, 5, 20))
@@ -782,7 +798,7 @@ TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
     GONE: (_gone_for_good,),
     LINKS: (_one_link_breaks, _one_link_breaks),
     JOURNAL: (_forgets_with_a_full_disk, *TOLD_OF_LOSS[JOURNAL]),
-    RENEWED: (_made_again, _made_again),
+    RENEWED: (_made_again, _made_again, _made_again_and_forgotten),
     FULL: (_starts_with_a_full_disk, *TOLD_OF_SERVING[FULL]),
     POWER: (_all_lose_power, _all_lose_power, *TOLD_OF_LOSS[POWER], *TOLD_OF_SERVING[POWER]),
     ALONE: TOLD_OF_SERVING[ALONE],

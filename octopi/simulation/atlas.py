@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from octopi import steps
+from octopi.membership.cluster_state import Removal
 from octopi.simulation.cluster import WIPE
 from octopi.simulation.damage import Damage
 from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
@@ -157,7 +158,7 @@ class Atlas:
                 return ""
             case Wipe() | Damage():
                 view = self._cluster.register_view.state
-                if view.removals:
+                if not all(self._is_replaced(*one) for one in view.removals.items()):
                     return "brokers have yet to remove a topic, and nobody else knows"
                 gone = {one for record in view.partitions.values() for one in record.replicas}
                 gone -= {self._cluster.broker_of(node.name) for node in self._cluster.brokers}
@@ -172,6 +173,20 @@ class Atlas:
                     return f"not all that are in sync can tell it of partitions {hurt}"
                 return ""
         return "nobody else has its journal"
+
+    def _is_replaced(self, topic_id: str, removal: Removal) -> bool:
+        """Whether all that hold the topic of that name can tell that the older one was deleted."""
+        view = self._cluster.register_view.state
+        topic = view.topic(removal.topic)
+        return (
+            topic is not None
+            and topic_id in topic.replaces
+            and all(
+                (self._cluster.host_of(broker), partition, topic.topic_id) in self._made
+                for partition in topic.partitions
+                for broker in view.partitions[partition].in_sync
+            )
+        )
 
     def _is_durable(self, host: str, record: PartitionRecord, action: Destroying) -> bool:
         """Whether what is committed is on the device of *host*."""

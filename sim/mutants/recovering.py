@@ -22,6 +22,17 @@ MUTANTS: Final = (
         "incomplete-leader",
     ),
     Mutant(
+        "deleted-topics-kept-beside-newer-ones",
+        "octopi.membership.admission",
+        """
+-        elif topic.topic_id in known.replaces:
++        elif False:
+""",
+        "a register without memory leaves a deleted topic with a broker that was away, where the "
+        "one of its name has no place then",
+        "liveness",
+    ),
+    Mutant(
         "older-record-decided-on",
         "octopi.membership.rebuild",
         """
