@@ -193,6 +193,13 @@ class _Broker(Collector):
         yield GaugeMetricFamily(
             "octopi_replicas_troubled", "Replicas here that take no records.", value=troubled
         )
+        retired = self._logs.retired
+        yield GaugeMetricFamily(
+            "octopi_retired_replicas", "Replicas given up and kept.", value=retired.count
+        )
+        yield GaugeMetricFamily(
+            "octopi_retired_bytes", "Size of retired replicas.", value=retired.size_bytes
+        )
 
     def _of_logs(self, logs: Iterable[BrokerLog]) -> Iterator[Metric]:
         start = GaugeMetricFamily(
