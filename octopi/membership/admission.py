@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from octopi.membership.cluster_state import ClusterState
@@ -14,7 +16,7 @@ from octopi.membership.entries import (
     TopicCreated,
 )
 from octopi.membership.rebuild import Rebuild
-from octopi.wire.messages import PartitionRecord, Standing, TopicRecord
+from octopi.wire.messages import PartitionRecord, RemovedTopic, Standing, TopicRecord
 
 
 @attrs.frozen
@@ -34,6 +36,13 @@ class Admission:
     """Whether this life of it was live all the time: only its connection is a new one."""
     proofs: list[str] = attrs.field(factory=list)
     """Decisions of this register that its journal lacks, in words: it is an older copy."""
+
+    def held_elsewhere(self) -> Iterator[tuple[int, RemovedTopic]]:
+        """Deleted topics of which the entries tell that other brokers hold them, with those; what
+        this broker holds itself it hears of when it is briefed."""
+        for entry in self.entries:
+            if isinstance(entry, OlderTopicFound) and entry.broker != self.broker:
+                yield entry.broker, RemovedTopic(entry.topic, entry.topic_id)
 
 
 def adopt(

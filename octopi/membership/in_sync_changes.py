@@ -55,3 +55,15 @@ def _with_in_sync(record: PartitionRecord, in_sync: set[int], lost: set[int]) ->
     return attrs.evolve(
         record, version=record.version + 1, in_sync=sorted(in_sync), lost=sorted(lost)
     )
+
+
+def reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> PartitionRecord:
+    """The sole replica leads again, in a new epoch, with what it has."""
+    return attrs.evolve(
+        record,
+        epoch=epoch,
+        version=0,
+        leader_incarnation=incarnation,
+        in_sync=record.replicas,
+        lost=[],
+    )

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import attrs
-
 from octopi.errors import (
     NotReadyError,
     RefusedError,
@@ -45,7 +43,7 @@ from octopi.membership.entries import (
     TopicRemoved,
 )
 from octopi.membership.health import Health
-from octopi.membership.in_sync_changes import without
+from octopi.membership.in_sync_changes import reappointed, without
 from octopi.membership.leaderships import Leaderships
 from octopi.membership.lives import is_later_life, is_proven, is_same_life, lost_data
 from octopi.membership.obedience import Obedience
@@ -229,7 +227,7 @@ class Registrar:
             if len(record.replicas) == 1:
                 incarnation = live.get(record.leader)
                 if incarnation is not None and incarnation != record.leader_incarnation:
-                    again = _reappointed(record, incarnation, spent[partition] + 1)
+                    again = reappointed(record, incarnation, spent[partition] + 1)
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
@@ -584,18 +582,6 @@ class Registrar:
         for record in self.state.partitions.values():
             known = self.state.brokers.get(record.leader)
             assert known is None or record.leader_incarnation <= known.incarnation
-
-
-def _reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> PartitionRecord:
-    """The sole replica leads again, in a new epoch, with what it has."""
-    return attrs.evolve(
-        record,
-        epoch=epoch,
-        version=0,
-        leader_incarnation=incarnation,
-        in_sync=record.replicas,
-        lost=[],
-    )
 
 
 def _check_options(options: TopicOptions) -> None:

@@ -36,7 +36,7 @@ from octopi.limits import (
     LIST_COUNT_MAX,
 )
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry, OlderTopicFound, PartitionDecided, TopicCreated
+from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
 from octopi.membership.registrar import Registrar
 from octopi.roles.register.departures import Departures
 from octopi.roles.register.event_log import EventLog
@@ -249,12 +249,9 @@ class RegisterNode:
         if learned:
             # No task of the session: with that, a lost broker would leave others without them.
             self._tasks.start_soon(self._tell_learned, learned, session)
-        for one in admission.entries:
-            # What a broker reports itself it hears of when it is briefed.
-            if isinstance(one, OlderTopicFound) and one.broker != admission.broker:
-                told = [RemovedTopic(one.topic, one.topic_id)]
-                if (member := self.members.get(one.broker)) is not None:
-                    self._tasks.start_soon(self.have_removed, member, told)
+        for holder, removed in admission.held_elsewhere():
+            if (member := self.members.get(holder)) is not None:
+                self._tasks.start_soon(self.have_removed, member, [removed])
         if state.brokers.keys() <= self.members.keys():
             self._all_came.set()
         if former is not None:
