@@ -24,6 +24,7 @@ from octopi import steps
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.broker.partition_replica import LEADER_LACKS
 from octopi.roles.register.leadership import MAY_BE_LOST
+from octopi.roles.register.past import JOURNAL_LACKS
 from octopi.simulation import driver
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.checker import check
@@ -351,6 +352,8 @@ class _Run:
             return self._plan.loses_all or self._plan.loses_last
         if self._plan.loses_all and host == REGISTER:
             return True
+        if message == JOURNAL_LACKS and self._injector.unfit:
+            return True  # a broker's disk is as it was before, and repeats a deleted topic
         if message == LEADER_LACKS and self._injector.unfit:
             return True  # a broker leads that can't know what it lost: this one keeps what it has
         return host in self._injector.broken_disks | self._injector.unfit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
@@ -15,6 +16,9 @@ from octopi.membership.registrar import Registrar
 from octopi.wire.messages import Join
 
 _log = get_logger(__name__)
+
+JOURNAL_LACKS: Final = "the journal lacks what this register decided"
+"""What a register writes to its log when a broker repeats a decision of its own that it forgot."""
 
 _PROOFS_TOLD_MAX = 10
 
@@ -70,11 +74,15 @@ def replay(registrar: Registrar, entries: list[Entry], directory: str) -> None:
 
 
 def tell_older_copy(admission: Admission) -> None:
-    """Say that the journal lacks decisions, if a broker has proven it."""
+    """Say that the journal lacks decisions, if a broker has proven it.
+
+    A topic alone does not prove that the journal is older: once all brokers have removed a deleted
+    topic, nobody remembers that there was one."""
     if admission.proofs:
         _log.error(
-            "the journal is an older copy",
-            why="a broker was told what it lacks, and has the seal of this register",
+            JOURNAL_LACKS,
+            why="a broker has it under the register's seal: either the journal is an older copy, "
+            "or the broker's disk is, and the topics that it repeats had been deleted",
             learned_from=admission.broker,
             lacks=admission.proofs[:_PROOFS_TOLD_MAX],
             count=len(admission.proofs),
