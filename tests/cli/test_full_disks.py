@@ -22,7 +22,7 @@ from octopi.limits import DISK_ROOM_BYTES_MIN
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from tests.cluster import Cluster, eventually
 from tests.fakes.disk import MemoryDisk
-from tests.secrets import SECRETS
+from tests.join_secrets import SECRETS
 
 SIZE = 4 * DISK_ROOM_BYTES_MIN
 

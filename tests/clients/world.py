@@ -23,7 +23,7 @@ from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
 from tests.clients.memory_net import MemoryNet
 from tests.fakes.disk import MemoryDisk
-from tests.secrets import SECRETS
+from tests.join_secrets import SECRETS
 
 REGISTER = "ws://register:7000"
 BROKER = "ws://broker-1:7100"

@@ -12,8 +12,8 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
 from tests.asking import values
 from tests.cluster import describe, eventually, running_cluster
+from tests.join_secrets import MEMBER
 from tests.roles.test_growing import ask, until
-from tests.secrets import MEMBER
 
 
 async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, eventually, running_cluster
 from tests.fakes.disk import MemoryDisk
-from tests.secrets import MEMBER
+from tests.join_secrets import MEMBER
 
 SLOWNESS = 100
 """A second on a slow clock lasts so many."""

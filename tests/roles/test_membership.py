@@ -19,7 +19,7 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import eventually, system_environment
 from tests.fakes.disk import MemoryDisk
-from tests.secrets import SECRETS
+from tests.join_secrets import SECRETS
 
 CLUSTER = "00c1a5735eed0001"
 LIFE = m.RegisterLife(1, "first")

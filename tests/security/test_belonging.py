@@ -31,7 +31,7 @@ from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
 from tests.cluster import Cluster, describe, eventually, running_cluster
 from tests.fakes.link import MemoryLink, MemoryNet, link_pair
-from tests.secrets import SECRETS, secrets_of
+from tests.join_secrets import SECRETS, secrets_of
 from tests.transport.serving import environment_of
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)

@@ -31,7 +31,7 @@ from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
 from tests.fakes.link import MemoryLink, MemoryNet, link_pair
-from tests.secrets import SECRETS
+from tests.join_secrets import SECRETS
 from tests.transport.serving import environment_of
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
