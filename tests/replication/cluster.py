@@ -326,7 +326,7 @@ class Cluster:
         self._led: dict[int, int] = {}
         self._nonces = count()
         self.registrar = Registrar(1, brokers)
-        self.record(self.registrar.form("c" * 16, self.next_nonce()))
+        self.record(self.registrar.form("c" * 16, self.next_nonce(), secret="5e" * 16))
         self.nodes = {one + 1: Node(self, one + 1, self.topics) for one in range(brokers)}
         for node in self.nodes.values():
             node.start()
@@ -385,6 +385,7 @@ class Cluster:
             node.ancestors,
             self.registrar.state.life,
             f"ws://broker-{node.broker}",
+            credential=self.registrar.seals.credential(node.broker),
         )
         inventory = m.Inventory([known] if known else [], [], [node.replica.standing])
         admission = self.registrar.admit(asking, [inventory])

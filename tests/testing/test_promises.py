@@ -137,6 +137,7 @@ def test_a_cluster_that_breaks_its_own_rules_is_found(monkeypatch: pytest.Monkey
                     await anext(consumer)
 
     monkeypatch.setattr(BrokerLog, "highwater", property(lambda log: log.end))
+    monkeypatch.setattr(BrokerLog, "read", BrokerLog.read_uncommitted)
     with pytest.raises(Violation, match="uncommitted-seen"):
         octopi.testing.run(scene)
 

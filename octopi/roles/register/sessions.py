@@ -580,7 +580,7 @@ class MembershipSession:
         order = m.TYPE_NAMES[type(message)]
         try:
             answer = await self._connection.request(message, m.OrderCarriedOut, REQUEST_TIMEOUT_S)
-        except (ConnectionLostError, RefusedError) as error:
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
             self.is_silent = True
             _log.warning("broker did not confirm", broker=self.broker, order=order, why=str(error))
             return None
