@@ -524,6 +524,9 @@ async def move_a_replica(cluster: LocalCluster, flow: Traffic) -> None:
     (spare,) = {1, 2, 3, 4} - {*place.replicas}
     leaving = next(one for one in place.replicas if one != place.leader)
     async with octopi.connect(cluster.url) as client:
+        with trio.fail_after(20):  # on a full disk no replica is kept
+            while any(one.disk_trouble for one in (await client.describe_cluster()).brokers):
+                await trio.sleep(0.05)
         await client.move_replica(place.partition, leaving, spare, timeout_s=20)
     await flow.progress(30)
 
