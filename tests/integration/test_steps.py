@@ -525,8 +525,10 @@ async def move_a_replica(cluster: LocalCluster, flow: Traffic) -> None:
     leaving = next(one for one in place.replicas if one != place.leader)
     async with octopi.connect(cluster.url) as client:
         with trio.fail_after(20):  # on a full disk no replica is kept
-            while any(one.disk_trouble for one in (await client.describe_cluster()).brokers):
-                await trio.sleep(0.05)
+            while any(  # noqa: ASYNC110
+                one.disk_trouble for one in (await client.describe_cluster()).brokers
+            ):
+                await trio.sleep(0.05)  # nothing announces it to clients
         await client.move_replica(place.partition, leaving, spare, timeout_s=20)
     await flow.progress(30)
 

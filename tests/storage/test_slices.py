@@ -23,7 +23,7 @@ from octopi.storage.offset_index import ENTRY_BYTES, Entry
 from octopi.storage.record_file import RecordFile
 from octopi.storage.segment import Segment
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import Slices, at_once, in_turns
+from octopi.storage.slices import GROUP_COUNT, Slices, at_once, in_groups, in_turns
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -458,3 +458,48 @@ def test_a_walk_over_a_file_meets_damage_where_it_is(large: Large, bit: int) -> 
     with pytest.raises(CorruptLogError) as caught:
         list(file.record_ends(0, file.size_bytes))
     assert caught.value.position_bytes == 5 * RECORD_BYTES
+
+
+class _Waits:
+    """A turn that may begin at every second attempt only."""
+
+    is_over = False
+    useless_count = 0
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def begin(self) -> bool:
+        self.log.append("begin")
+        return self.log.count("begin") % 2 == 0
+
+    async def wait(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.log.append("wait")
+
+    def look(self) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        self.log.append("end")
+
+    async def give_way(self) -> None:
+        raise NotImplementedError
+
+
+async def test_each_slice_is_a_turn_that_may_have_to_wait() -> None:
+    def work() -> Slices[str]:
+        yield
+        yield
+        return "done"
+
+    turn = _Waits()
+    assert await in_turns(work(), turn) == "done"
+    assert turn.log == ["begin", "wait", "end", "begin", "end", "begin", "wait", "end"]
+
+
+def test_groups_are_small_and_leave_nothing_out() -> None:
+    items = list(range(2 * GROUP_COUNT + 1))
+    groups = list(in_groups(items))
+    assert [len(one) for one in groups] == [GROUP_COUNT, GROUP_COUNT, 1]
+    assert [one for group in groups for one in group] == items
