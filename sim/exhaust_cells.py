@@ -205,6 +205,13 @@ _NEVER: Final[dict[Cell, str]] = {
         ),
         ("pread", ("before",), ("broker",), "outside of its logs a broker reads whole files"),
         (
+            "remove",
+            ("after",),
+            ("broker",),
+            "outside of its logs a broker finds files to remove only after another failure: what a "
+            "dead process wrote in part, and the file by which it looks for room on a full disk",
+        ),
+        (
             "remove_directory",
             ("before", "after"),
             ("broker",),
