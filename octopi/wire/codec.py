@@ -443,23 +443,15 @@ class _Part:
         return self.structure.decode_fields(data, at, count)
 
 
-@attrs.frozen
-class _JudgedPart:
+class _JudgedPart(_Part):
     """A structure inside a message that says itself whether its fields belong together."""
 
-    structure: _Structure
-
-    @property
-    def depth(self) -> int:
-        return self.structure.depth
-
     def encode(self, value: object, parts: list[bytes]) -> None:
-        self.structure.encode(value, parts)
+        super().encode(value, parts)
         _judge(value)
 
     def decode(self, data: bytes, at: int) -> tuple[object, int]:
-        count, at = container(data, at, MAP)
-        value, at = self.structure.decode_fields(data, at, count)
+        value, at = super().decode(data, at)
         _judge(value)
         return value, at
 
