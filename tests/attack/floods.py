@@ -20,8 +20,6 @@ from tests.attack.frame import Attack, Figure
 from tests.processes import node_processes
 
 P99_MS: Final = 200.0
-CROWD_P99_MS: Final = 500.0
-"""Of strangers each costs a handshake, whatever it sends then."""
 SECONDS: Final = 6.0
 _PIECE_BYTES: Final = 1 << 18
 
@@ -76,7 +74,7 @@ async def crowd(what: str, directory: Path) -> list[Figure]:
             await trio.sleep(SECONDS)
         left = await brokers_left(here, directory)
     note = f"{outcome['sent_bytes'] >> 20} MiB sent, {outcome['closed']} connections closed"
-    return [Figure("brokers that left", left, "", 0, note), *observed.figures(CROWD_P99_MS)]
+    return [Figure("brokers that left", left, "", 0, note), *observed.figures(P99_MS)]
 
 
 def _attack(kind: str, connections: int) -> Attack:
