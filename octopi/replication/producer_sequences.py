@@ -196,6 +196,11 @@ class ProducerSequences:
         table._requests = {one: at for one, at in self._requests.items() if at < offset}
         return table
 
+    def forget(self, offset: Offset) -> None:
+        """Forget what lies in the log from *offset* on."""
+        earlier = self.before(offset)
+        self._producers, self._requests = earlier._producers, earlier._requests
+
     def dump(self) -> list[Any]:
         """Plain values for a checkpoint file, longest silent producer first."""
         return [

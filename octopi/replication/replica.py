@@ -109,7 +109,7 @@ class Replica:
         """Its session with the leader; None before the first stream is open."""
         self._away: frozenset[int] = frozenset()
         self._stopping: frozenset[int] = frozenset()
-        self._is_stopping = False
+        self.is_stopping = False
         self._attempt = 0
         self._lag_s_max = lag_s_max
 
@@ -274,7 +274,7 @@ class Replica:
         """Some time has passed (*now*: monotonic, s): look after the in-sync set, and stop
         waiting for the device where others hold the records as well."""
         effects: list[PartitionEffect] = []
-        if self.leader is not None and not self._is_stopping:
+        if self.leader is not None and not self.is_stopping:
             change = self.leader.wanted_change(now)
             if change is not None:
                 effects += self.propose(change)
@@ -300,16 +300,18 @@ class Replica:
         self.leader.stopping = brokers
         return self.tick(now)
 
-    def stopping(self) -> list[PartitionEffect]:
+    def stopping(self) -> None:
         """This broker is about to stop.  It proposes nothing any more: its followers lag because
-        it leaves them, and alone in sync it would take the partition with it."""
-        self._is_stopping = True
-        return []
+        it leaves them, and alone in sync it would take the partition with it.
+
+        Unlike an event this may come while effects are under way: a proposal among them is not
+        to be sent (`is_stopping`)."""
+        self.is_stopping = True
 
     @property
     def repeated(self) -> AlterInSync | None:
         """What to ask the register again, as it may not have heard it."""
-        return self.leader.pending if self.leader is not None and not self._is_stopping else None
+        return self.leader.pending if self.leader is not None and not self.is_stopping else None
 
     def propose(self, change: AlterInSync) -> list[PartitionEffect]:
         """Ask the register for *change*.  Repeat the message while `pending`."""
@@ -340,7 +342,7 @@ class Replica:
         if self.leader is None:
             return []
         effects = self.leader.acknowledge(message)
-        if self._is_stopping:
+        if self.is_stopping:
             return effects
         change = self.leader.wanted_join(message.broker)
         return effects + self.propose(change) if change is not None else effects

@@ -46,6 +46,16 @@ MUTANTS: Final = (
         _EARLY,
     ),
     Mutant(
+        "retention-of-a-log-that-is-to-begin-anew",
+        "octopi.roles.broker.broker_log",
+        """
+-        return not self._is_closed and self._files.start >= self.state.start
++        return not self._is_closed
+""",
+        "retention looks at the old files of a log that a disk keeps from beginning anew",
+        "exception",
+    ),
+    Mutant(
         "retention-ignores-that-no-age-is-set",
         "octopi.storage.retention",
         """

@@ -33,11 +33,22 @@ MUTANTS: Final = (
         "stopping-leaders-propose",
         "octopi.replication.replica",
         """
--        if self.leader is not None and not self._is_stopping:
+-        if self.leader is not None and not self.is_stopping:
 +        if self.leader is not None:
              change = self.leader.wanted_change(now)
 """,
         "a leader that is about to stop asks to have those out of the in-sync set that stay",
+        "stopping-proposes",
+    ),
+    Mutant(
+        "stopping-leaders-say-what-they-decided",
+        "octopi.roles.broker.partition_replica",
+        """
+-            case ToRegister(AlterInSync()) if self.machine.is_stopping:
+-                pass  # decided before, and kept waiting by the device
+             case ToRegister(message):
+""",
+        "a leader that was asked to stop sends a proposal that its device had kept waiting",
         "stopping-proposes",
     ),
 )

@@ -231,6 +231,40 @@ async def test_a_log_that_begins_anew_on_a_full_disk_is_whole_when_it_is_opened_
     assert (found.start, found.end, found.fault) == (BEGIN, end, None)
 
 
+async def test_retention_waits_for_a_log_that_is_to_begin_anew_and_could_not_yet() -> None:
+    disk = MemoryDisk()
+    log = await new_log(disk)
+    decide_restart(log)
+    disk.fail(errno.EROFS, "replace_file", path_end="checkpoint", times=1)
+    with pytest.raises(StorageError):
+        await restart(log)
+    await log.apply_retention()
+    disk.fail(errno.EROFS, "remove", path_end=".log", times=100)
+    with pytest.raises(StorageError):
+        await restart(log)
+    disk.crash(keep_page_cache=True)
+    disk.heal()
+    found = await opened(disk)
+    assert (found.start, found.end, found.fault) == (BEGIN, BEGIN, None)
+    found.state.check_invariants()
+    assert found.state.sequences.check(run_at(20)) == Duplicate(Offset(BEGIN - 100), 0)
+
+
+async def test_producers_are_known_once_though_no_record_starts_at_the_recovery_point() -> None:
+    disk = MemoryDisk()
+    log = await new_log(disk)
+    producers = log.state.sequences.dump()
+    disk.crash(keep_page_cache=True)
+    stored = checkpoint.load(disk, f"{DIRECTORY}/checkpoint")
+    assert stored is not None
+    stored.update(recovery_point=log.end - 1)
+    await checkpoint.store(disk, f"{DIRECTORY}/checkpoint", stored)
+    found = await opened(disk)
+    assert (found.end, found.fault) == (log.end, None)
+    found.state.check_invariants()
+    assert found.state.sequences.dump() == producers
+
+
 async def damaged() -> tuple[MemoryDisk, BrokerLog]:
     """A log with a whole segment, and damage behind it."""
     disk = MemoryDisk()

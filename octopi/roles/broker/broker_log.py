@@ -459,13 +459,19 @@ class BrokerLog(ReadableLog):
 
     # --- keeping ---------------------------------------------------------------------
 
+    @property
+    def _retains(self) -> bool:
+        """Whether retention may look at the files: not while they are being deleted, and not
+        while the log is to begin anew and its files don't yet, as on a disk that fails."""
+        return not self._is_closed and self._files.start >= self.state.start
+
     async def apply_retention(self) -> None:
         """Remove segments that are too old or too many, all of them committed for all to see:
         what the leader is about to commit, its followers may lack."""
-        if self._is_closed:
-            return  # its files are being deleted
+        if not self._retains:
+            return
         await in_turns(self._files.learn_ages(self._environment.clock.wall_ms()))
-        if self._is_closed:
+        if not self._retains:
             return
         now_ms = self._environment.clock.wall_ms()
         try:
@@ -474,7 +480,7 @@ class BrokerLog(ReadableLog):
                 # First: a segment that is missing from there on is damage.
                 self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
                 await self._notes.sync()
-                if self._is_closed:
+                if not self._retains:
                     return
             removed = self._files.apply_retention(now_ms, below=start)
         except StorageError as error:

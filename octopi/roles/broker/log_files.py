@@ -186,6 +186,8 @@ async def open_files(
         _finish_restart(disk, directory, begin)
 
     def rebuild(base: Offset, scan: record.Scan) -> None:
+        if base < recovery_point:
+            sequences.forget(base)  # no record starts at the recovery point: all are scanned
         sequences.note(scan, base)
 
     opening = SegmentedLog.open(

@@ -175,7 +175,7 @@ class Logs(Peers):
         replica.submit(partial(replica.machine.told_away, self._away, now))
         replica.submit(partial(replica.machine.told_stopping, self._stopping, now))
         if self._is_stopping:
-            replica.submit(replica.machine.stopping)
+            replica.machine.stopping()
         return replica
 
     def replica(self, partition_id: int) -> PartitionReplica | None:
@@ -384,7 +384,7 @@ class Logs(Peers):
         """This broker is about to stop: its replicas propose nothing any more."""
         self._is_stopping = True
         for replica in self._replicas.values():
-            replica.submit(replica.machine.stopping)
+            replica.machine.stopping()
 
     def announced(self, message: m.AnnounceEpoch) -> None:
         """The register begins a new epoch."""

@@ -410,6 +410,8 @@ class PartitionReplica:
                     return self._perform_on_log(log, effect_on_log)
                 if isinstance(effect_on_log, Reply):
                     effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
+            case ToRegister(AlterInSync()) if self.machine.is_stopping:
+                pass  # decided before, and kept waiting by the device
             case ToRegister(message):
                 if (trace := self._steps) is not None and isinstance(message, AlterInSync):
                     trace.proposing(message)
