@@ -59,7 +59,8 @@ class Notebook:
         self.unfit: set[str] = set()
         """Hosts that get new disks as soon as others have what is on the old ones."""
         self.removed_end: dict[LogName, int] = {}
-        """What lies before was removed by retention somewhere: nobody has to have it."""
+        """What lies before was removed by retention somewhere, or given up by an operator's
+        order: nobody has to have it."""
         self._recoveries = Recoveries(cluster)
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
@@ -91,10 +92,18 @@ class Notebook:
                     end = self._kept_end(log, record)
                     self.note(LossTold(self.now, log, end, record.epoch))
 
+                if log.partition == record.partition and self.plan.loses_last:
+                    start = self._held(log, record).start
+                    self.removed_end[log] = max(self.removed_end.get(log, 0), start)
+
+    def _held(self, log: LogName, record: PartitionRecord) -> ReplicaBytes:
+        """What the leader of *record* has of *log*."""
+        disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
+        return ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
+
     def _kept_end(self, log: LogName, record: PartitionRecord) -> int:
         """Up to where the leader of *record* has of *log* what clients know to be there."""
-        disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
-        held = ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
+        held = self._held(log, record)
         end = held.end
         topic = self.cluster.register_view.state.topic(log.topic)
         said = self._recoveries.accepted(record).get(record.leader)
@@ -102,12 +111,14 @@ class Notebook:
             end = min(end, said.ends[topic.topic_id])  # the rest is set aside
         if not self.plan.loses_last:
             return end
-        # One that was not in sync may have other records than were acknowledged.
+        # One that was not in sync may have other records than were acknowledged.  Who reads before
+        # its start is told.
         others = (
             one.offset
             for one in self.history.events
             if isinstance(one, Acknowledged | Delivered)
             and one.log == log
+            and held.start <= one.offset
             and one.next_offset <= end
             and one.value not in held.read(one.offset, one.next_offset)
         )

@@ -253,6 +253,20 @@ def _many_logs_in_the_dark(chance: Random) -> Story:
     return _told(faults, options, {"topics": 6, "value_bytes_max": 3000, "producers": 3})
 
 
+def _killed_when_power_is_back(chance: Random) -> Story:
+    """All machines lose their power, when it is on their devices that more is committed than is
+    there itself.  When power is back, brokers are killed that have told what they lost."""
+    first, *others = chance.sample(_BROKERS, len(_BROKERS))
+    faults = [_slow_sync(one, 3.0, ".log", times=3) for one in _BROKERS]
+    faults.append(Fault(AtTime(some_seconds(chance, 2.4, 3.2)), LosePower(0.0), first))
+    faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
+    at = AtStep(chance.choice(("D2b", "E10b", "E10b", "E10b")), first, behind=True)
+    faults.append(Fault(at, Kill(0.1), "here"))
+    some = chance.sample(others, chance.choice((0, 1, 2)))
+    faults += [Fault(AtTime(0.0, behind=True), Kill(0.1), one) for one in some]
+    return _told(faults, {"min_insync": 1, "loses_all": True})
+
+
 def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> Fault:
     fault = DiskFault("sync", Delay(delay_s), path_end, times=times)
     return Fault(AtTime(0.3), BreakDisk(fault), target)
@@ -279,6 +293,8 @@ TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Story], ...]]] = {
         _many_logs_in_the_dark,
         _many_logs_in_the_dark,
         _more_outside_the_set,
+        _killed_when_power_is_back,
+        _killed_when_power_is_back,
     ),
 }
 """By the kind of `sim.kinds` that has to be drawn."""

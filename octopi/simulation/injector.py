@@ -367,10 +367,11 @@ class Injector:
             case Swizzle(seconds):
                 network.swizzle(self._cluster.nodes, seconds)
             case BreakDisk(disk_fault):
-                self.broken_disks.add(name)
                 how = disk_fault.how
-                if not (isinstance(how, Delay) or is_full(disk_fault)):
-                    self._restarted.add(name)
+                if not isinstance(how, Delay):  # a slow one is no excuse
+                    self.broken_disks.add(name)
+                    if not is_full(disk_fault):
+                        self._restarted.add(name)
                 if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
                     self._atlas.sync_failed(name)
                 host.disk.inject(disk_fault)
@@ -563,9 +564,10 @@ class Injector:
         return host in self._gone
 
     def _is_needed(self, host: str) -> bool:
-        """Whether topics want more replicas in sync than there are without a broker."""
+        """Whether topics want more replicas in sync than there are without a broker, or may want
+        them as soon as they are made."""
         state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
-        return any(
+        return not state.partitions or any(
             len(record.replicas) - 1 < topic.options.min_insync
             for record in state.partitions.values()
             if broker in record.replicas

@@ -82,6 +82,9 @@ class Succession(Surroundings):
             self._accepted_at[record.leader, record.partition] = self._view.version
             self._serving_less.discard((host, record.partition))
         for log in logs:
+            if is_ordered:
+                # A first segment that is missing there is given up, too.
+                log.removed_end = max(log.removed_end, self._replica(host, log).start)
             end = self._agreed(host, log)
             topic_id = self._topic_id(log)
             if said is not None and topic_id in said.damaged:

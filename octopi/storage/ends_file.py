@@ -14,7 +14,7 @@ network byte order.
 header
 ---------------------------------------------------------------------------------------
 magic       8      ``octopi\\r\\n``
-version     4      2
+version     4      3
 checksum    4      CRC-32 (IEEE 802.3) of the two
 ==========  =====  ====================================================================
 
@@ -31,7 +31,7 @@ content     rest   kind (1 byte), length of the topic id (1 byte), the topic id 
 kind  meaning  what belongs to it
 ====  =======  ========================================================================
 1     made     a CBOR map (RFC 8949) that describes the topic: the replica has this log
-2     moved    start, recovery point and highwater mark of the log, 8 bytes each
+2     moved    start, recovery point, highwater mark and cached end of the log, 8 bytes each
 3     deleted  nothing: the replica has this log no more
 4     stored   of the checkpoint that was stored last: its number, the start and the recovery
                point that stand in it, 8 bytes each; then its epochs, 16 bytes each: the
@@ -68,11 +68,11 @@ ENDS_SUFFIX: Final = ".ends"
 """How the name of the file ends; the rest is that of its replica's state file."""
 
 MAGIC: Final = b"octopi\r\n"
-VERSION: Final = 2
+VERSION: Final = 3
 _HEADER: Final = struct.Struct(">8sII")
 _FRAME: Final = struct.Struct(">II")
 _KIND: Final = struct.Struct(">BB")
-_ENDS: Final = struct.Struct(">QQQ")
+_ENDS: Final = struct.Struct(">QQQQ")
 _STORED: Final = struct.Struct(">QQQ")
 _EPOCH: Final = struct.Struct(">QQ")
 
@@ -120,6 +120,9 @@ class NotedLog:
     """What lies before it was flushed."""
     highwater: Offset = _BEGINNING
     """What lies before it was committed."""
+    cached_end: Offset = _BEGINNING
+    """What lies before it was committed, and is in the page cache at least: the machine didn't
+    lose its power since.  Smaller than `highwater` if it did, and took some of it."""
     checkpoint: NotedCheckpoint | None = None
     """None if none was noted yet."""
 
@@ -204,9 +207,13 @@ def _take(logs: dict[str, NotedLog], content: bytes) -> None:
     if kind == _MADE:
         logs[topic_id] = NotedLog(cbor2.loads(rest))
     elif kind == _MOVED:
-        start, recovery_point, highwater = map(Offset, _ENDS.unpack(rest))
+        start, recovery_point, highwater, cached_end = map(Offset, _ENDS.unpack(rest))
         logs[topic_id] = attrs.evolve(
-            known or NotedLog({}), start=start, recovery_point=recovery_point, highwater=highwater
+            known or NotedLog({}),
+            start=start,
+            recovery_point=recovery_point,
+            highwater=highwater,
+            cached_end=cached_end,
         )
     elif kind == _CHECKPOINT:
         number, start, recovery_point = _STORED.unpack_from(rest)
@@ -228,7 +235,7 @@ def _made(topic_id: str, log: NotedLog) -> bytes:
 
 
 def _moved(topic_id: str, log: NotedLog) -> bytes:
-    ends = _ENDS.pack(log.start, log.recovery_point, log.highwater)
+    ends = _ENDS.pack(log.start, log.recovery_point, log.highwater, log.cached_end)
     return _entry(_MOVED, topic_id, ends)
 
 
@@ -294,7 +301,24 @@ class EndsFile:
             start=max(start, known.start),
             recovery_point=max(recovery_point, known.recovery_point),
             highwater=max(highwater, known.highwater),
+            cached_end=max(highwater, known.cached_end),
         )
+        return self._move(topic_id, known, log)
+
+    def note_power_failure(self, topic_id: str, end: Offset) -> bool:
+        """Note that the machine lost its power, and that the log ends at *end* since; return
+        whether that is news.
+
+        This need not be durable: another failure of power is noted again.
+        """
+        known = self._logs.get(topic_id)
+        if known is None:
+            return False
+        return self._move(
+            topic_id, known, attrs.evolve(known, cached_end=min(known.cached_end, end))
+        )
+
+    def _move(self, topic_id: str, known: NotedLog, log: NotedLog) -> bool:
         if log == known:
             return False
         self._logs[topic_id] = log
@@ -365,10 +389,9 @@ class EndsFile:
                     start=start,
                     recovery_point=min(known.recovery_point, end),
                     highwater=min(known.highwater, end),
+                    cached_end=min(known.cached_end, end),
                 )
-                if log != known:
-                    self._logs[topic_id] = log
-                    self._append(topic_id, _moved(topic_id, log))
+                self._move(topic_id, known, log)
             await self._sync()
 
     async def sync(self) -> None:

@@ -22,6 +22,17 @@ MUTANTS: Final = (
         "incomplete-leader",
     ),
     Mutant(
+        "what-power-took-is-damage-later",
+        "octopi.roles.broker.opening",
+        """
+-            ends.note_power_failure(log.topic_id, log.end)
++            pass
+""",
+        "what a failure of power took is taken for damage by the process that starts next, and "
+        "the partition waits for an operator",
+        "complaint",
+    ),
+    Mutant(
         "deleted-topics-kept-beside-newer-ones",
         "octopi.membership.admission",
         """

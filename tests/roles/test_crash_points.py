@@ -265,6 +265,35 @@ async def test_producers_are_known_once_though_no_record_starts_at_the_recovery_
     assert found.state.sequences.dump() == producers
 
 
+async def test_what_a_failure_of_power_took_is_no_damage_to_a_process_that_starts_after_it() -> (
+    None
+):
+    disk = MemoryDisk()
+    log = await new_log(disk)
+    durable_end = log.end
+    append(log, 4)
+    log.state.highwater = committed = log.end
+    log.publish(committed)
+    log.note_ends()
+    assert log._notes is not None
+    await log._notes.sync()
+    disk.crash(keep_page_cache=False)
+    found = await opened(disk, lost_power=True)
+    assert (found.end, found.fault, found.state.held_end) == (durable_end, None, committed)
+    disk.crash(keep_page_cache=True)
+    found = await opened(disk)
+    assert (found.end, found.fault) == (durable_end, None)
+    assert found.state.held_end == committed, "what is lost is still known"
+    append(found, 4)
+    found.publish(found.end)
+    found.note_ends()
+    disk.crash(keep_page_cache=True)
+    newest = max(name for name in disk.files(DIRECTORY) if name.endswith(".log"))
+    disk.plant(newest, disk.content(newest)[:-10])
+    found = await opened(disk)
+    assert found.fault is not None, "what is committed since must be there"
+
+
 async def damaged() -> tuple[MemoryDisk, BrokerLog]:
     """A log with a whole segment, and damage behind it."""
     disk = MemoryDisk()

@@ -47,7 +47,7 @@ def loaded(disk: MemoryDisk) -> StoredEnds:
 
 
 def at(end: int, start: int = 0) -> NotedLog:
-    return NotedLog(ORDERS, Offset(start), Offset(end), Offset(end))
+    return NotedLog(ORDERS, Offset(start), Offset(end), Offset(end), Offset(end))
 
 
 def test_a_file_that_is_not_there_says_so() -> None:
@@ -96,6 +96,26 @@ async def test_what_is_set_back_is_durable_before_anything_is_cut() -> None:
     await file.set_back("0a", Offset(10), Offset(60))
     await file.set_back("unknown", Offset(0), Offset(0))
     assert file.logs == {"0a": at(60, 10)}
+
+
+async def test_after_a_failure_of_power_the_file_tells_what_was_committed_from_what_is_left() -> (
+    None
+):
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    assert file.note_power_failure("0a", Offset(60))
+    assert not file.note_power_failure("0a", Offset(60))
+    assert not file.note_power_failure("unknown", Offset(60))
+    disk.crash(keep_page_cache=True)
+    left = NotedLog(ORDERS, Offset(0), Offset(100), Offset(100), Offset(60))
+    assert loaded(disk).logs == {"0a": left}
+    file = EndsFile(disk, PATH, loaded(disk).logs)
+    await file.store()
+    file.note("0a", start=Offset(0), recovery_point=Offset(60), highwater=Offset(80))
+    assert file.logs == {"0a": attrs.evolve(left, cached_end=Offset(80))}
+    note(file, 120)
+    assert file.logs == {"0a": at(120)}
 
 
 def stored(number: int, epochs: int = 1) -> NotedCheckpoint:
@@ -231,12 +251,12 @@ def test_a_file_of_something_else_is_damaged(content: bytes, why: str) -> None:
     assert why in stored.damage
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 2, 4])
 def test_a_file_of_another_format_is_left_alone(version: int) -> None:
     disk = empty_disk()
     header = b"octopi\r\n" + version.to_bytes(4, "big")
     disk.plant(PATH, header + crc32(header).to_bytes(4, "big"))
-    with pytest.raises(StorageError, match=f"format version {version}, this program knows 2"):
+    with pytest.raises(StorageError, match=f"format version {version}, this program knows 3"):
         load_ends(disk, PATH)
 
 

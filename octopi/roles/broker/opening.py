@@ -287,6 +287,9 @@ class Opening:
         if ends.noted(log.topic_id) is None:
             # Its making was not finished, or a program made it that noted nothing.
             await ends.add(topic)
+        if self._lost_power:
+            # Or the process that starts next, with power, takes what is missing for damage.
+            ends.note_power_failure(log.topic_id, log.end)
         log.note_ends()
         log.note_checkpoint()
         self.logs[topic.topic, partition_id] = log

@@ -54,6 +54,11 @@ class ReplicaEnds:
         ):
             self._flusher.want(self._sync, self._environment.clock.now() + NOTES_SYNC_S)
 
+    def note_power_failure(self, topic_id: TopicId, end: Offset) -> None:
+        """Note that the machine lost its power, and that the log ends at *end* since; neither
+        waits nor fails."""
+        self._file.note_power_failure(topic_id, end)
+
     def note_checkpoint(self, topic_id: TopicId, stored: NotedCheckpoint) -> None:
         """Note which checkpoint of a log was stored last; neither waits nor fails."""
         if self._file.note_checkpoint(topic_id, stored):
@@ -124,8 +129,8 @@ def expected(log: NotedLog | None, *, lost_power: bool) -> Noted:
     have stopped since, and not only the process."""
     if log is None:
         return NOTHING
-    # What was committed was in the page cache, which nothing takes but the end of the machine.
-    kept = Offset(0) if lost_power else log.highwater
+    # The page cache had it, which nothing takes but the end of the machine.
+    kept = Offset(0) if lost_power else log.cached_end
     return Noted(log.start, log.recovery_point, kept)
 
 
