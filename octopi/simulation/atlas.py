@@ -106,6 +106,14 @@ class Atlas:
             if record.in_sync == [broker] and not isinstance(action, LosePower):
                 # Whatever became of its data before: without it nobody may lead.
                 return f"nobody else is in sync in partition {record.partition}"
+            if (
+                _is_for_good(action)
+                and broker in record.replicas
+                and broker not in record.in_sync
+                and len(record.in_sync) == 1
+            ):
+                # A move may be under way: its harm goes unnoticed, and the whole one is removed.
+                return f"it may take the place of the only one in sync in {record.partition}"
             if any(self._is_last(broker, one) for one in self._sets_to_be(record)):
                 if not self._is_durable(host, record, action):
                     return f"it has the last intact copy of partition {record.partition}"
@@ -217,10 +225,7 @@ class Atlas:
             self._partitions_before_wipe |= view.state.partitions.keys()
             self._register_is_lost |= isinstance(action, Damage)
         broker = self._cluster.broker_of(host)
-        is_for_good = isinstance(action, Rot | RollBack)
-        if isinstance(action, Damage):
-            is_for_good = not action.is_noticed
-        at = _FOR_GOOD if is_for_good else view.version_to_be
+        at = _FOR_GOOD if _is_for_good(action) else view.version_to_be
         for record in view.records.values():
             if broker is not None and not self._is_durable(host, record, action):
                 self._destroyed_at[record.partition, broker] = at
@@ -235,3 +240,9 @@ class Atlas:
 
 _FOR_GOOD: Final = 1 << 62
 """Nothing mends a log that rots, or an old one, but a new disk; its broker has a new id then."""
+
+
+def _is_for_good(action: Destroying) -> bool:
+    if isinstance(action, Damage):
+        return not action.is_noticed
+    return isinstance(action, Rot | RollBack)
