@@ -28,6 +28,7 @@ from octopi.operating_system import (
     SystemDisk,
     SystemStreams,
     connections_possible,
+    keep_freed_memory,
     stopwatch,
     wants_plain_websocket,
 )
@@ -124,6 +125,7 @@ async def place_for_node(
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
         here = Environment(clock, net, SystemDisk(), SystemChance(), stopwatch=stopwatch)
+        keep_freed_memory()
         # What the program itself is made of lives as long as it does.  Each full collection would
         # look at it again, and keep all tasks waiting for some 30 ms.
         gc.collect()

@@ -1,0 +1,49 @@
+"""Nodes put messages into memory that earlier messages have left.
+
+Where they don't, the system maps and clears pages for each message, which can take as long as all
+that Python does with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import octopi
+from octopi.limits import KIB, MIB
+from tests.processes import NodeProcess, node_processes
+
+pytestmark = pytest.mark.process
+
+VALUE = bytes(KIB)
+MESSAGES = 16 * 1024
+PAGES_MAX = MESSAGES * len(VALUE) // MIB * 16
+"""A sixteenth of the pages of one copy of all messages, for what else the node does meanwhile.  It
+is a page or none where memory is used again, and 3,000 to 12,000 where it is given back."""
+
+
+async def test_a_broker_reads_messages_into_memory_that_it_has_used_before(tmp_path: Path) -> None:
+    with node_processes(tmp_path) as nodes:
+        register = nodes.register()
+        broker = nodes.broker(register)
+        async with octopi.connect(register.url) as client:
+            async with client.producer() as producer:
+                await producer.submit_many("orders", [VALUE] * MESSAGES)
+            await _consume(client)  # it may grow for the first reader
+            before = _page_faults(broker)
+            await _consume(client)
+            assert _page_faults(broker) - before < PAGES_MAX
+
+
+async def _consume(client: octopi.Client) -> None:
+    async with client.consumer("orders", start="earliest") as consumer:
+        seen = 0
+        while seen < MESSAGES:
+            seen += len(await consumer.next_batch() or [])
+
+
+def _page_faults(node: NodeProcess) -> int:
+    """Pages that the system has mapped for *node*, without reading them from a disk."""
+    fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[7])
