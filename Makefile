@@ -5,6 +5,8 @@ BIN := .venv/bin
 BROWSER := $(if $(CI)$(shell command -v chromium),.venv/.browser)
 # The cases of Autobahn, likewise.
 CONFORMANCE := $(if $(CI),.venv/.conformance)
+# How long `make fuzz` goes on.
+FUZZ_SECONDS ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## say what there is
@@ -14,7 +16,7 @@ demo: .venv/.runtime ## a real cluster: move data through it, kill the leader, p
 test: .venv/.dev $(BROWSER) ## run all tests; those of Spark where there is Java 17
 	@if java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then $(MAKE) --no-print-directory .venv/.spark; fi
 	$(BIN)/pytest -n 2 --dist loadfile
-check: .venv/.spark $(CONFORMANCE) format-check lint types layers test plain covered search ## everything that has to hold before a change goes in
+check: .venv/.spark $(CONFORMANCE) format-check lint types layers test plain covered fuzz-briefly search ## everything that has to hold before a change goes in
 format: .venv/.dev ## rewrite the sources in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --select I
@@ -47,6 +49,10 @@ search: exhaust ## that, plans that failed once, and some seeds; results in sear
 chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 3 brokers and ten with 5; needs root, to mount small disks
 	$(BIN)/python -m tests.chaos --kinds all --brokers 3 --seconds 600
 	$(BIN)/python -m tests.chaos --kinds all --brokers 5 --seconds 600
+fuzz: .venv/.dev ## look for inputs that decoders and file formats don't stand: ten minutes; FUZZ_SECONDS=3600 for an hour
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+fuzz-briefly: .venv/.dev
+	$(BIN)/python -m tests.fuzz --seconds 120
 attack: .venv/.dev ## hostile clients against real processes, and what others notice of them: five minutes
 	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
@@ -98,5 +104,5 @@ COMPILE = .tools/bin/uv pip compile --quiet --upgrade --universal --python-versi
 .tools/bin/uv: | .venv/bin/pip
 	$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv
 
-.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack spark-kills bench bench-quick bench-fanout venv lock clean
+.PHONY: help demo test exhaust search check format format-check lint types layers cover covered conformance chaos attack fuzz fuzz-briefly spark-kills bench bench-quick bench-fanout venv lock clean
 .DELETE_ON_ERROR:
