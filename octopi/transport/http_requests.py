@@ -128,7 +128,25 @@ def read_head(connection: h11.Connection, head: bytes, asker: Asker) -> HttpRequ
     path, _, query = event.target.decode("latin-1").partition("?")
     if not path.startswith("/"):
         raise HttpRefusal(400, "ask for a path")
-    return HttpRequest(method, path, dict(parse_qsl(query)), headers, asker)
+    request = HttpRequest(method, path, dict(parse_qsl(query)), headers, asker)
+    if request.is_upgrade:
+        _check_upgrade(headers)
+    return request
+
+
+def _check_upgrade(headers: Mapping[str, str]) -> None:
+    """Make sure that wsproto, which gets the head next, can read it: it takes all to be ASCII.
+
+    Raises:
+      HttpRefusal: if it can't.
+    """
+    for name, value in headers.items():
+        if not value.isascii():
+            raise HttpRefusal(400, f"{name} of a request to upgrade has to be ASCII")
+    try:
+        headers.get("host", "").encode("ascii").decode("idna")
+    except UnicodeError:
+        raise HttpRefusal(400, "host names no host") from None
 
 
 def _words(value: str) -> set[str]:

@@ -156,6 +156,41 @@ async def test_the_site_may_refuse_an_upgrade(autojump_clock: MockClock) -> None
         assert server.sessions == []
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Sec-WebSocket-Protocol: \xc3\xa9",
+        b"Sec-WebSocket-Extensions: \xff",
+        b"Connection: \xff",
+        b"X-Name: \xc3\xa9",
+    ],
+)
+async def test_a_request_to_upgrade_with_a_header_not_in_ascii_is_refused(
+    header: bytes, autojump_clock: MockClock
+) -> None:
+    async with asking() as (_, server, stream):
+        with capture_logs() as logs:
+            await stream.send_all(UPGRADE[:-2] + header + b"\r\n\r\n")
+            answer = await all_of(stream)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"has to be ASCII" in answer
+        assert logs == []
+        assert server.sessions == []
+
+
+@pytest.mark.parametrize("host", [b"xn--a", b"xn--\x7f-\x7f", b"\xff"])
+async def test_a_request_to_upgrade_for_a_host_that_can_be_none_is_refused(
+    host: bytes, autojump_clock: MockClock
+) -> None:
+    async with asking() as (_, server, stream):
+        with capture_logs() as logs:
+            await stream.send_all(UPGRADE.replace(b"Host: test", b"Host: " + host))
+            answer = await all_of(stream)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert logs == []
+        assert server.sessions == []
+
+
 BODIES = {
     "length": b"Content-Length: 5\r\n",
     "chunks": b"Transfer-Encoding: chunked\r\n",
