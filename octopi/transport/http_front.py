@@ -80,12 +80,14 @@ class HttpFront:
     async def _serve(self) -> HttpRequest | None:
         idle_s = HANDSHAKE_TIMEOUT_S
         while True:
-            request = None
+            request, wants_body = None, True
             protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
             try:
                 head = await self._head(idle_s)
                 if head is None:
                     return None
+                # Also of a request that is refused, whatever else is wrong with it.
+                wants_body = not head.startswith(b"HEAD ")
                 request = read_head(protocol, head, self._asker)
                 if request.is_upgrade:
                     refused = self._site.refuse_upgrade(request)
@@ -100,7 +102,7 @@ class HttpFront:
             except HttpRefusal as refusal:
                 answer = refusal.answer
             try:
-                goes_on = await self._send(protocol, request, answer)
+                goes_on = await self._send(protocol, request, answer, wants_body=wants_body)
             finally:
                 if answer.done is not None:
                     answer.done()
@@ -145,7 +147,12 @@ class HttpFront:
             return plain(500, "the node failed internally: look at its log")
 
     async def _send(
-        self, protocol: h11.Connection, request: HttpRequest | None, answer: HttpAnswer
+        self,
+        protocol: h11.Connection,
+        request: HttpRequest | None,
+        answer: HttpAnswer,
+        *,
+        wants_body: bool,
     ) -> bool:
         """Whether the peer may ask again."""
         is_last = request is None or answer.status >= 400 or request.is_upgrade
@@ -158,10 +165,13 @@ class HttpFront:
             headers.append(("content-length", str(len(answer.body))))
         if is_last:
             headers.append(("connection", "close"))
+        body = answer.body if wants_body else b""
         parts = [protocol.send(h11.Response(status_code=answer.status, headers=headers))]
-        if request is None or request.method != "HEAD":
-            parts.append(protocol.send(h11.Data(data=answer.body)))
-        parts.append(protocol.send(h11.EndOfMessage()))
+        if is_last:
+            parts.append(body)  # not through h11, which doesn't know how a request went on
+        else:
+            parts.append(protocol.send(h11.Data(data=body)))
+            parts.append(protocol.send(h11.EndOfMessage()))
         with self._clock.timeout(SEND_TIMEOUT_S) as slow:
             await self._stream.send_all(b"".join(part for part in parts if part))
         if slow.cancelled_caught:

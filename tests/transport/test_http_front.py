@@ -120,6 +120,28 @@ async def test_a_head_request_is_answered_without_a_body(autojump_clock: MockClo
         assert await Answers(stream).next("HEAD") == (200, b"")
 
 
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HEAD * HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (b"HEAD /hello HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n", 400),
+        (b"HEAD /hello HTTP/1.1\r\nHost: test\r\nHost: test\r\n\r\n", 400),
+        (b"HEAD /hello HTTP/1.1\nHost: test\n\n", 400),
+        (b"HEAD /fault HTTP/1.1\r\nHost: test\r\n\r\n", 500),
+    ],
+)
+async def test_a_head_request_that_is_refused_is_answered_without_a_body(
+    data: bytes, status: int, autojump_clock: MockClock
+) -> None:
+    async with asking() as (_, _, stream):
+        with capture_logs() as logs:
+            await stream.send_all(data)
+            answer = await all_of(stream)
+        assert answer.startswith(b"HTTP/1.1 %d" % status)
+        assert answer.endswith(b"\r\n\r\n")
+        assert [entry["event"] for entry in logs] == ["request_failed"] * (status == 500)
+
+
 async def test_that_nothing_changed_is_said_without_a_length(autojump_clock: MockClock) -> None:
     """It would be that of what the peer has already."""
     async with asking() as (_, _, stream):
