@@ -95,7 +95,7 @@ def decode(data: bytes, allowed: frozenset[type]) -> object:
     fields_at = len(data)
     try:
         count, at = container(data, 0, MAP)
-        if not data.startswith(_TYPE_KEY, at):
+        if not count or not data.startswith(_TYPE_KEY, at):
             raise Problem("the first key has to be 'type'")
         found, at = _TYPE_NAME.decode(data, at + len(_TYPE_KEY))
         fields_at = at

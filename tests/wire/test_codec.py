@@ -313,6 +313,7 @@ def test_an_entry_is_named_by_its_place() -> None:
         (b"", "message: it ends too early"),
         (b"\xa1", "message: the first key has to be 'type'"),
         (b"\xa0", "message: the first key has to be 'type'"),
+        (b"\xa0\x64type\x69heartbeat", "message: the first key has to be 'type'"),
         (cbor2.dumps({"request": 1, "type": "done"}), "message: the first key has to be 'type'"),
         (cbor2.dumps([FIND]), "message: it has to be a map, not a list"),
         (cbor2.dumps("text"), "message: it has to be a map, not a text"),
