@@ -102,6 +102,20 @@ def find_kept(disk: Disk, directory: str) -> list[Kept]:
     return found
 
 
+def segments_of(disk: Disk, directory: str, folder: str) -> list[Kept]:
+    """All segments of a log, by its *folder* in a broker's data *directory*; none: it is no such
+    folder."""
+    path = Path(folder)
+    logs = (Path(directory) / "logs").resolve()
+    partition = path.resolve().parent.name
+    if path.resolve().parent.parent != logs or not (path.is_dir() and partition.isdecimal()):
+        return []
+    return [
+        _kept(disk, str(path / f"{base:020d}.log"), path.name, int(partition), -1)
+        for base in segment_bases(_names(disk, folder))
+    ]
+
+
 def _names(disk: Disk, folder: str) -> list[str]:
     try:
         return disk.list_directory(folder)

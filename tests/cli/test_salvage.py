@@ -66,6 +66,20 @@ async def test_what_fits_behind_the_end_of_a_sole_replicas_log_is_put_back(
             assert values((await fetch(connection, topic, end)).records) == [b"fourth"]
 
 
+async def test_the_messages_of_a_whole_log_are_printed_by_its_folder(
+    program: Program, tmp_path: Path
+) -> None:
+    await fill(tmp_path)
+    broker = tmp_path / "broker-1"
+    log = segment_of(broker).parent
+    printed = program("salvage", str(broker), "--print", str(log))
+    assert printed.exit_code == 0, printed.stderr
+    assert printed.stdout.splitlines() == ["first", "second", "third"]
+    assert program("salvage", str(broker), "--put-back", str(log)).exit_code == 2
+    assert program("salvage", str(broker), "--print", str(log.parent)).exit_code == 2
+    assert program("salvage", str(broker), "--print", str(log / "elsewhere")).exit_code == 2
+
+
 async def test_a_directory_in_use_is_not_salvaged(program: Program, tmp_path: Path) -> None:
     await fill(tmp_path)
     lock = SystemDisk().lock_directory(str(tmp_path / "broker-1"))

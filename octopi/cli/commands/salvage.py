@@ -48,7 +48,7 @@ def salvage(
     from octopi.cli import message_format
     from octopi.cli.data_directory import held
     from octopi.cli.retired_replicas import find_retired
-    from octopi.cli.salvaging import Kept, find_kept, messages_in, put_back
+    from octopi.cli.salvaging import Kept, find_kept, messages_in, put_back, segments_of
     from octopi.operating_system import SystemDisk
 
     disk = SystemDisk()
@@ -61,6 +61,8 @@ def salvage(
             for one in found
             if one.path == wanted or (one.path.startswith(inside) and one.path.endswith(".log"))
         ]
+        if not chosen and prints is not None:
+            chosen = segments_of(disk, directory, wanted)
         if not chosen:
             raise CommandError(
                 f"{wanted} is none of the files that `octopi-node salvage {directory}` lists",
