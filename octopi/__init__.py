@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     )
     from octopi.position import Place, Position
     from octopi.record import Message
-    from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, TopicInfo, TopicOptions
+    from octopi.wire.messages import (
+        BrokerInfo,
+        LogInfo,
+        PartitionInfo,
+        TopicInfo,
+        TopicOptions,
+        UnservedTopic,
+    )
 else:
     # Not at once: who wants one light module of ours shall not load all of it.
 
@@ -105,6 +112,7 @@ __all__ = [
     "TopicReplacedError",
     "UnknownTopicError",
     "UnreachableError",
+    "UnservedTopic",
     "__version__",
     "connect",
 ]

@@ -410,6 +410,9 @@ PARTITIONS_PER_TOPIC_MAX: Final = 1_000
 REPLACED_TOPICS_MAX: Final = 100
 """Deleted topics of its name that a topic remembers."""
 
+UNSERVED_TOPICS_MAX: Final = 1_000
+"""Topics that a broker holds and the register doesn't serve: of each broker, and in one answer."""
+
 TOPIC_COUNT_MAX: Final = 1_000_000
 """Topics of one cluster; the register holds about 1 KiB of memory for each."""
 

@@ -63,6 +63,7 @@ async def cluster_page(seen: Snapshot, query: Mapping[str, str]) -> bytes:
     page.field("topic_count", cluster.topic_count)
     page.field("partition_count", cluster.partition_count)
     page.field("broker_count", len(cluster.brokers))
+    page.field("unserved_topic_count", len(cluster.unserved))
     leads: dict[int | None, int] = {}
     holds: dict[int, int] = {}
     async for place in InSlices(cluster.partitions):

@@ -308,6 +308,11 @@ class _Register(Collector):
         behind = [set(one.in_sync) != set(one.replicas) for one in records]
         for name, meaning, value in (
             ("octopi_topics", "Topics.", state.topic_count),
+            (
+                "octopi_unserved_topics",
+                "Held by a broker and served to nobody.",
+                len(registrar.unserved.found()),
+            ),
             ("octopi_partitions", "Partitions that lie on brokers.", len(records)),
             ("octopi_partitions_without_leader", "Nobody leads them now.", led.count(False)),
             ("octopi_partitions_under_replicated", "Not all replicas in sync.", sum(behind)),

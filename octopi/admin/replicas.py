@@ -15,7 +15,15 @@ import attrs
 from octopi.errors import ConnectionLostError, NotReadyError, UnreachableError
 
 if TYPE_CHECKING:
-    from octopi import BrokerInfo, BrokerLog, Client, ClusterInfo, LogInfo, PartitionInfo
+    from octopi import (
+        BrokerInfo,
+        BrokerLog,
+        Client,
+        ClusterInfo,
+        LogInfo,
+        PartitionInfo,
+        UnservedTopic,
+    )
 
 
 TAKES_NOTHING: Final = "takes no records"
@@ -179,6 +187,7 @@ def problems(seen: Look) -> list[str]:
             f"{' '.join(map(str, cluster.learns))}; start brokers "
             f"{' '.join(map(str, cluster.learns_from))}"
         )
+    found += [_unserved(one) for one in cluster.unserved]
     found += _troubles(cluster)
     found += faults(seen.logs)
     return found or ([] if cluster.brokers else ["no broker has joined"])
@@ -196,6 +205,20 @@ def _why_leaderless(place: PartitionInfo) -> str:
     if place.is_stuck:
         return f"each of its replicas in sync lacks what it had on its disk: {order}"
     return ""
+
+
+def _unserved(one: UnservedTopic) -> str:
+    """A topic that nobody is served, and what helps."""
+    why = (
+        f"the topic of that name in use has id {one.used_id}"
+        if one.used_id
+        else "the register has no topic of that name"
+    )
+    return (
+        f"broker {one.broker} keeps records of a topic {one.topic} with id {one.topic_id}, which "
+        f"nobody is served: {why}; if nobody needs them, "
+        f"`octopi-node topics delete --id {one.topic_id}`"
+    )
 
 
 def notes(places: Iterable[PartitionInfo]) -> list[str]:

@@ -7,7 +7,7 @@ import attrs
 from octopi.identifiers import Offset, TopicId
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.record import Message
-from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo
+from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, UnservedTopic
 
 
 @attrs.frozen
@@ -27,6 +27,9 @@ class ClusterInfo:
     them: until that is done it decides nothing about them."""
     learns_from: list[int] = attrs.field(factory=list)
     """The brokers that have to join for that."""
+    unserved: list[UnservedTopic] = attrs.field(factory=list)
+    """Topics that brokers hold records of and nobody is served: another one of that name is in use,
+    or none.  At most 1,000."""
 
 
 @attrs.frozen

@@ -213,7 +213,7 @@ class Client(Operating):
 
     async def delete_topic_by_id(self, topic_id: str) -> None:
         """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
-        that is not legal can't be used.
+        that is not legal can't be used.  Also one that only brokers hold (`ClusterInfo.unserved`).
 
         Raises:
           UnknownTopicError: if there is no such topic.
@@ -256,6 +256,7 @@ class Client(Operating):
             found.partitions,
             found.learns,
             found.learns_from,
+            found.unserved,
         )
 
     async def describe_logs(

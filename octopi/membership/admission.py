@@ -34,6 +34,8 @@ class Admission:
     """Partitions that the entries make known again, by what brokers reported."""
     is_back: bool
     """Whether this life of it was live all the time: only its connection is a new one."""
+    unserved: list[TopicRecord] = attrs.field(factory=list)
+    """Topics that the broker holds and the register doesn't serve."""
     proofs: list[str] = attrs.field(factory=list)
     """Decisions of this register that its journal lacks, in words: it is an older copy."""
 
@@ -81,9 +83,11 @@ def take_over_topics(
     topics: list[TopicRecord],
     partitions: dict[int, PartitionRecord],
     entries: list[Entry],
+    unserved: list[TopicRecord],
 ) -> list[str]:
-    """Add to *entries* those *topics* that *broker* reports and whose *partitions* are known;
-    return conflicts.
+    """Add to *entries* those *topics* that *broker* reports and whose *partitions* are known, and
+    to *unserved* those that are kept although another one of their name is in use; return
+    conflicts, these among them.
 
     Of two topics of one name, one may say that it was made when the other had been deleted.  Then
     who reports that other one has it removed.  Otherwise nothing tells which of them is in use:
@@ -112,6 +116,7 @@ def take_over_topics(
                 OlderTopicFound(known.topic, known.topic_id, one) for one in sorted(holders)
             )
         else:
+            unserved.append(topic)
             conflicts.append(
                 f"topic {topic.topic} exists here as {known.topic_id}, the broker holds "
                 f"records of {topic.topic_id}: they are kept, but not served"

@@ -51,6 +51,7 @@ from octopi.membership.placement import place
 from octopi.membership.rebuild import Rebuild
 from octopi.membership.reports import believe, fault_of
 from octopi.membership.seals import Seals
+from octopi.membership.unserved_topics import UnservedTopics
 from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import (
     BrokerInfo,
@@ -95,6 +96,7 @@ class Registrar:
         self._obedience = Obedience(self.state, self._live)
         self._turns: Counter[int] = Counter()
         self._rebuild = Rebuild()
+        self.unserved = UnservedTopics(self.state)
         self.leaderships = Leaderships(self.state, self._live, self._is_doubted, health=self.health)
 
     def _is_doubted(self, partition: int) -> bool:
@@ -106,6 +108,7 @@ class Registrar:
         """Take note of *entry*, which is in the journal."""
         self.state.apply(entry)
         self.leaderships.apply(entry)
+        self.unserved.apply(entry)
 
     # --- brokers ---------------------------------------------------------------------
 
@@ -210,7 +213,9 @@ class Registrar:
             # Who has lost its data can't know that nothing newer was decided.
             rebuild.report(broker, believed.records, standings, state.partitions)
         partitions, spent, learned = adopt(state, rebuild, standings, entries)
-        conflicts = take_over_topics(state, rebuild, broker, believed.topics, partitions, entries)
+        conflicts = take_over_topics(
+            state, rebuild, broker, believed.topics, partitions, entries, believed.unserved
+        )
         conflicts += believed.shortened()
         damaged = {one.partition for one in standings if not one.intact}
         if has_lost_data:
@@ -239,6 +244,7 @@ class Registrar:
             rebuild,
             learned,
             is_back,
+            believed.unserved,
             believed.proofs,
         )
 
@@ -246,6 +252,7 @@ class Registrar:
         """The entries of *admission*, the last question that was answered, are in the journal and
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
+        self.unserved.reported(admission.broker, admission.unserved)
         self._obedience.admitted(admission.broker)
         self.joined(admission.broker, admission.incarnation)
         self.health.reconnected(admission.broker)
@@ -423,23 +430,23 @@ class Registrar:
         return self._deletion(self.require_topic(name))
 
     def topic_of_id(self, topic_id: str) -> TopicRecord:
-        """The topic of that id, whatever its name is.
+        """The topic of that id, whatever its name is; also one that only brokers hold.
 
         Raises:
           UnknownTopicError: if there is none.
         """
-        record = self.state.topic_of_id(topic_id)
+        record = self.state.topic_of_id(topic_id) or self.unserved.of_id(topic_id)
         if record is None:
             raise UnknownTopicError(f"there is no topic with id {topic_id}")
         return record
 
     def delete_topic_by_id(self, topic_id: str) -> list[Entry]:
-        """Delete a topic, whatever its name is.
+        """Delete a topic, whatever its name is; also one that only brokers hold.
 
         Raises:
           UnknownTopicError: if there is none.
         """
-        return self._deletion(self.topic_of_id(topic_id))
+        return self.unserved.deletion(topic_id) or self._deletion(self.topic_of_id(topic_id))
 
     def _deletion(self, record: TopicRecord) -> list[Entry]:
         brokers = {

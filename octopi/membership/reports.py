@@ -70,6 +70,8 @@ class Believed:
     records: list[PartitionRecord] = attrs.field(factory=list)
     standings: list[Standing] = attrs.field(factory=list)
     topics: list[TopicRecord] = attrs.field(factory=list)
+    unserved: list[TopicRecord] = attrs.field(factory=list)
+    """Topics that the register never made, or has deleted and forgotten."""
     proofs: list[str] = attrs.field(factory=list)
     """Sealed decisions that the journal lacks, in words."""
     doubts: list[str] = attrs.field(factory=list)
@@ -121,6 +123,7 @@ def believe(
         elif seals.knows_topic(topic):
             believed.proofs.append(f"topic {topic.topic}")
         elif not state.was_taken_over or state.partitions.keys() >= set(topic.partitions):
+            believed.unserved.append(topic)
             believed.doubts.append(
                 f"it holds records of topic {topic.topic}, id {topic.topic_id}, which this "
                 "register never made, or has deleted: they are kept, but not served"

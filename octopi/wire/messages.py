@@ -53,6 +53,7 @@ from octopi.limits import (
     TEXT_BYTES_MAX,
     TOPIC_COUNT_MAX,
     TOPIC_NAME_BYTES_MAX,
+    UNSERVED_TOPICS_MAX,
 )
 from octopi.printable import controls_fault
 
@@ -326,6 +327,17 @@ class BrokerInfo:
 
 
 @attrs.frozen
+class UnservedTopic:
+    """A topic that a broker holds records of and that the register doesn't serve."""
+
+    topic: Text
+    topic_id: Text
+    broker: int
+    used_id: Text
+    """The id of the topic of that name that is served; empty: none is."""
+
+
+@attrs.frozen
 class LogInfo:
     """One log of a broker."""
 
@@ -541,7 +553,8 @@ class DeleteTopic:
 @message("delete_topic_by_id")
 @attrs.frozen
 class DeleteTopicById:
-    """Delete the topic that has this id, whatever its name is.  Answer: `Done`."""
+    """Delete the topic that has this id, whatever its name is; also one that brokers hold and that
+    isn't served.  Answer: `Done`."""
 
     request: int
     topic_id: Text
@@ -597,6 +610,10 @@ class ClusterDescription:
         factory=list
     )
     """The brokers that have to join for that."""
+    unserved: Annotated[list[UnservedTopic], AtMost(UNSERVED_TOPICS_MAX), MayBeMissing()] = (
+        attrs.field(factory=list)
+    )
+    """Topics that brokers hold and nobody is served, of those that the asker may know of."""
 
 
 @message("describe_events")

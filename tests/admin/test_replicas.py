@@ -3,8 +3,9 @@
 from typing import Any
 
 import attrs
+import pytest
 
-from octopi import BrokerInfo, BrokerLog, ClusterInfo, LogInfo, PartitionInfo
+from octopi import BrokerInfo, BrokerLog, ClusterInfo, LogInfo, PartitionInfo, UnservedTopic
 from octopi.admin.replicas import (
     Look,
     broker_state,
@@ -167,4 +168,22 @@ def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
     cluster = ClusterInfo("c", 0, 8, [broker(2)], [], learns=[0, 3], learns_from=[1, 2])
     assert problems(Look(cluster, [], {})) == [
         "the register lost what was decided, and learns it again: partitions 0 3; start brokers 1 2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("used_id", "why"),
+    [
+        ("2" * 16, f"the topic of that name in use has id {'2' * 16}"),
+        ("", "the register has no topic of that name"),
+    ],
+)
+def test_a_topic_that_a_broker_holds_and_nobody_is_served_is_a_problem(
+    used_id: str, why: str
+) -> None:
+    unserved = UnservedTopic("orders", "3" * 16, 3, used_id)
+    cluster = ClusterInfo("c", 1, 8, [broker(3)], [], unserved=[unserved])
+    assert problems(Look(cluster, [], {})) == [
+        f"broker 3 keeps records of a topic orders with id {'3' * 16}, which nobody is served: "
+        f"{why}; if nobody needs them, `octopi-node topics delete --id {'3' * 16}`"
     ]

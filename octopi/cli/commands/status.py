@@ -33,7 +33,8 @@ def status(
       octopi-node status --json | jq '.replicas[] | select(.lag_bytes > 1000000)'
 
     The exit code is 1 if a broker is away or silent or its disk is full, a partition has no
-    leader, takes no records or has fewer replicas in sync than it has, or a log has a fault.
+    leader, takes no records or has fewer replicas in sync than it has, a log has a fault, or a
+    broker holds a topic that nobody is served.
     Log ends and highwater marks are in bytes, summed over the topics of a partition; LAG is
     what its leader has and a replica hasn't.
     """

@@ -274,7 +274,8 @@ def delete(
       octopi-node topics delete --id 5f0c2a1b5f0c2a1b --yes
 
     A topic whose name is not legal, as a program made it that did not check names, is deleted by
-    its id: `octopi-node topics list --json` has it.
+    its id: `octopi-node topics list --json` has it.  So is one that a broker holds and nobody is
+    served, as another one has its name: `octopi-node status` shows it.  The other one stays.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s

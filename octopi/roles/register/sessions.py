@@ -116,6 +116,7 @@ class ClientSession:
                 registrar.describe_brokers()[:LIST_COUNT_MAX],
                 [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
                 *registrar.learning(),
+                registrar.unserved.found(self._connection.grants.covers),
             )
         )
 
@@ -137,9 +138,8 @@ class ClientSession:
             refuse(self._connection, request, error)
 
     async def _describe(self, message: m.DescribeTopic) -> None:
-        may_create = self._connection.grants.allows(Verb.CREATE, message.topic)
+        creates = message.create and self._connection.grants.allows(Verb.CREATE, message.topic)
         try:
-            creates = message.create and may_create
             record = await self._node.find_topic(
                 message.topic, creator=self._creator() if creates else None
             )
