@@ -82,21 +82,25 @@ class Operating:
         await move_replica(self._questions, partition, leaving, joining, timeout_s)
 
     async def recover_partition(
-        self, partition: int, *, accept_loss: bool = False
+        self, partition: int, *, accept_loss: bool = False, empty_on: int | None = None
     ) -> PartitionRecovery:
         """What the replicas of a partition without a leader hold, and what is known to be lost if
         the best of those that answer leads.  With *accept_loss* it does, and messages that were
         acknowledged may be lost.
 
+        *empty_on*: no replica will ever be back; with *accept_loss* the partition begins again on
+        this broker, and all messages that its topics have there are lost.
+
         Raises:
           RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
-              while a replica that is in sync runs; NO_BROKER, with *accept_loss*, if none runs.
+              while a replica that is in sync runs, or with *empty_on* any replica, or if there is
+              no such broker; NO_BROKER, with *accept_loss*, if none runs, or *empty_on* doesn't.
           NotReadyError: if waiting will do.
         """
         not_negative(partition=partition)
         return await self._questions.register(
             f"recover partition {partition}",
-            lambda request: RecoverPartition(request, partition, accept_loss),
+            lambda request: RecoverPartition(request, partition, accept_loss, empty_on),
             PartitionRecovery,
         )
 

@@ -181,9 +181,9 @@ class LeadershipChange:
         return attrs.evolve(recovered, recovered_epoch=self.epoch)
 
     def losses(self, leader: int, topics: Collection[str]) -> list[LogLoss]:
-        """What of the logs of *topics* is known to be lost if the broker *leader*, which has
-        accepted, leads alone."""
-        kept = _ends(self.accepts[leader])
+        """What of the logs of *topics* is known to be lost if the broker *leader* leads alone; one
+        that has not accepted begins with nothing."""
+        kept = _ends(self.accepts[leader]) if leader in self.accepts else {}
         known: dict[str, int] = {}
         for one in self.accepts.values():
             for log in one.ends:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import attrs
+
 from octopi.errors import NotReadyError
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import BrokerRegistered, Entry, EpochAnnounced, PartitionDecided
@@ -190,6 +192,30 @@ class Leaderships:
             ordered=ordered,
         )
         return [PartitionDecided(decided)] if decided is not None else []
+
+    def begin_empty(self, partition: int, broker: int) -> list[Entry]:
+        """Conclude the change of a partition of which no replica is left by having it begin again
+        on *broker*, which lives: in a new epoch, with no record, and no other replica.  Replicas
+        that come back all the same are none any more.
+
+        Nothing, while no change is under way, a broker with a replica lives, or the partition's
+        record is not known to be the newest.
+        """
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        if change is None or self._is_doubted(partition) or self._live.keys() & record.replicas:
+            return []
+        begun = attrs.evolve(
+            record,
+            epoch=change.epoch,
+            version=0,
+            leader=broker,
+            leader_incarnation=self._live[broker],
+            replicas=[broker],
+            in_sync=[broker],
+            lost=[],
+            recovered_epoch=change.epoch,
+        )
+        return [PartitionDecided(begun)]
 
     def topic_ids(self, partition: int) -> list[str]:
         """Of the topics that have a log in *partition*."""

@@ -711,6 +711,9 @@ class RecoverPartition:
     request: int
     partition: int
     accept_loss: bool
+    empty_on: Annotated[int | None, MayBeMissing()] = None
+    """The broker on which the partition begins again, empty, as its only replica.  Refused while
+    any broker with a replica runs."""
 
 
 @message("partition_recovery")
@@ -734,6 +737,10 @@ class PartitionRecovery:
     """What is known to be lost if the candidate leads: of this many logs at most."""
     lost_log_count: int
     """Of all logs with such a loss."""
+    emptied: Annotated[list[Text], AtMost(1_000), MayBeMissing()] = attrs.field(factory=list)
+    """Topics of which the partition keeps nothing if it begins again empty."""
+    emptied_count: Annotated[int, MayBeMissing()] = 0
+    """Of all such topics."""
 
 
 @message("remove_broker")

@@ -5,6 +5,8 @@ before another boot of the machine: nothing is lost, and no node can know that.
 """
 
 import json
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import octopi
 from octopi.operating_system import SystemDisk
 from octopi.storage import checkpoint
 from tests.cli.conftest import Program
-from tests.cli.test_replicated_cluster import ThreeBrokers, three_brokers
+from tests.cli.test_replicated_cluster import WAIT_S, ThreeBrokers, three_brokers
 from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
@@ -43,24 +45,33 @@ def lose_power(cluster: ThreeBrokers) -> None:
         rebooted(broker.data_dir / "identity")
 
 
-def send(url: str, *, flush_before_ack: bool = False) -> None:
+def send(url: str, topic: str = "orders", *, flush_before_ack: bool = False) -> None:
     async def main() -> None:
         async with octopi.connect(url) as client:
-            await client.create_topic("orders", at=[0], flush_before_ack=flush_before_ack)
+            await client.create_topic(
+                topic, at=[0], flush_before_ack=flush_before_ack, exist_ok=True
+            )
             async with client.producer() as producer:
                 for value in VALUES:
-                    await producer.send("orders", value)
+                    await producer.send(topic, value)
 
     trio.run(main)
 
 
-def read(url: str) -> list[bytes]:
-    async def main() -> list[bytes]:
+def read(url: str, start: str = "earliest") -> list[bytes]:
+    """The values of the topic ``orders`` from a position on."""
+    return read_on(url, start)[0]
+
+
+def read_on(url: str, start: str = "earliest") -> tuple[list[bytes], str]:
+    """The same, and the position behind them."""
+
+    async def main() -> tuple[list[bytes], str]:
         async with (
             octopi.connect(url) as client,
-            client.consumer("orders", start="earliest", stop_at_end=True) as consumer,
+            client.consumer("orders", start=start, stop_at_end=True) as consumer,
         ):
-            return [one.value async for one in consumer]
+            return [one.value async for one in consumer], str(consumer.position)
 
     return trio.run(main)
 
@@ -134,3 +145,61 @@ def test_a_damaged_sole_copy_goes_on_with_what_is_sound_by_the_command(
     assert 0 < len(left) < len(VALUES)
     assert left == VALUES[: len(left)]
     assert program("status").exit_code == 0
+
+
+def test_a_partition_that_lost_all_its_disks_begins_again_by_the_command(
+    nodes: NodeProcesses, program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = three_brokers(nodes, "--replicas", "2")
+    url = cluster.register.url
+    send(url)
+    send(url, "bills")
+    monkeypatch.setenv("OCTOPI_SERVER", url)
+    held = json.loads(program("status", "--json").stdout)["partitions"][0]["replicas"]
+    _, position = read_on(url)
+    for broker in held:
+        cluster.brokers[broker - 1].kill9()
+        shutil.move(cluster.brokers[broker - 1].data_dir, tmp_path / f"lost-{broker}")
+    (left,) = {1, 2, 3} - set(held)
+
+    for arguments in ((), ("--empty-on", str(held[0])), ("--empty-on", "9")):
+        assert program("partitions", "recover", "0", *arguments).exit_code != 0
+    shown = program("partitions", "recover", "0")
+    assert "no replica answers" in shown.stdout
+    assert "`octopi-node partitions recover 0 --empty-on ID`" in shown.stdout
+    refused = program("partitions", "recover", "0", "--accept-loss")
+    assert refused.exit_code == 4
+    assert "--empty-on" in refused.stderr
+
+    asked = program("partitions", "recover", "0", "--empty-on", str(left))
+    assert asked.exit_code == 1, asked.stderr
+    assert f"with --accept-loss it begins again on broker {left}, empty" in asked.stdout
+    assert "these topics would be lost: bills orders" in asked.stdout
+
+    ordered = program("partitions", "recover", "0", "--empty-on", str(left), "--accept-loss")
+    assert ordered.exit_code == 0, ordered.stderr
+    assert f"broker {left} leads now" in ordered.stdout
+    assert "these topics is lost: bills orders" in ordered.stdout
+    assert read(url) == []
+    assert "all of orders" in cluster.register.log()
+    assert "note: partition 0: in epoch" in program("status").stdout
+    send(url)
+    assert read(url) == VALUES
+    with pytest.raises(octopi.HistoryForkedError):
+        read(url, position)
+
+    again = program("partitions", "recover", "0", "--empty-on", str(left), "--accept-loss")
+    assert again.exit_code != 0
+    assert f"has a replica on broker {left}, which runs" in again.stderr
+
+    # One of the disks was not lost after all: what it has is put away, and can be read.
+    back = cluster.brokers[held[0] - 1]
+    shutil.move(tmp_path / f"lost-{held[0]}", back.data_dir)
+    back.start()
+    deadline = time.monotonic() + WAIT_S
+    while not (kept := json.loads(program("retired", "list", str(back.data_dir), "--json").stdout)):
+        assert time.monotonic() < deadline
+    directory = back.data_dir / "retired" / kept[0]["name"]
+    printed = program("salvage", str(directory), "--print", str(directory / "logs/0/orders"))
+    assert printed.stdout.split() == [value.decode() for value in VALUES]
+    assert read(url) == VALUES

@@ -7,7 +7,8 @@ import pytest
 
 from octopi.errors import RefusedError, Status
 from octopi.membership.entries import Entry, PartitionDecided
-from octopi.membership.leadership_change import LogLoss, Wish
+from octopi.membership.leadership_change import LeadershipChange, LogLoss, Wish
+from octopi.membership.leaderships import Leaderships
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import (
     AcceptEpoch,
@@ -246,6 +247,38 @@ def test_without_a_leader_an_operator_can_order_not_to_wait() -> None:
     assert register.accept(1, 2, log_end=7)
     register.record(leaderships.conclude(0, ordered=True))
     assert (register.first.leader, register.first.recovered_epoch) == (1, 2)
+
+
+def test_a_partition_begins_again_empty_only_while_no_broker_with_a_replica_lives() -> None:
+    register = Register()
+    leaderships = register.registrar.leaderships
+    register.join(4, 1, cluster="")
+    for broker in (1, 2, 3):
+        assert leaderships.begin_empty(0, 4) == []
+        register.registrar.left(broker, 1)
+    assert leaderships.begin_empty(0, 4) == [], "no epoch is announced"
+    register.record(leaderships.announce(0))
+    (entry,) = leaderships.begin_empty(0, 4)
+    assert isinstance(entry, PartitionDecided)
+    begun = entry.record
+    assert (begun.epoch, begun.recovered_epoch, begun.version) == (2, 2, 0)
+    assert (begun.leader, begun.leader_incarnation) == (4, 1)
+    assert (begun.replicas, begun.in_sync, begun.lost) == ([4], [4], [])
+    assert leaderships.losses(begun) == []
+    register.record([entry])
+    assert leaderships.leaderless() == [1, 2]
+    register.join(2, 2)
+    register.record(leaderships.announce(1))
+    assert leaderships.begin_empty(1, 4) == [], "broker 2 is back, with its replica"
+
+
+def test_nor_does_one_of_which_somebody_may_know_a_newer_record() -> None:
+    register = Register()
+    doubting = Leaderships(register.registrar.state, {4: 1}, lambda partition: partition == 0)
+    for partition in (0, 1):
+        doubting.changes[partition] = LeadershipChange(2)
+    assert doubting.begin_empty(0, 4) == []
+    assert doubting.begin_empty(1, 4) != []
 
 
 def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync_again() -> None:

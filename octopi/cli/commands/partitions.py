@@ -95,6 +95,12 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
     is_flag=True,
     help="Have the best replica lead, though acknowledged messages may be lost.",
 )
+@click.option(
+    "--empty-on",
+    type=int,
+    metavar="ID",
+    help="No replica will ever be back: begin again on this broker, without any message.",
+)
 @json_option
 @client_options
 @pass_invocation
@@ -103,6 +109,7 @@ def recover(
     /,
     partition: int,
     accept_loss: bool,
+    empty_on: int | None,
     as_json: bool,
     server: str | None,
     timeout_s: float | None,
@@ -113,11 +120,17 @@ def recover(
     For instance:
       octopi-node partitions recover 3
       octopi-node partitions recover 3 --accept-loss
+      octopi-node partitions recover 3 --empty-on 4
 
     A partition has no leader while all brokers are away whose replicas were in sync, or while
     one is away of those that lost data together (when the power failed for all of them).
     Start them: nothing more is lost then.  If one is gone for good, --accept-loss has the best
     of the others lead, and what they lack is lost.
+
+    If the disks of all its replicas are lost, --empty-on says which topics lose all messages that
+    they have there, and together with --accept-loss has the partition begin again on broker ID.
+    Its topics stay, and take messages again.  A broker that comes back with a replica all the
+    same keeps that aside (`octopi-node retired`).
 
     The exit code is 1 if the partition still has no leader.
     """
@@ -128,7 +141,10 @@ def recover(
     from octopi.cli.asking import ask
 
     found = ask(
-        settings, lambda client: client.recover_partition(partition, accept_loss=accept_loss)
+        settings,
+        lambda client: client.recover_partition(
+            partition, accept_loss=accept_loss, empty_on=empty_on
+        ),
     )
     if as_json:
         print_json({key: value for key, value in attrs.asdict(found).items() if key != "request"})
@@ -168,7 +184,11 @@ def _print_recovery(found: PartitionRecovery) -> None:
             names = " ".join(map(str, found.waits_for))
             say(f"  it waits for brokers {names}: start them, if that can be done")
         if found.candidate is None:
-            say("  no replica answers")
+            say("  no replica answers; if all their disks are lost for good,")
+            say(f"  `octopi-node partitions recover {found.partition} --empty-on ID` says what is")
+            say("  lost if it begins again on broker ID")
+        elif found.emptied_count:
+            say(f"  with --accept-loss it begins again on broker {found.candidate}, empty")
         else:
             say(f"  with --accept-loss broker {found.candidate} leads")
     else:
@@ -177,6 +197,11 @@ def _print_recovery(found: PartitionRecovery) -> None:
     if found.candidate is None or not (found.recovered or found.leader is None):
         return
     word = "is" if found.recovered else "would be"
+    if found.emptied_count:
+        more = found.emptied_count - len(found.emptied)
+        names = " ".join(found.emptied) + f" and {more:,} more" * (more > 0)
+        say(f"  every message that this partition had of these topics {word} lost: {names}")
+        return
     say(f"  messages that were acknowledged and that only others had {word} lost")
     for one in found.lost:
         say(f"  known: topic {one.topic}, offsets {one.kept_end} to {one.known_end}")

@@ -333,6 +333,8 @@ class Leadership:
             f"{names.get(one.topic_id, one.topic_id)} from {one.kept_end} to {one.known_end}"
             for one in losses
         ]
+        if decided.leader not in before.replicas:
+            known = [f"all of {name}" for name in names.values()]
         _log.error(
             MAY_BE_LOST,
             partition=decided.partition,
@@ -464,9 +466,22 @@ class Leadership:
         if not entries:
             raise RefusedError(
                 f"no replica of partition {partition} answers: start one of the brokers "
-                f"{self._record(partition).replicas}",
+                f"{self._record(partition).replicas}; if all their disks are lost for good, "
+                f"`octopi-node partitions recover {partition} --empty-on ID`",
                 Status.NO_BROKER,
             )
+        await self._tell_decided([self._decide(partition, entries, ordered=True)])
+
+    async def begin_empty(self, partition: int, broker: int) -> None:
+        """Conclude the change of *partition*, of which no replica is left, by an operator's order:
+        it begins again on *broker*.
+
+        Raises:
+          NotReadyError, StorageError: if that can't be done now.
+        """
+        entries = self._machine.begin_empty(partition, broker)
+        if not entries:
+            raise NotReadyError(f"partition {partition} can't begin again now: look once more")
         await self._tell_decided([self._decide(partition, entries, ordered=True)])
 
     # --- wishes ----------------------------------------------------------------------

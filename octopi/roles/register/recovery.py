@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.logger import get_logger
 from octopi.membership.entries import PartitionDecided
@@ -40,14 +42,16 @@ class Recovery:
         """Carry it out.
 
         Raises:
-          RefusedError: UNKNOWN_PARTITION; INVALID_OPTION, while a replica in sync runs;
-              NO_BROKER, if no replica does.
+          RefusedError: UNKNOWN_PARTITION; INVALID_OPTION, while a replica in sync runs, or any
+              replica of a partition that is to begin again; NO_BROKER, if no replica does.
           NotReadyError: if waiting will do.
         """
         if self._partition not in self._node.registrar.state.partitions:
             raise RefusedError(
                 f"partition {self._partition} lies nowhere yet", Status.UNKNOWN_PARTITION
             )
+        if message.empty_on is not None:
+            return await self._begin_empty(message, message.empty_on)
         self._require_leaderless(accept_loss=message.accept_loss)
         leadership = self._node.leadership
         if not message.accept_loss:
@@ -59,6 +63,37 @@ class Recovery:
             _log.warning("an operator accepts a loss", partition=self._partition)
             await leadership.recover(self._partition)
         return _recovered(stands, self._record)
+
+    async def _begin_empty(self, message: m.RecoverPartition, broker: int) -> m.PartitionRecovery:
+        """Have the partition begin again on *broker*, if that is ordered; else say what is lost by
+        it."""
+        registrar, leadership = self._node.registrar, self._node.leadership
+        if broker not in registrar.state.brokers:
+            raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
+        if not registrar.is_live(broker):
+            raise RefusedError(f"broker {broker} is away", Status.NO_BROKER)
+        self._require_no_replica()
+        with leadership.held(self._partition):
+            if not await leadership.gather_acceptances(self._partition):
+                return self._decided(message.request)
+            self._require_no_replica()
+            stands = attrs.evolve(self._describe(message.request), candidate=broker)
+            if not message.accept_loss:
+                return stands
+            _log.warning("an operator has a partition begin empty", partition=self._partition)
+            await leadership.begin_empty(self._partition, broker)
+        return _recovered(stands, self._record)
+
+    def _require_no_replica(self) -> None:
+        """See that no broker with a replica runs."""
+        running = [one for one in self._record.replicas if self._node.registrar.is_live(one)]
+        if running:
+            raise RefusedError(
+                f"partition {self._partition} has a replica on broker {running[0]}, which runs: "
+                f"`octopi-node partitions recover {self._partition}` shows what it holds; stop "
+                "that broker if nothing of it is to be kept",
+                Status.INVALID_OPTION,
+            )
 
     async def _ask(self, request: int) -> m.PartitionRecovery:
         """Have the replicas say what they hold."""
@@ -140,6 +175,8 @@ class Recovery:
                 for one in losses[:_LOST_COUNT_MAX]
             ],
             lost_log_count=len(losses),
+            emptied=[] if candidate is not None else sorted(names.values())[:_LOST_COUNT_MAX],
+            emptied_count=0 if candidate is not None else len(names),
         )
 
     def _holding(self, broker: int) -> m.ReplicaHolding:
@@ -177,4 +214,6 @@ def _recovered(stood: m.PartitionRecovery, record: m.PartitionRecord) -> m.Parti
         replicas=stood.replicas,
         lost=stood.lost,
         lost_log_count=stood.lost_log_count,
+        emptied=stood.emptied,
+        emptied_count=stood.emptied_count,
     )
