@@ -40,6 +40,12 @@ _COMING_BACK: Final = (
     *("J1b", "J2", "J3", "J4a", "J4b", "J5a", "J5b", "J6", "E10b", "E12", "J8a", "J9a", "J10"),
     *("E13a", "E13b", "P3a", "P3b", "J11", "E16a", "E17a", "J12", "D2b", "D3b"),
 )
+BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+"""The hosts of the brokers that every plan has."""
+
+QUICK: Final = {"latency_s": 0.0005, "jitter_s": 0.0005}
+"""Options of a quick network."""
+
 EDGES: Final = (
     *(("append", "before"), ("append", "after"), ("sync", "before"), ("sync", "during")),
     *(("sync", "after"), ("truncate", "after"), ("rename", "before"), ("rename", "after")),

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from octopi.simulation.damage import Damage, Harm, Part
 from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, Place, Reset, Wipe
-from sim.drawing import some_seconds
+from sim.drawing import BROKERS, some_seconds
 from sim.kinds import LAST
 from sim.story import Story
 
-_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _NO_LOAD: Final[Mapping[str, Any]] = {}
 _DAMAGES: Final[tuple[tuple[Harm, Part], ...]] = (
     ("cut", "tail"),
@@ -82,7 +81,7 @@ def _sole_replica_damaged(chance: Random) -> Story:
 def _left_behind_and_all_that_is_left(chance: Random) -> Story:
     """Followers fall out of the in-sync set, one after the other.  Then the leader, alone in sync,
     loses its disk: of those that are left the one that left the set last has most."""
-    leader, *others = chance.sample(_BROKERS, len(_BROKERS))
+    leader, *others = chance.sample(BROKERS, len(BROKERS))
     away_s = some_seconds(chance, 3.5, 4.5)
     faults = [
         Fault(AtTime(some_seconds(chance, 0.4, 0.8)), Kill(0.2), one) for one in others
@@ -99,7 +98,7 @@ def _left_behind_and_all_that_is_left(chance: Random) -> Story:
 def _all_in_sync_wiped(chance: Random) -> Story:
     """One broker is away for longer than it is waited for, and those in sync lose their disks; or
     one of them finds a damaged file."""
-    away, *others = chance.sample(_BROKERS, len(_BROKERS))
+    away, *others = chance.sample(BROKERS, len(BROKERS))
     back_s = chance.choice((2.0, 3.0, None))
     absence = chance.choice((Kill(back_s), Cut("others", 3.0, resets=True)))
     faults = [Fault(AtTime(some_seconds(chance, 0.5, 1.0)), absence, away)]
@@ -112,7 +111,7 @@ def _all_in_sync_wiped(chance: Random) -> Story:
 
 def _two_wiped_and_one_damaged(chance: Random) -> Story:
     """All are in sync when two disks are lost at once, and a file of the third one is damaged."""
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", damaged, chance.choice((4, 6, 10)))
     faults = [Fault(flushed, _some_damage(chance, chance.choice((0.1, 0.5))), damaged)]
     faults += [Fault(AtTime(0.0, behind=True), Wipe(0.2), one) for one in others]
@@ -121,7 +120,7 @@ def _two_wiped_and_one_damaged(chance: Random) -> Story:
 
 def _all_damaged(chance: Random) -> Story:
     """A file of each replica is damaged, and all of them come back: each lacks something."""
-    first, *others = chance.sample(_BROKERS, len(_BROKERS))
+    first, *others = chance.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", first, chance.choice((4, 6, 10)))
     faults = [Fault(flushed, _some_damage(chance), first)]
     for one in others:
@@ -135,7 +134,7 @@ def _damaged_while_one_is_filled_again(chance: Random) -> Story:
     """A replica in sync says that it is damaged, before its leader can say that it is behind.  It
     has set the damage aside, and is to be sent that again, when files of the others are damaged,
     too."""
-    leader, *others = _BROKERS
+    leader, *others = BROKERS
     damaged, other = chance.sample(others, len(others))
     flushed = AtStep("D1b", damaged, chance.choice((6, 10, 15)))
     faults = [
@@ -153,7 +152,7 @@ def _damaged_while_one_is_filled_again(chance: Random) -> Story:
 def _whole_ones_may_come_back(chance: Random) -> Story:
     """A file of one replica is damaged, and those in sync with it are away for long: they have
     everything, so nothing may be decided before one of them is back."""
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", damaged, chance.choice((4, 6, 10)))
     faults = [Fault(flushed, _some_damage(chance), damaged)]
     faults += [Fault(AtTime(0.0, behind=True), Kill(None), one) for one in others]

@@ -25,11 +25,10 @@ from octopi.simulation.failures import (
     Slow,
     Wipe,
 )
-from sim.drawing import some_seconds
+from sim.drawing import BROKERS, some_seconds
 from sim.kinds import DAMAGE, JOURNAL, POWER
 from sim.story import Story
 
-_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _NO_LOAD: Final[Mapping[str, Any]] = {}
 
 
@@ -80,7 +79,7 @@ def _says_so_twice(chance: Random) -> Story:
     """A broker loses its power while a register without memory learns, and says so when it is let
     in.  The register dies before it has heard of the partition from the others, and asks again.
     When all have told, these others die."""
-    unlucky, *others = chance.sample(_BROKERS, len(_BROKERS))
+    unlucky, *others = chance.sample(BROKERS, len(BROKERS))
     back_s = some_seconds(chance, 5.0, 6.0)  # when the register has gathered brokers twice
     dead = Kill(some_seconds(chance, 5.0, 6.0))  # for longer than they are waited for
     faults = [Fault(AtTime(some_seconds(chance, 0.6, 1.2)), Wipe(0.1), "register")]
@@ -105,7 +104,7 @@ def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Story]:
     back, alone, for as long as it takes to choose a leader."""
 
     def tell(chance: Random) -> Story:
-        damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+        damaged, *others = chance.sample(BROKERS, len(BROKERS))
         flushed = AtStep("D1b", damaged, chance.choice((3, 4, 5, 6)))
         faults = [Fault(flushed, Damage(harm, part, 0.1), damaged)]
         faults += [Fault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
@@ -122,7 +121,7 @@ _useless = _found_by_its_owner("cut", "checkpoint")
 def _altered_and_dark(chance: Random) -> Story:
     """The same, and the machine has lost its power, too.  All that was acknowledged had been
     flushed, so it would have lost nothing; but a bit turned over in it, far from its end."""
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     faults = [
         # What was flushed is noted on the device within a second.
         Fault(AtTime(some_seconds(chance, 1.5, 1.9)), LosePower(0.1), damaged),
@@ -135,7 +134,7 @@ def _altered_and_dark(chance: Random) -> Story:
 def _useless_and_dark(chance: Random) -> Story:
     """The same, and what is damaged is the checkpoint of a log.  No new one is made of what is
     noted, which may be less than what was: the log is filled again."""
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     harm: Harm = chance.choice(("cut", "missing"))
     faults = [
         Fault(AtTime(some_seconds(chance, 1.5, 1.9)), LosePower(0.1), damaged),
@@ -180,7 +179,7 @@ def _told(
 def _less_leads_unnoticed(chance: Random) -> Story:
     """A broker comes back with less than it had flushed, and with an older copy of what it noted
     of that, so it can't know.  It leads before the others accept, and they know better."""
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     older = Damage("older", "ends", 0.1, taken_s=chance.choice((0.2, 0.3)))
     flushed = AtStep("D1b", damaged, chance.choice((6, 8, 10)))
     faults = [
@@ -195,7 +194,7 @@ def _an_older_checkpoint(chance: Random) -> Story:
     """A leader died since a copy was made of a checkpoint, so another epoch has begun.  A broker
     comes back with the copy, and the others are gone for a while, or they go on."""
     taken_s = chance.choice((0.5, 0.6))
-    damaged, *others = chance.sample(_BROKERS, len(_BROKERS))
+    damaged, *others = chance.sample(BROKERS, len(BROKERS))
     faults = [
         Fault(AtTime(taken_s + 0.1), Kill(0.1), "leader"),
         Fault(
@@ -213,7 +212,7 @@ def _an_older_checkpoint(chance: Random) -> Story:
 def _back_one_by_one(chance: Random) -> Story:
     """All machines lose their power when one has flushed more than the others.  That one is far
     from the register, so for a while only those accept that have less."""
-    best, *others = chance.sample(_BROKERS, len(_BROKERS))
+    best, *others = chance.sample(BROKERS, len(BROKERS))
     flushed = AtStep("D1b", best, chance.choice((3, 4, 6)), behind=True)
     faults = [_slow_sync(one, 3.0, ".log", times=1) for one in others]
     faults.append(Fault(flushed, LosePower(0.2), best))
@@ -226,8 +225,8 @@ def _back_one_by_one(chance: Random) -> Story:
 def _more_outside_the_set(chance: Random) -> Story:
     """A follower is out of sync, as what it says is held up, and has all that the leader sends it
     on its device.  Then all machines lose their power, and those in sync had flushed less."""
-    outside = chance.choice(_BROKERS[1:])  # the first one leads
-    inside = [one for one in _BROKERS if one != outside]
+    outside = chance.choice(BROKERS[1:])  # the first one leads
+    inside = [one for one in BROKERS if one != outside]
     faults = [_slow_sync(one, 3.0, ".log") for one in inside]
     faults.append(Fault(AtTime(1.0), Cut("leader", 6.0, "out", holds=True), outside))
     gap = AtTime(some_seconds(chance, 1.2, 1.5), behind=True)
@@ -239,7 +238,7 @@ def _more_outside_the_set(chance: Random) -> Story:
 def _many_logs_in_the_dark(chance: Random) -> Story:
     """Six logs share a partition, and all machines lose their power.  One has nothing on its
     device of the first log, and all of the others; another one lacks a little of most."""
-    wide, deep, slow = order = chance.sample(_BROKERS, len(_BROKERS))
+    wide, deep, slow = order = chance.sample(BROKERS, len(BROKERS))
     faults = [
         _slow_sync(wide, 3.0, "topic-1/00000000000000000000.log"),
         _slow_sync(slow, 0.6, ".log"),

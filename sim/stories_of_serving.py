@@ -23,11 +23,9 @@ from octopi.simulation.failures import (
     Reset,
     Stop,
 )
-from sim.drawing import a_death, some_seconds, soon, when_producing
+from sim.drawing import BROKERS, a_death, some_seconds, soon, when_producing
 from sim.kinds import ALONE, FULL, POWER, STOPS
 from sim.story import Story
-
-_BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 
 
 def _no_space_for(chance: Random, operation: str, path_end: str = "") -> BreakDisk:
@@ -38,7 +36,7 @@ def _no_space_for(chance: Random, operation: str, path_end: str = "") -> BreakDi
 
 def _told_with_a_full_disk(chance: Random) -> Story:
     """A broker can't store the first decisions that it is told when it comes back."""
-    who = chance.choice(_BROKERS)
+    who = chance.choice(BROKERS)
     gone = chance.choice((Kill, Kill, Stop, LosePower))(some_seconds(chance, 0.3, 2.5))
     full = chance.choice(
         (
