@@ -145,6 +145,11 @@ class Link(Protocol):
           ProtocolError: if the peer sent what is no binary message of legal size.
         """
 
+    def settle(self, *, is_client: bool) -> bool:
+        """The peer of an accepted link has said who it is: a client, or else a member of the
+        cluster.  Until then it is a stranger, and may be cut off for one that connects later.
+        False: the node has no place for another client; close the link."""
+
     def meter(self, intake: Intake) -> None:
         """Read from now on only what *intake* has room for, in `receive_all`.  A link that keeps
         no parts of messages has no need of it."""
@@ -205,6 +210,11 @@ class PromptStream(trio.abc.HalfCloseableStream):
           trio.BrokenResourceError: if the other side is gone.
           trio.ClosedResourceError: if this side is closed.
         """
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Close this side at once and without a word: its descriptor is free when this returns.
+        Whoever waits for the stream hears that this side is closed."""
 
     @abstractmethod
     async def wait_readable(self) -> None:

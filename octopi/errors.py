@@ -200,7 +200,7 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.FORBIDDEN: StatusMeaning(False, Fault.CALLER, "use a token that grants this"),
     Status.EXPIRED: StatusMeaning(False, Fault.CALLER, "use a fresh token"),
     Status.OVER_LIMIT: StatusMeaning(
-        True, Fault.CALLER, "use fewer connections for this token, or raise its limit"
+        True, Fault.CALLER, "use fewer connections, or raise the limit of the token or of the node"
     ),
     Status.QUOTA_EXCEEDED: StatusMeaning(
         False,

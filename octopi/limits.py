@@ -110,7 +110,23 @@ SUBSCRIPTIONS_MAX: Final = 1_000
 """Subscriptions of one connection."""
 
 CONNECTIONS_MAX: Final = 10_000
-"""Connections of one node; beyond that new ones are refused at once."""
+"""Connections of one node; beyond that new ones are refused at once.  A process that may open fewer
+files has fewer: half of those are for the files of its logs."""
+
+CONNECTIONS_MIN: Final = 16
+"""A process that may open next to nothing tries so many all the same."""
+
+OWN_DESCRIPTORS: Final = 32
+"""Files that a process may open and that are neither for connections that it accepts nor for logs:
+for its listeners, its own connections to other nodes, directories that are synced, and what Python
+opens."""
+
+RESERVED_PLACES_SHARE: Final = 8
+"""One of so many connections of a node is for those that have not said yet who they are.  Clients,
+nodes and operators leave it free, so the next node or operator finds a place."""
+
+RESERVED_PLACES_MAX: Final = 64
+"""But no more than so many: what a crowd needs, of those that connect while one shakes hands."""
 
 OUTBOX_BYTES_MAX: Final = 4 * MIB
 """What may wait for one connection's writer before subscriptions pause.  A single reply

@@ -25,7 +25,7 @@ import trio
 
 from octopi.environment import Listening, PromptStream, Room
 from octopi.errors import DirectoryInUseError
-from octopi.limits import CONNECTIONS_MAX
+from octopi.limits import CONNECTIONS_MAX, CONNECTIONS_MIN, OWN_DESCRIPTORS
 
 _REPLACEMENT_SUFFIX = ".new"
 
@@ -41,12 +41,6 @@ machine)."""
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 """What a node stores is for its own user, whatever the process's umask leaves to others."""
-
-_OWN_DESCRIPTORS = 32
-"""For listeners, standard streams, directories that are synced, and what Python itself opens."""
-
-_CONNECTIONS_MIN = 16
-"""A process that may open next to nothing tries so many all the same."""
 
 _LOOKED_AT_COUNT = 8
 """Files that may lose their descriptors when another one needs one."""
@@ -123,6 +117,9 @@ class SystemStream(PromptStream):
             return None
         except OSError as error:
             raise _stream_error(error) from error
+
+    def cut(self) -> None:
+        self._socket.close()
 
     async def wait_readable(self) -> None:
         await trio.lowlevel.wait_readable(self._socket)
@@ -406,7 +403,7 @@ def connections_possible() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX
-    return max(_CONNECTIONS_MIN, min(CONNECTIONS_MAX, limit // 2 - _OWN_DESCRIPTORS))
+    return max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, limit // 2 - OWN_DESCRIPTORS))
 
 
 def wants_plain_websocket() -> bool:

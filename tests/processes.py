@@ -40,10 +40,17 @@ class NodeProcess:
     """One node; a restart keeps its data directory, its address and its options."""
 
     def __init__(
-        self, directory: Path, name: str, role: str, *options: str, machine: Machine | None = None
+        self,
+        directory: Path,
+        name: str,
+        role: str,
+        *options: str,
+        machine: Machine | None = None,
+        files_max: int | None = None,
     ) -> None:
         """Describe the node; `start` runs it.  *options* may hold ``--listen``.  On *machine* it
-        can lose power; None: on this one, which is not expected to."""
+        can lose power; None: on this one, which is not expected to.  *files_max*: how many
+        descriptors it may have; None: as many as this process."""
         self.name = name
         self.role = role
         self.data_dir = directory / name
@@ -51,6 +58,7 @@ class NodeProcess:
         self.url = ""
         """Where it serves, once it does."""
         self.machine = machine
+        self.files_max = files_max
         self._options = list(options)
         if "--join-secret" not in options:
             self._options += ["--join-secret", str(join_secret(directory))]
@@ -64,9 +72,13 @@ class NodeProcess:
             self._gone(self._process)
         listen = [] if "--listen" in self._options else ["--listen", self._listen]
         command = node_command if self.machine is None else self.machine.node_command
+        limited = []
+        if self.files_max is not None:
+            limited = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.files_max)]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                command(
+                limited
+                + command(
                     "--role",
                     self.role,
                     "--data-dir",
@@ -213,10 +225,17 @@ class NodeProcesses:
         self._nodes: list[NodeProcess] = []
 
     def node(
-        self, name: str, role: str, *options: str, machine: Machine | None = None
+        self,
+        name: str,
+        role: str,
+        *options: str,
+        machine: Machine | None = None,
+        files_max: int | None = None,
     ) -> NodeProcess:
-        """A node that isn't started yet, but is ended with the test."""
-        node = NodeProcess(self.directory, name, role, *options, machine=machine)
+        """A node that isn't started yet, but is ended with the test; see `NodeProcess`."""
+        node = NodeProcess(
+            self.directory, name, role, *options, machine=machine, files_max=files_max
+        )
         self._nodes.append(node)
         return node
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import octopi
 from octopi.cli.config import ClientSettings
 from octopi.cli.running import run
+from octopi.cli.secret_files import secret_of_operator
 from octopi.cli.token_file import TokenFile
 
 _T = TypeVar("_T")
@@ -21,9 +22,11 @@ def connected(settings: ClientSettings) -> AbstractAsyncContextManager[octopi.Cl
       CommandError, InvalidOptionError: if they are wrong.
     """
     token = TokenFile(settings.token_file) if settings.token_file else None
+    secrets = secret_of_operator(settings.join_secret) if settings.join_secret else None
     return octopi.connect(
         settings.server,
         token=token,
+        secrets=secrets,
         tls_ca=settings.tls_ca or None,
         request_timeout_s=settings.timeout_s,
     )

@@ -32,6 +32,7 @@ from octopi.operating_system import (
     stopwatch,
     wants_plain_websocket,
 )
+from octopi.security.join_secret import SecretSource
 from octopi.transport.websocket import WebSocketNet
 
 _log = get_logger(__name__)
@@ -52,8 +53,10 @@ class NodePlace:
         site: Site,
         nursery: trio.Nursery,
         ready: Callable[[str], None],
+        secrets: SecretSource,
     ) -> None:
         self.environment = environment
+        self._secrets = secrets
         self.shelter = shelter
         self._site = site
         self._nursery = nursery
@@ -75,7 +78,7 @@ class NodePlace:
             self.environment,
             lambda: node.facts().registers or [url],
             AGENT,
-            Credentials(self.shelter.token),
+            Credentials(self.shelter.token, self._secrets),
         )
         self._nursery.start_soon(self._site.watch.run)
         self._ready(url)
@@ -83,9 +86,10 @@ class NodePlace:
 
 @asynccontextmanager
 async def place_for_node(
-    settings: NodeSettings, listen: str, ready: Callable[[str], None]
+    settings: NodeSettings, listen: str, ready: Callable[[str], None], secrets: SecretSource
 ) -> AsyncIterator[NodePlace]:
     """This machine for one node that listens at *listen*, for the block; *ready* gets its url.
+    What its pages tell of other nodes it asks them with *secrets*.
 
     Raises:
       CommandError, InvalidOptionError: if the settings don't go together.
@@ -130,7 +134,7 @@ async def place_for_node(
         # look at it again, and keep all tasks waiting for some 30 ms.
         gc.collect()
         gc.freeze()
-        yield NodePlace(here, shelter, site, nursery, ready)
+        yield NodePlace(here, shelter, site, nursery, ready, secrets)
         nursery.cancel_scope.cancel()
 
 

@@ -64,6 +64,11 @@ class ClientSettings:
     tls_ca: str = _setting(
         "", "OCTOPI_TLS_CA", "file with the authority to trust at wss:// (empty: the system's)"
     )
+    join_secret: str = _setting(
+        "",
+        "OCTOPI_OPERATOR_SECRET",
+        "file with the cluster's join secret, to have a place at nodes that have none for clients",
+    )
 
 
 @attrs.frozen

@@ -22,6 +22,9 @@ from octopi.cli.output import print_exception, say, say_lines
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_SHOWN: Final = ("token_file", "tls_ca", "join_secret")
+"""Settings of what a command shows to nodes, and trusts."""
+
 _FLAG_FORM: Final = "serve"
 
 
@@ -33,6 +36,7 @@ class Invocation:
     config_file: Path | None = None
     token_file: str | None = None
     tls_ca: str | None = None
+    join_secret: str | None = None
 
     def configuration(self) -> Configuration:
         """The settings but for this command's flags.
@@ -41,7 +45,7 @@ class Invocation:
           SettingsError: if the file or a variable is wrong.
         """
         configuration = Configuration(self.config_file, os.environ)
-        for key in ("token_file", "tls_ca"):
+        for key in _SHOWN:
             value = getattr(self, key)
             if value is not None:
                 configuration.override("client", key, value, f"--{key.replace('_', '-')}")
@@ -88,21 +92,26 @@ def client_options(function: _F) -> _F:
         metavar="SECONDS",
         help=help_text(ClientSettings, "timeout_s"),
     )
-    return access_options(server(timeout(common_options(function))))
+    secret = _shown_option("join_secret")
+    return access_options(server(timeout(secret(common_options(function)))))
 
 
 def access_options(function: _F) -> _F:
     """Add what nodes may ask for, of a command that talks to them."""
     for key in ("tls_ca", "token_file"):
-        function = click.option(
-            f"--{key.replace('_', '-')}",
-            key,
-            metavar="FILE",
-            expose_value=False,
-            callback=_remember,
-            help=help_text(ClientSettings, key),
-        )(function)
+        function = _shown_option(key)(function)
     return function
+
+
+def _shown_option(key: str) -> Callable[[_F], _F]:
+    return click.option(
+        f"--{key.replace('_', '-')}",
+        key,
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember,
+        help=help_text(ClientSettings, key),
+    )
 
 
 _NODE_FLAGS: Final = {

@@ -41,7 +41,8 @@ async def run_register_node(
     else:
         refuse_open_file(join_secret_in(settings.data_dir))
         secrets = None
-    async with place_for_node(common, settings.listen, ready) as place:
+    shown = secrets or secret_of_broker(join_secret_in(settings.data_dir))
+    async with place_for_node(common, settings.listen, ready, shown) as place:
         options = RegisterOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,
@@ -78,7 +79,7 @@ async def run_broker_node(
     bind(role="broker")
     _warn_of_others(settings.data_dir)
     secrets = secret_of_broker(common.join_secret)
-    async with place_for_node(common, settings.listen, ready) as place:
+    async with place_for_node(common, settings.listen, ready, secrets) as place:
         options = BrokerOptions(
             listen=settings.listen,
             data_directory=settings.data_dir,

@@ -52,6 +52,22 @@ def secret_of_register(path: str) -> SecretSource:
     return file
 
 
+def secret_of_operator(path: str) -> SecretSource:
+    """The secrets in the file at *path*, for a command that operates a cluster.
+
+    Raises:
+      InvalidOptionError: if the file is no good.
+      CommandError: if there is none.
+    """
+    file = SecretFile(path, lambda: _read(path), SystemClock(), "it was removed")
+    if not file.load().keys:
+        raise CommandError(
+            f"{path}: no such file; it is {SECRET_FILE} in the register's data directory",
+            ExitCode.USAGE,
+        )
+    return file
+
+
 def refuse_open_file(path: str) -> None:
     """Make sure that other users of the machine don't know what is in *path*, if it is there.
 

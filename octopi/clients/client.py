@@ -53,6 +53,7 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.position import NO_ANCHOR, Anchor, Place as KnownPlace
+from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
@@ -496,6 +497,7 @@ def connect(
     tls_ca: str | None = None,
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
+    secrets: SecretSource | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """A client of the cluster whose registers are at *servers*, for a block::
 
@@ -507,7 +509,8 @@ def connect(
 
     *token*: where nodes ask for one; a function is asked for each connection, and for a
     fresh one in time.  *tls_ca*: a file with the authority to trust at ``wss://``; None: the
-    system's.  An *environment* has its own.
+    system's.  An *environment* has its own.  *secrets*: gives the join secrets of the cluster, for
+    a client that operates it; nodes have a place for that one when they have none for others.
 
     Raises:
       InvalidOptionError: if a server is no address of a node, or *tls_ca* no authority.
@@ -519,7 +522,8 @@ def connect(
         server_address(address)
     within("request_timeout_s", request_timeout_s, 0.001, 86_400)
     tls = None if tls_ca is None else tls_of_client(tls_ca)
-    return _connected(addresses, Credentials(token), tls, request_timeout_s, environment)
+    credentials = Credentials(token, secrets)
+    return _connected(addresses, credentials, tls, request_timeout_s, environment)
 
 
 @asynccontextmanager

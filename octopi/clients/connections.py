@@ -15,7 +15,11 @@ from octopi.environment import Environment
 from octopi.errors import ClosedError, OctopiError, ProtocolError, UnreachableError
 from octopi.transport.addresses import is_secure
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
+from octopi.transport.handshake import (
+    NodeCredentials,
+    open_connection,
+    open_node_connection,
+)
 from octopi.wire.endpoints import CLIENT
 
 
@@ -90,10 +94,7 @@ class Connections:
     async def _keep(self, address: str, opening: _Opening) -> None:
         try:
             try:
-                token = await self._token_for(address)
-                opening.connection = await open_connection(
-                    self._environment, address, CLIENT, self._agent, token=token
-                )
+                opening.connection = await self._open(address)
             except OctopiError as error:
                 opening.error = error
             finally:
@@ -103,6 +104,14 @@ class Connections:
         finally:
             if self._by_address.get(address) is opening:
                 del self._by_address[address]
+
+    async def _open(self, address: str) -> Connection:
+        token, secrets = await self._token_for(address), self._credentials.secrets
+        here, agent = self._environment, self._agent
+        if secrets is None:
+            return await open_connection(here, address, CLIENT, agent, token=token)
+        shown = NodeCredentials(secrets, lambda: token)
+        return await open_node_connection(here, address, CLIENT, agent, shown)
 
     async def _token_for(self, address: str) -> str | None:
         self._is_secure = self._is_secure or is_secure(address)

@@ -1,4 +1,5 @@
-"""The token that a client shows: a text, or a function that gives one.
+"""What a client shows: a token, which is a text or a function that gives one, and perhaps that it
+has the join secret of the cluster.
 
 A function is asked for each connection, and again before a token ends, so that sessions go
 on: the fresh one is sent on the connection that is there.
@@ -14,6 +15,7 @@ from octopi.environment import Clock
 from octopi.errors import OctopiError
 from octopi.limits import REQUEST_TIMEOUT_S, TOKEN_REFRESH_SHARE, WALL_CLOCK_CHECK_S
 from octopi.logger import get_logger
+from octopi.security.join_secret import SecretSource
 from octopi.transport.connection import Connection
 from octopi.wire.messages import Authenticate, Authenticated, Welcome
 
@@ -24,10 +26,13 @@ Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None] | None
 
 
 class Credentials:
-    """The token of one client."""
+    """Those of one client."""
 
-    def __init__(self, token: Token = None) -> None:
+    def __init__(self, token: Token = None, secrets: SecretSource | None = None) -> None:
+        """*secrets*: of a client that operates the cluster, which proves to each node that it has
+        one of them."""
         self._token: Final = token
+        self.secrets: Final = secrets
 
     async def current(self) -> str | None:
         """The token to connect with now."""

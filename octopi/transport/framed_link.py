@@ -36,6 +36,7 @@ from octopi.transport.frame_reader import (
     parse_close,
 )
 from octopi.transport.masking import apply_mask
+from octopi.transport.places import Place
 
 RECEIVE_BYTES: Final = 256 * KIB
 """One read from the socket, at most.  Nothing of that size is kept while a connection is idle."""
@@ -128,6 +129,8 @@ class FramedLink:
 
         self._said_close = False
         self._is_closing = False
+        self.place: Place | None = None
+        """That of an accepted link at its node."""
         self.closed: Final = trio.Event()
 
     @property
@@ -267,6 +270,9 @@ class FramedLink:
         finally:
             self._is_receiving = False
         return message
+
+    def settle(self, *, is_client: bool) -> bool:
+        return self.place is None or self.place.settle(is_client=is_client)
 
     def meter(self, intake: Intake) -> None:
         self._intake = intake

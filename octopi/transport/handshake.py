@@ -5,7 +5,8 @@ within a time limit, and before the hello a peer may neither say much nor anythi
 
 At an endpoint for nodes alone there are two messages more in between, `Challenge` and `Proof`, by
 which first the accepting side and then the connecting side proves that it belongs to the cluster
-(`octopi.security.join_secret`).
+(`octopi.security.join_secret`).  A client may ask for the same with a nonce in its hello: so an
+operator shows that it is one, and gets a place where there is none for another client.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from octopi.limits import (
 )
 from octopi.metrics.latencies import Latencies
 from octopi.security.doorkeeper import Doorkeeper, Entry
+from octopi.security.grants import Verb
 from octopi.security.join_secret import NO_SECRETS, Opening, SecretSource, Side
 from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
 from octopi.transport.connection import Connection
@@ -68,6 +70,11 @@ class NodeCredentials:
 _DOUBTED: Final = "this node's join secret is another one than that of the node that connected"
 
 _NO_PROOF: Final = f"no proof within {HANDSHAKE_TIMEOUT_S:g} s"
+
+_NO_PLACE: Final = (
+    "the node has no place for another client; an operator gets one with --join-secret FILE, or "
+    "with a token that grants admin on *"
+)
 
 _ANY_TIME: Final = frozenset({Heartbeat, Failure})
 
@@ -109,8 +116,8 @@ async def open_node_connection(
     agent: str,
     credentials: NodeCredentials,
 ) -> Connection:
-    """`open_connection` to an *endpoint* for nodes alone: proves to the node at *url* that this
-    one belongs to the cluster, once that node has proven the same.
+    """`open_connection` as a node, or at the endpoint of clients as an operator: proves to the
+    node at *url* that this side belongs to the cluster, once that node has proven the same.
 
     Raises:
       RefusedError: also if either doesn't believe the other.
@@ -198,24 +205,26 @@ async def accept_connection(
     agent: str,
     latencies: Latencies | None = None,
     doorkeeper: Doorkeeper | None = None,
+    opening: Turn | None = None,
     turn: Turn | None = None,
     budget: MemoryBudget | None = None,
     secrets: SecretSource | None = None,
 ) -> Connection:
     """Hear the hello of whoever connected to *endpoint* and welcome it.  If *endpoint* is for
-    nodes alone, prove to it with *secrets* that this one is of the cluster, and let it prove the
-    same; without *secrets* nobody is let in there.
+    nodes alone, or the hello asks for it, prove with *secrets* that this node is of the cluster,
+    and let the peer prove the same; without *secrets* nobody is let in there.
 
     The connection works once `Connection.run` does.  After a failure the peer was told
     and the link is closed.
 
     Whom a *doorkeeper* lets in has to be told to leave (`Connection.entry`).  What is done for the
-    peer, from its hello on, is done in *turn*.  What is kept for it comes out of *budget*, and has
-    to be given back (`Connection.memory`).
+    peer up to its welcome is done in the turn *opening*, as it is a stranger so long, and then in
+    *turn*.  What is kept for it comes out of *budget*, and has to be given back
+    (`Connection.memory`).
 
     Raises:
       ProtocolError: if it said something else, too much, or nothing in time.
-      RefusedError: if its proof or its token is no good.
+      RefusedError: if its proof or its token is no good, or if the node has no place for it.
       ConnectionLostError: if it went away, or doesn't believe us.
     """
     hello: Hello | None = None
@@ -227,18 +236,22 @@ async def accept_connection(
         with environment.clock.timeout(HANDSHAKE_TIMEOUT_S):
             try:
                 data = await link.receive(HELLO_BYTES_MAX)
-                if turn is not None and not turn.begin():
-                    await turn.wait()
+                if opening is not None and not opening.begin():
+                    await opening.wait()
                 heard = _read_hello(data)
                 token = heard.token
-                if endpoint.is_for_nodes:
+                is_proven = endpoint.is_for_nodes or bool(heard.nonce)
+                if is_proven:
                     problem = ProtocolError(_NO_PROOF, Status.TOO_SLOW)
-                    token = await _be_shown(environment, link, endpoint, heard.nonce, secrets, turn)
+                    nonce = heard.nonce
+                    token = await _be_shown(environment, link, endpoint, nonce, secrets, opening)
                 if doorkeeper is not None:
                     entry = doorkeeper.enter(token, endpoint)
+                if not link.settle(is_client=not (is_proven or _operates(entry))):
+                    raise RefusedError(_NO_PLACE, Status.OVER_LIMIT)
                 expires_ms = entry.identity.expires_ms if entry is not None else None
-                if turn is not None:
-                    turn.end()
+                if opening is not None:
+                    opening.end()
                 await link.send(encode(_welcome(endpoint, role, agent, expires_ms)))
                 hello = heard
             except (ProtocolError, RefusedError) as error:
@@ -248,8 +261,8 @@ async def accept_connection(
                 await link.send(encode(failure(None, problem.status, str(problem.args[0]))))
             raise problem
     finally:
-        if turn is not None:
-            turn.end()
+        if opening is not None:
+            opening.end()
         if hello is None:
             if entry is not None:
                 entry.leave()
@@ -266,6 +279,11 @@ async def accept_connection(
         turn=turn,
         memory=_memory(budget, link, endpoint, entry),
     )
+
+
+def _operates(entry: Entry | None) -> bool:
+    """Whether a token says that its holder operates the cluster."""
+    return entry is not None and entry.identity.grants.allows(Verb.ADMIN, None)
 
 
 def _memory(

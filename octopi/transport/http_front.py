@@ -74,8 +74,8 @@ class HttpFront:
         be received from the stream.  None: there is nothing more to come."""
         try:
             return await self._serve()
-        except trio.BrokenResourceError:
-            return None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return None  # by the peer, or for another connection that needs the place
 
     async def _serve(self) -> HttpRequest | None:
         idle_s = HANDSHAKE_TIMEOUT_S

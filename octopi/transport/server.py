@@ -14,7 +14,7 @@ import trio
 
 from octopi.environment import Clock, Environment, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError
-from octopi.limits import SHUTDOWN_GRACE_S
+from octopi.limits import SHUTDOWN_GRACE_S, STRANGERS_ROUND_S
 from octopi.logger import get_logger
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.join_secret import SecretSource
@@ -79,6 +79,7 @@ async def serve(
                 agent=agent,
                 latencies=traffic.latencies,
                 doorkeeper=doorkeeper,
+                opening=strangers.turn(),
                 turn=(clients if endpoint is CLIENT else nodes).turn(),
                 budget=traffic.memory,
                 secrets=secrets,
@@ -107,8 +108,11 @@ async def serve(
 
     problem: OctopiError | None = None
     async with trio.open_nursery() as links:
-        # Other nodes don't wait for clients.
+        # Other nodes don't wait for clients, and none of them for those that only say to be one.
         clients, nodes = (Turns(environment.clock, environment.stopwatch, links) for _ in range(2))
+        strangers = Turns(
+            environment.clock, environment.stopwatch, links, round_s=STRANGERS_ROUND_S
+        )
         async with trio.open_nursery() as listening:
             listen = partial(
                 environment.net.listen,

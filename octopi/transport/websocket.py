@@ -23,6 +23,7 @@ from octopi.environment import (
     Clock,
     Intake,
     Link,
+    PromptStream,
     Stopwatch,
     StreamNet,
     Turn,
@@ -57,7 +58,6 @@ from octopi.transport.places import Place, Places
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
 from octopi.transport.turns import Turns
 from octopi.transport.watched_stream import WatchedStream, while_open
-from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import SUBPROTOCOL
 
 _log = get_logger(__name__)
@@ -73,7 +73,6 @@ _FRAMING_BYTES_MAX: Final = KIB
 
 _MESSAGE_TOO_BIG: Final = 1009
 _UNSUPPORTED_DATA: Final = 1003
-_TRY_AGAIN_LATER: Final = 1013
 
 
 class WebSocketNet:
@@ -220,7 +219,14 @@ class WebSocketNet:
         """Everything about one accepted connection; its faults end here."""
         peer = str(stream)
         scope = trio.CancelScope()
-        place = self._places.enter(scope.cancel)
+        place: Place | None = None
+
+        def give_up() -> None:
+            scope.cancel()
+            if place is not None and place.has_left and isinstance(stream, PromptStream):
+                stream.cut()  # another connection is in its place, and needs a descriptor
+
+        place = self._places.enter(give_up)
         if place is None:
             self._tell_full(peer)
             await trio.aclose_forcefully(stream)
@@ -256,10 +262,8 @@ class WebSocketNet:
             link = await measured(turn, self._shake_hands(nursery, watched, paths, peer))
             paced.lift()  # else `_link` did
             del watched  # 2 KiB that an idle connection doesn't need
-            if link is not None and not place.settle(is_client=link.path == CLIENT.path):
-                self._tell_full(peer)
-                await link.aclose(_TRY_AGAIN_LATER, "the node has no place for another client")
-            elif link is not None:
+            if link is not None:
+                link.place = place
                 try:
                     await handler(link)
                 except Exception:
@@ -289,7 +293,7 @@ class WebSocketNet:
 
     async def _shake_hands(
         self, nursery: trio.Nursery, stream: WatchedStream, paths: frozenset[str], peer: str
-    ) -> Link | None:
+    ) -> WebSocketLink | FramedLink | None:
         """The link of a peer that asks for what we serve, else None."""
         with self._clock.timeout(HANDSHAKE_TIMEOUT_S) as slow:
             async with self._handshaking(nursery) as reading:
@@ -389,6 +393,8 @@ class WebSocketLink:
         self._clock = clock
         self._peer = peer
         self._path = path
+        self.place: Place | None = None
+        """That of an accepted link at its node."""
         self._is_torn = False
         self._is_closing = False
         self.closed: Final = trio.Event()
@@ -415,6 +421,9 @@ class WebSocketLink:
 
     def offer(self, data: bytes) -> bool:
         return False  # trio-websocket has no way to
+
+    def settle(self, *, is_client: bool) -> bool:
+        return self.place is None or self.place.settle(is_client=is_client)
 
     def meter(self, intake: Intake) -> None:
         """Not here: trio-websocket reads by itself."""

@@ -39,6 +39,9 @@ class MemoryLink:
     def offer(self, data: bytes) -> bool:
         return False
 
+    def settle(self, *, is_client: bool) -> bool:
+        return True
+
     def meter(self, intake: Intake) -> None:
         """It keeps nothing that counts."""
 

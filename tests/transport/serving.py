@@ -12,9 +12,10 @@ import trio
 from octopi.environment import Environment, Net, Stopwatch, StreamNet, standing_still
 from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
+from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection, open_node_connection
+from octopi.transport.handshake import NodeCredentials, open_connection, open_node_connection
 from octopi.transport.http_front import HttpSite
 from octopi.transport.server import serve
 from octopi.transport.websocket import WebSocketNet
@@ -83,9 +84,15 @@ class Server:
         return await open_connection(here, self.url, endpoint, agent)
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Connection]:
-        """A running connection."""
-        connection = await self.connect()
+    async def client(
+        self, *, token: str | None = None, shown: NodeCredentials | None = None
+    ) -> AsyncIterator[Connection]:
+        """A running connection of a client; of an operator, with what is *shown*."""
+        here, agent = self.environment, "test client"
+        if shown is None:
+            connection = await open_connection(here, self.url, CLIENT, agent, token=token)
+        else:
+            connection = await open_node_connection(here, self.url, CLIENT, agent, shown)
         async with trio.open_nursery() as nursery:
             await nursery.start(connection.run, lambda message: None)
             yield connection
@@ -107,9 +114,11 @@ async def serving(
     site: HttpSite | None = None,
     tls: Tls | None = None,
     stopwatch: Stopwatch = standing_still,
+    doorkeeper: Doorkeeper | None = None,
 ) -> AsyncIterator[Server]:
     """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
-    *site* in front of them, and *tls*; *stopwatch*: what turns last by."""
+    *site* in front of them, and *tls*; *stopwatch*: what turns last by; *doorkeeper*: checks
+    tokens."""
     async with trio.open_nursery() as background:
         streams = streams or SystemStreams()
         websockets = WebSocketNet(
@@ -138,6 +147,7 @@ async def serving(
                 "test server",
                 {CLIENT: make_session, MEMBERSHIP: make_session},
                 stop=stop,
+                doorkeeper=doorkeeper,
                 secrets=SECRETS,
                 task_status=task_status,
             )

@@ -49,6 +49,9 @@ class Sender(PromptStream):
         self.read_bytes += len(data)
         return data or None
 
+    def cut(self) -> None:
+        raise NotImplementedError
+
     async def wait_readable(self) -> None:
         await self._more.wait()
 

@@ -31,7 +31,7 @@ from octopi.operating_system import SystemClock, SystemStreams, allow_many_files
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+from octopi.wire.endpoints import CLIENT
 from tests.fakes.logs import capture_logs
 from tests.fakes.streams import MemoryStreams
 from tests.transport.serving import Server, serving
@@ -235,16 +235,6 @@ async def test_who_says_nothing_keeps_nobody_out() -> None:
             assert await all_of(streams[0]) == b""
         await server.still_serves()
         await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
-
-
-async def test_clients_leave_places_to_other_nodes() -> None:
-    async with serving(connections_max=8) as server, AsyncExitStack() as clients:
-        for _ in range(7):
-            await clients.enter_async_context(server.client())
-        with pytest.raises(UnreachableError, match="no place for another client"):
-            await server.connect()
-        node = await server.connect(MEMBERSHIP)
-        await node.close()
 
 
 # --- frames --------------------------------------------------------------------------

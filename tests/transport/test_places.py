@@ -1,4 +1,4 @@
-"""Places for connections: strangers go for newcomers, and clients leave some to others."""
+"""Places for connections: strangers go for newcomers, and clients leave some to members."""
 
 from octopi.transport.places import Place, Places
 
@@ -15,6 +15,7 @@ def test_the_oldest_stranger_goes_for_who_comes_next() -> None:
     assert second.settle(is_client=True)
     entered(places, gone, "d")
     assert gone == ["a"]
+    assert first.has_left
     assert places.count == 3
     first.leave()  # when it notices
     assert places.count == 3
@@ -42,9 +43,44 @@ def test_clients_leave_places_to_others() -> None:
     late = entered(places, gone, "late")
     assert not late.settle(is_client=True)
     late.leave()
-    for _ in range(2):
-        assert entered(places, gone, "node").settle(is_client=False)
-    assert places.enter(lambda: None) is None
     clients[0].leave()
     assert entered(places, gone, "next").settle(is_client=True)
+    assert gone == []
+
+
+def test_the_reserve_is_an_eighth_and_never_more_than_a_crowd_needs() -> None:
+    for count_max, settled_max in ((8, 7), (224, 196), (512, 448), (10_000, 9_936)):
+        places = Places(count_max)
+        assert places.settled_max == settled_max
+        for _ in range(settled_max):
+            assert entered(places, [], "client").settle(is_client=True)
+        assert not entered(places, [], "late").settle(is_client=True)
+
+
+def test_a_member_takes_the_place_of_the_newest_client_and_not_one_of_the_reserve() -> None:
+    """However many members come, there is a place in which the next one can prove that it is one,
+    until there are members only."""
+    places, gone = Places(16), list[str]()
+    clients = [entered(places, gone, f"client {number}") for number in range(14)]
+    assert all(one.settle(is_client=True) for one in clients)
+    for number in range(13, -1, -1):
+        assert entered(places, gone, "member").settle(is_client=False)
+        assert gone.pop() == f"client {number}"
+        assert not clients[number].has_left, "it holds a descriptor until it has gone"
+        clients[number].leave()
+        assert entered(places, gone, "stranger") is not None
+    for _ in range(2):
+        assert entered(places, gone, "member").settle(is_client=False)
+    assert set(gone) == {"stranger"}
+    assert places.enter(lambda: None) is None, "sixteen members"
+    assert places.client_count == 0
+
+
+def test_clients_and_members_leave_the_reserve_together() -> None:
+    places, gone = Places(16), list[str]()
+    for _ in range(4):
+        assert entered(places, gone, "member").settle(is_client=False)
+    for _ in range(10):
+        assert entered(places, gone, "client").settle(is_client=True)
+    assert not entered(places, gone, "late").settle(is_client=True)
     assert gone == []
