@@ -255,8 +255,8 @@ def _many_logs_in_the_dark(chance: Random) -> Story:
 def _killed_when_power_is_back(chance: Random) -> Story:
     """All machines lose their power, when it is on their devices that more is committed than is
     there itself.  When power is back, brokers are killed that have told what they lost."""
-    first, *others = chance.sample(_BROKERS, len(_BROKERS))
-    faults = [_slow_sync(one, 3.0, ".log", times=3) for one in _BROKERS]
+    first, *others = chance.sample(BROKERS, len(BROKERS))
+    faults = [_slow_sync(one, 3.0, ".log", times=3) for one in BROKERS]
     faults.append(Fault(AtTime(some_seconds(chance, 2.4, 3.2)), LosePower(0.0), first))
     faults += [Fault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
     at = AtStep(chance.choice(("D2b", "E10b", "E10b", "E10b")), first, behind=True)
