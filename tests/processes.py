@@ -7,6 +7,7 @@ because its standard input does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -141,6 +142,18 @@ class NodeProcess:
         """The most memory that it ever had in RAM."""
         return self._status_bytes("VmHWM")
 
+    def descriptors(self) -> list[str]:
+        """What it has open now: paths of files, and ``socket:`` with a number."""
+        found = []
+        for one in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.append(str(one.readlink()))
+        return found
+
+    def socket_count(self) -> int:
+        """How many sockets it has open now."""
+        return sum(one.startswith("socket:") for one in self.descriptors())
+
     def log(self) -> str:
         """All that it has logged, over all its lives."""
         return self.log_file.read_text(errors="replace")
@@ -239,14 +252,23 @@ class NodeProcesses:
         self._nodes.append(node)
         return node
 
-    def register(self, name: str = "register", *options: str) -> NodeProcess:
+    def register(
+        self, name: str = "register", *options: str, files_max: int | None = None
+    ) -> NodeProcess:
         """A register that serves; it decides at once, unless *options* say otherwise."""
         gather = [] if "--gather" in options else ["--gather", "0"]
-        return self.node(name, "register", *gather, *options).start()
+        return self.node(name, "register", *gather, *options, files_max=files_max).start()
 
-    def broker(self, register: NodeProcess, name: str = "broker-1", *options: str) -> NodeProcess:
+    def broker(
+        self,
+        register: NodeProcess,
+        name: str = "broker-1",
+        *options: str,
+        files_max: int | None = None,
+    ) -> NodeProcess:
         """A broker that has joined *register*."""
-        return self.node(name, "broker", "--register", register.url, *options).start()
+        options = ("--register", register.url, *options)
+        return self.node(name, "broker", *options, files_max=files_max).start()
 
 
 @contextmanager

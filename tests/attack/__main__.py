@@ -17,10 +17,15 @@ from typing import Final
 import trio
 
 from octopi.operating_system import allow_many_files
-from tests.attack import floods, hoards, pipelining
+from tests.attack import descriptors, floods, hoards, pipelining
 from tests.attack.frame import Attack, Result, table
 
-ATTACKS: Final[list[Attack]] = [*floods.ATTACKS, *pipelining.ATTACKS, *hoards.ATTACKS]
+ATTACKS: Final[list[Attack]] = [
+    *floods.ATTACKS,
+    *pipelining.ATTACKS,
+    *hoards.ATTACKS,
+    *descriptors.ATTACKS,
+]
 
 
 async def measured(attack: Attack) -> Result:

@@ -56,22 +56,30 @@ class Here:
         return [self.register, *self.brokers]
 
 
-def start_cluster(nodes: NodeProcesses, *options: str, brokers: int = 3) -> Here:
-    """A register and *brokers* brokers, all serving; *options* are those of every node."""
-    register = nodes.register("register", *options)
+def start_cluster(
+    nodes: NodeProcesses, *options: str, brokers: int = 3, files_max: int | None = None
+) -> Here:
+    """A register and *brokers* brokers, all serving; *options* are those of every node, and each
+    may open *files_max* files."""
+    register = nodes.register("register", *options, files_max=files_max)
     return Here(
         register,
-        [nodes.broker(register, f"broker-{number + 1}", *options) for number in range(brokers)],
+        [
+            nodes.broker(register, f"broker-{number + 1}", *options, files_max=files_max)
+            for number in range(brokers)
+        ],
     )
 
 
 @asynccontextmanager
-async def producing(here: Here, token: str | None = None) -> AsyncIterator[Observed]:
+async def producing(
+    here: Here, token: str | None = None, segment_bytes: int | None = None
+) -> AsyncIterator[Observed]:
     """A producer for each of three partitions, whose leaders differ, within the block."""
     observed = Observed()
     async with trio.open_nursery() as nursery:
         async with octopi.connect(here.register.url, token=token) as client:
-            info = await client.create_topic(TOPIC, len(here.brokers))
+            info = await client.create_topic(TOPIC, len(here.brokers), segment_bytes=segment_bytes)
         for one in info.partitions:
             await nursery.start(_produce, here, one.partition, observed, token)
         yield observed
@@ -122,6 +130,8 @@ class Probe:
     """Round trips of one connection that asks the least a node can be asked, without pause."""
 
     trips_s: list[float] = attrs.Factory(list)
+    answered: trio.Event = attrs.Factory(trio.Event)
+    """For the first time."""
 
     @property
     def longest_ms(self) -> float:
@@ -150,4 +160,5 @@ async def _probe(connection: object, probe: Probe) -> None:
         question = m.Authenticate(connection.next_request(), "")
         await connection.request(question, m.Authenticated, 30)
         probe.trips_s.append(time.perf_counter() - before)
+        probe.answered.set()
         await trio.sleep(0.002)

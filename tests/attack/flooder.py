@@ -15,6 +15,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -74,6 +76,8 @@ class Target:
     """Send the payload without shaking hands and saying hello first."""
     comes_again: bool = False
     """Connect anew, whenever the node has said welcome or closed."""
+    again_per_s: float = 0.0
+    """Connect anew so often where the node has closed."""
 
     def dump(self) -> dict[str, Any]:
         """As JSON."""
@@ -89,6 +93,7 @@ class Target:
             "once": self.once,
             "is_bare": self.is_bare,
             "comes_again": self.comes_again,
+            "again_per_s": self.again_per_s,
         }
 
 
@@ -180,8 +185,14 @@ def main() -> None:
 
     threading.Thread(target=hear_the_end, daemon=True).start()
     sent = closed = 0
+    both = selectors.EVENT_READ | selectors.EVENT_WRITE
+    gone: deque[tuple[float, _Connection]] = deque()
     while not stopping.is_set():
-        for key, events in selector.select(0.1):
+        while gone and gone[0][0] <= time.monotonic():
+            _, former = gone.popleft()
+            another = _Connection(former.plan, former.payload)
+            selector.register(another.socket, both, another)
+        for key, events in selector.select(0.02 if gone else 0.1):
             connection: _Connection = key.data
             try:
                 if events & selectors.EVENT_READ:
@@ -200,8 +211,11 @@ def main() -> None:
                 closed += 1
                 if connection.plan["comes_again"]:
                     another = _Connection(connection.plan, connection.payload)
-                    both = selectors.EVENT_READ | selectors.EVENT_WRITE
                     selector.register(another.socket, both, another)
+                elif connection.plan["again_per_s"]:
+                    last = gone[-1][0] if gone else 0.0
+                    pause_s = 1 / connection.plan["again_per_s"]
+                    gone.append((max(last, time.monotonic()) + pause_s, connection))
     _say(json.dumps({"sent_bytes": sent, "closed": closed}))
 
 

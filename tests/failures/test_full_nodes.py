@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -61,18 +60,14 @@ def connected(node: NodeProcess, count: int, said: bytes) -> Iterator[None]:
         yield
 
 
-def descriptors(node: NodeProcess) -> int:
-    return len(os.listdir(f"/proc/{node.pid}/fd"))
-
-
 HELLO = UPGRADE.replace(b"Host: test", b"Host: 127.0.0.1") + masked(encode(m.Hello(1, "idle")))
 
 
 def test_an_operator_gets_an_answer_from_nodes_whose_places_are_all_taken(
     nodes: NodeProcesses, tmp_path: Path
 ) -> None:
-    register = nodes.node("register", "register", "--gather", "0", files_max=FILES).start()
-    broker = nodes.node("broker", "broker", "--register", register.url, files_max=FILES).start()
+    register = nodes.register(files_max=FILES)
+    broker = nodes.broker(register, files_max=FILES)
     assert asked(register, "topics", "create", "orders").returncode == 0
     secret = str(join_secret(tmp_path))
     with ExitStack() as crowds:
@@ -87,7 +82,7 @@ def test_an_operator_gets_an_answer_from_nodes_whose_places_are_all_taken(
             answer = asked(register, *command, "--join-secret", secret)
             assert answer.returncode == 0, answer.stderr
         for node in (register, broker):
-            assert descriptors(node) <= FILES - OWN_DESCRIPTORS, "the rest is for files"
+            assert len(node.descriptors()) <= FILES - OWN_DESCRIPTORS, "the rest is for files"
     answer = asked(register, "status")
     assert answer.returncode == 0, answer.stderr
     assert "disk full" not in broker.log()
