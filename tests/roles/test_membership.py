@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import attrs
+import pytest
 import trio
 
 from octopi.environment import Disk
+from octopi.errors import ProtocolError, RefusedError, Status
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.transport.connection import Connection
@@ -39,6 +41,8 @@ class Register:
     joins: list[m.Join] = attrs.field(factory=list)
     confirmed: list[m.RegisterLife] = attrs.field(factory=list)
     """The lives whose orders were carried out."""
+    refuses: Callable[[m.Join], bool] = lambda _: False
+    """Whether to say that a question is malformed."""
     orders: Callable[[Connection], Awaitable[None]] | None = None
     """What it orders behind the usual."""
 
@@ -59,6 +63,8 @@ class Session:
             case m.Join():
                 self._register.standings[message.incarnation] = self._standings
                 self._register.joins.append(message)
+                if self._register.refuses(message):
+                    raise RefusedError("that is no question", Status.MALFORMED_MESSAGE)
                 self._tasks.start_soon(self._answer, message)
 
     async def _answer(self, join: m.Join) -> None:
@@ -187,6 +193,25 @@ def test_of_many_lives_without_an_answer_the_last_known_and_the_newest_are_named
     assert identity.ancestors == ["known", *(str(number) for number in range(136, 199))]
     joined = identity.joined(m.Joined(1, CLUSTER, 1, LIFE), "page cache")
     assert (joined.ancestors, joined.register) == ([], LIFE)
+
+
+@pytest.mark.parametrize(
+    "joined", [m.Joined(1, CLUSTER, 2, LIFE), m.Joined(1, CLUSTER[::-1], 1, LIFE)]
+)
+def test_a_broker_becomes_no_other_one_by_what_a_register_answers(joined: m.Joined) -> None:
+    identity = Identity(CLUSTER, 1, 1, "known", "page cache")
+    with pytest.raises(ProtocolError, match="let in broker"):
+        identity.joined(joined, "page cache")
+
+
+async def test_a_broker_that_has_joined_outlives_the_refusal_of_a_malformed_question(
+    tmp_path: Path,
+) -> None:
+    async with played_register() as (nursery, register):
+        register.refuses = lambda _: len(register.joins) == 2
+        async with broker(nursery, register, tmp_path):
+            await eventually(lambda: len(register.confirmed) > 1)
+    assert len({join.incarnation for join in register.joins}) == 1
 
 
 async def test_lost_power_is_known_until_a_register_has_heard_of_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from random import Random
 from typing import Any
 
@@ -116,7 +116,7 @@ class Forge:
     def message(self, classes: list[type]) -> bytes:
         """Any message of *classes*; one in four has some bytes changed."""
         data = encoded(self.part(self._chance.choice(classes)))
-        return self._spoilt(data) if self._chance.random() < 0.25 else data
+        return spoilt(data, self._chance) if self._chance.random() < 0.25 else data
 
     def part(self, cls: type) -> Any:  # noqa: ANN401
         """An instance of *cls*, with anything in its fields."""
@@ -154,20 +154,22 @@ class Forge:
         assert isinstance(hint, type)
         return self.part(hint)
 
-    def _spoilt(self, data: bytes) -> bytes:
-        changed = bytearray(data)
-        for _ in range(self._chance.randint(1, 3)):
-            at = self._chance.randrange(len(changed) + 1)
-            match self._chance.randrange(4):
-                case 0:
-                    changed[at : at + 1] = self._chance.randbytes(1)
-                case 1:
-                    del changed[at : at + self._chance.randint(1, 4)]
-                case 2:
-                    changed[at:at] = self._chance.randbytes(self._chance.randint(1, 4))
-                case _:
-                    changed[at:at] = changed[at // 2 : at]
-        return bytes(changed)
+
+def spoilt(data: bytes, chance: Random) -> bytes:
+    """*data* with some bytes changed, left out, put in or repeated."""
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(changed) + 1)
+        match chance.randrange(4):
+            case 0:
+                changed[at : at + 1] = chance.randbytes(1)
+            case 1:
+                del changed[at : at + chance.randint(1, 4)]
+            case 2:
+                changed[at:at] = chance.randbytes(chance.randint(1, 4))
+            case _:
+                changed[at:at] = changed[at // 2 : at]
+    return bytes(changed)
 
 
 def _fits(value: object, hint: object) -> bool:
@@ -188,10 +190,13 @@ def encoded(message: object) -> bytes:
     return cbor2.dumps(as_written(message))
 
 
-def one_by_one(message: Any) -> Iterator[Any]:  # noqa: ANN401
-    """*message* with each of its fields, and of its parts, at each end of what its type holds."""
+def one_by_one(message: Any, spares: Collection[str] = ()) -> Iterator[Any]:  # noqa: ANN401
+    """*message* with each of its fields but *spares*, and of its parts, a little different and at
+    each end of what its type holds."""
     hints = typing.get_type_hints(type(message), include_extras=True)
     for field in attrs.fields(type(message)):
+        if field.name in spares:
+            continue
         for value in _extremes(getattr(message, field.name), hints[field.name]):
             yield attrs.evolve(message, **{field.name: value})
 
@@ -215,10 +220,13 @@ def _extremes(value: Any, hint: object) -> Iterator[object]:  # noqa: ANN401
     elif hint is bool:
         yield not value
     elif hint is int:
+        yield from (value + 1, value - 1, 2 * value)
         yield from NUMBERS
     elif hint is str:
+        yield from (value[:-1], value[:-1] + "0", value[:-1] + "1")
         yield from TEXTS
     elif hint is bytes:
+        yield from (value[:-1], value[:-1] + b"?", value + value)
         yield from BULK
     else:
         yield from one_by_one(value)

@@ -25,7 +25,7 @@ from octopi.wire.codec import encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
 from tests.join_secrets import prove
 from tests.security.forging import Forge, Known, encoded, known, one_by_one
-from tests.security.peers import look
+from tests.security.peers import joined, look, peer
 
 SERVERS = ["register", "broker-1", "broker-2", "broker-3"]
 COUNT = 20
@@ -207,20 +207,55 @@ def directed(endpoint: Endpoint, cluster: m.ClusterDescription, topic: m.TopicIn
     ]
 
 
-@pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path[4:])
+class Member:
+    """A broker of the forger's own, which joins again and again: with a new id each time the
+    register would have more to do for each of them."""
+
+    def __init__(self, cluster: str, broker: int, credential: str) -> None:
+        self._known = (cluster, broker, credential)
+        self._life = 1
+
+    @classmethod
+    async def of(cls, here: Attack) -> Member:
+        secrets = here.cluster._simulated.secrets
+        async with peer(here.environment, here.cluster.address, secrets) as connection:
+            join = m.Join(1, "", None, 1, "life1", [], None, "ws://nowhere:1")
+            answer = await joined(connection, join)
+        return cls(answer.cluster, answer.broker, answer.credential)
+
+    def join(self) -> bytes:
+        """What the register says yes to."""
+        cluster, broker, credential = self._known
+        before = [f"life{self._life}"]
+        self._life += 1
+        life = (self._life, f"life{self._life}", before)
+        return encode(m.Join(1, cluster, broker, *life, None, "ws://nowhere:1", credential))
+
+
+PARTS = 4
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "part"),
+    [(MEMBERSHIP, part) for part in range(PARTS)] + [(FOLLOW, None)],
+    ids=lambda one: str(getattr(one, "path", one)),
+)
 def test_no_field_at_an_end_of_its_type_ends_a_process_or_loses_anything(
-    endpoint: Endpoint, complaints: Callable[[], list[str]]
+    endpoint: Endpoint, part: int | None, complaints: Callable[[], list[str]]
 ) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
         here = await attack(cluster)
-        chance = Random(0)
         _, described, topic = await here.facts()
         url = url_of(endpoint, described, topic)
         seeds = directed(endpoint, described, topic)
-        for message in [changed for seed in seeds for changed in [seed, *one_by_one(seed)]]:
+        tried = [changed for seed in seeds for changed in [seed, *one_by_one(seed)]]
+        if part is not None:
+            tried = tried[part::PARTS]
+            member = await Member.of(here)
+        for message in tried:
             before: list[list[bytes]] = [[]]
             if endpoint is MEMBERSHIP:
-                before.append([join(chance, described)])
+                before.append([member.join()])
                 if isinstance(message, m.Inventory):
                     before = [[]]  # it comes before the question
             elif isinstance(message, m.Acknowledge):
@@ -231,10 +266,10 @@ def test_no_field_at_an_end_of_its_type_ends_a_process_or_loses_anything(
                 message = attrs.evolve(message, attempt=here.sent + 1)
                 before = [[encoded(agreed)]]
             for first in before:
-                after = [join(chance, described)] if isinstance(message, m.Inventory) else []
+                after = [member.join()] if isinstance(message, m.Inventory) else []
                 messages = [*first, encoded(message), *after]
                 await here.send(url, endpoint, messages, 0.001)
-        assert here.sent >= (2_000 if endpoint is MEMBERSHIP else 300)
+        assert len(tried) >= (400 if part is None else 500)
         await here.check()
 
     octopi.testing.run(scene, brokers=3, partitions=1, oracle=False, timeout_s=30_000)

@@ -14,7 +14,7 @@ import attrs
 
 from octopi import steps
 from octopi.environment import Environment
-from octopi.errors import StorageError, SupersededError
+from octopi.errors import ProtocolError, StorageError, SupersededError
 from octopi.limits import LIVES_IN_DOUBT_MAX
 from octopi.storage import checkpoint
 from octopi.wire.messages import Joined, RegisterLife
@@ -65,7 +65,14 @@ class Identity:
 
         Raises:
           SupersededError: if it is older than the one that was obeyed last, or another one.
+          ProtocolError: if it names another broker, or another cluster, than this one belongs to.
+              No register does that.  Stored, it would keep this broker from starting again.
         """
+        if self.broker not in {None, joined.broker} or self.cluster not in {"", joined.cluster}:
+            raise ProtocolError(
+                f"the register let in broker {joined.broker} of cluster {joined.cluster}; this is "
+                f"broker {self.broker} of cluster {self.cluster or '(none yet)'}"
+            )
         mine = self.register
         if mine and joined.register != mine and joined.register.generation <= mine.generation:
             raise SupersededError(

@@ -54,9 +54,8 @@ _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
 
-_OF_CREDENTIALS: Final = frozenset(
-    {Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN, Status.NOT_A_MEMBER}
-)
+_FENCED: Final = frozenset({Status.BROKER_FENCED, Status.WRONG_CLUSTER})
+"""The register has another broker in the place of this one, or none for it."""
 
 _EDGES: Final[dict[type, tuple[str, str]]] = {
     m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
@@ -272,10 +271,10 @@ class Membership:
                 duplicate = refusal.status == Status.DUPLICATE_BROKER
                 duplicate_since = min(duplicate_since, clock.now()) if duplicate else math.inf
                 # A broker that leads on must not end because its token or its join secret is no
-                # good any more, or because a stranger has the register's address: its operator
-                # may help.
-                is_final = _is_final(refusal) and not (
-                    self._has_joined and refusal.status in _OF_CREDENTIALS
+                # good any more, because a stranger has the register's address, or because a message
+                # was changed on its way: its operator may help.
+                is_final = _is_final(refusal) and (
+                    not self._has_joined or refusal.status in _FENCED
                 )
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
                     raise refusal
