@@ -493,9 +493,12 @@ class Connection:
 
     @property
     def _is_full(self) -> bool:
+        if self._end is not None:
+            return False
         outbox = self.outbox
-        is_full = outbox.size_bytes > MEMORY_ALLOWANCE_BYTES and outbox.is_full
-        return self._end is None and (is_full or self._unanswered.is_full)
+        if outbox.size_bytes > MEMORY_ALLOWANCE_BYTES and outbox.is_full:
+            return True
+        return self._unanswered.is_full
 
     def _take(self, message: object, on_message: Callable[[Any], None]) -> None:
         """Give a message to whom it is for."""

@@ -126,6 +126,7 @@ class FrameReader:
         "_on_control",
         "_payload",
         "is_paused",
+        "may_keep",
         "useless_count",
     )
 
@@ -146,11 +147,14 @@ class FrameReader:
         self._is_fragmented = False
         self.is_paused = False
         """Whether `next` found no message yet in what came, and is to be called again."""
+        self.may_keep = False
+        """False: `kept_bytes` is 0, and there is no need to ask for it."""
         self.useless_count = 0
         """Control frames and tiny fragments that were read; for callers to reset."""
 
     def feed(self, data: bytes) -> None:
         """Take what came.  Not before `next` has said that there is no other message."""
+        self.may_keep = True
         taken = 0
         if self._is_in_frame:
             taken = min(len(data), self._missing_bytes)
@@ -184,6 +188,9 @@ class FrameReader:
           FrameFault: if the peer may not send what came.  Nothing can be read after it.
         """
         self.is_paused = False
+        if not self._buffer and not self._is_in_frame:  # as usual, behind the last message
+            self.may_keep = self._is_fragmented
+            return None
         others = 0
         while (payload := self._next_payload(bytes_max)) is not None:
             first_byte = self._first_byte

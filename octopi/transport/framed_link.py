@@ -192,7 +192,9 @@ class FramedLink:
                         await self._prompt.wait_writable()
                 else:
                     unsent, self._unsent = self._unsent, []
-                    if sum(map(len, unsent)) <= _PIECE_BYTES:
+                    if len(unsent) == 1:  # a small frame: its head is part of it
+                        await self._stream.send_all(unsent[0])
+                    elif sum(map(len, unsent)) <= _PIECE_BYTES:
                         await self._stream.send_all(b"".join(unsent))
                     else:
                         for piece in _pieces(unsent):
@@ -284,34 +286,40 @@ class FramedLink:
         await self._receive_on(take, turn)
 
     async def _receive_on(self, take: Callable[[bytes], bool], turn: Turn | None) -> None:
+        reader, intake = self._reader, self._intake
         self._is_receiving = True
         try:
             if turn is not None and not turn.begin():
                 await turn.wait()
             while True:
-                if (message := self._next(MESSAGE_BYTES_MAX)) is not None:
+                if self._end is not None:
+                    raise self._end.with_traceback(None)
+                if (message := reader.next(MESSAGE_BYTES_MAX)) is not None:
                     if not (self._is_closing or take(message)):
                         return
                     message = b""  # an idle connection doesn't keep its last one
-                elif not self._reader.is_paused:
-                    if self._intake is not None and self._reader.kept_bytes != self._kept_bytes:
-                        self._keep(self._intake)
+                elif not reader.is_paused:
+                    if intake is not None and (reader.may_keep or self._kept_bytes):
+                        self._keep(intake)
                     await self._receive_some()
                     continue
                 if turn is not None:
-                    turn.useless_count += self._reader.useless_count
-                    self._reader.useless_count = 0
+                    if reader.useless_count:
+                        turn.useless_count += reader.useless_count
+                        reader.useless_count = 0
                     turn.look()
                     if turn.is_over:
                         self._receive_less()
-                        if self._intake is not None:
-                            self._keep(self._intake)
+                        if intake is not None:
+                            self._keep(intake)
                         await turn.give_way()
+        except FrameFault as fault:
+            raise self._refuse(fault) from None
         finally:
             if turn is not None:
                 turn.end()
-            if self._intake is not None:
-                self._keep(self._intake)
+            if intake is not None:
+                self._keep(intake)
             self._is_receiving = False
 
     def _receive_less(self) -> None:
@@ -325,11 +333,9 @@ class FramedLink:
         self._kept_bytes = self._reader.kept_bytes
         intake.keep(self._kept_bytes)
 
-    async def _room(self, size_bytes: int) -> int:
-        """How much of *size_bytes* to read now, once something may be."""
-        intake = self._intake
-        if intake is None or intake.pool.ample_bytes >= size_bytes:
-            return size_bytes
+    async def _room(self, size_bytes: int, intake: Intake) -> int:
+        """How much of *size_bytes* to read now, once something may be.  Callers don't ask where
+        so much is free that all of them may."""
         while not (room_bytes := intake.room(size_bytes)):
             self._rest(self._turn)
             await intake.wait(size_bytes, self._reader.missing_bytes)
@@ -364,11 +370,16 @@ class FramedLink:
     async def _receive_some(self) -> int:
         """Feed the reader with what comes next, and return how many bytes that were; cancelled,
         nothing of it is lost."""
-        prompt, turn, size_bytes = self._prompt, self._turn, self._receive_bytes
+        # Once for each message, so the checks that mostly pass are made here, without a call.
+        prompt, turn, intake = self._prompt, self._turn, self._intake
+        size_bytes = self._receive_bytes
         try:
             if prompt is None:
-                size_bytes = await self._room(size_bytes)
-                self._rest(turn)
+                if intake is not None and intake.pool.ample_bytes < size_bytes:
+                    size_bytes = await self._room(size_bytes, intake)
+                self._fed_bytes = 0
+                if turn is not None:
+                    turn.end()
                 data = bytes(await self._stream.receive_some(size_bytes))
             else:
                 if self._reads_in_a_row >= READS_IN_A_ROW_MAX:
@@ -378,7 +389,13 @@ class FramedLink:
                     else:
                         await turn.give_way()
                 self._reads_in_a_row += 1
-                while (now := prompt.receive_nowait(await self._room(size_bytes))) is None:
+                while True:
+                    room_bytes = size_bytes
+                    if intake is not None and intake.pool.ample_bytes < size_bytes:
+                        room_bytes = await self._room(size_bytes, intake)
+                    now = prompt.receive_nowait(room_bytes)
+                    if now is not None:
+                        break
                     self._rest(turn)
                     await prompt.wait_readable()
                     if turn is not None and not turn.begin():
@@ -386,16 +403,17 @@ class FramedLink:
                 data = now
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             data = b""
-        if data:
+        received_bytes = len(data)
+        if received_bytes:
             self._reader.feed(data)
-            self._fed_bytes += len(data)
-            if len(data) == size_bytes < RECEIVE_BYTES:
+            self._fed_bytes += received_bytes
+            if received_bytes == size_bytes < RECEIVE_BYTES:
                 self._receive_bytes = min(RECEIVE_BYTES, 2 * size_bytes)
         else:
             self._end_receiving(self._lost())
         if prompt is None and turn is not None and not turn.begin():
             await turn.wait()  # what came is kept, also if this is cancelled
-        return len(data)
+        return received_bytes
 
     def _rest(self, turn: Turn | None) -> None:
         """There is nothing to take for now."""

@@ -63,17 +63,19 @@ class Outbox:
     def put(self, data: bytes) -> None:
         """Add a message, whether or not there is room."""
         self.messages.append(data)
-        self.size_bytes += len(data)
-        if self.size_bytes > MEMORY_ALLOWANCE_BYTES:
+        self.size_bytes = size_bytes = self.size_bytes + len(data)
+        if size_bytes > MEMORY_ALLOWANCE_BYTES:
             self._count()
 
     def sent(self, data: bytes) -> None:
         """The link has taken *data*, which had been the first message."""
-        self.size_bytes -= len(data)
-        if self._charged_bytes:
-            self._count()
-        if self._sent:
-            self._sent.unpark_all()
+        size_bytes = self.size_bytes
+        self.size_bytes = size_bytes - len(data)
+        if size_bytes > MEMORY_ALLOWANCE_BYTES:  # else it was not charged, and nobody waited
+            if self._charged_bytes:
+                self._count()
+            if self._sent:
+                self._sent.unpark_all()
 
     def _count(self) -> None:
         """Have the account know what there is."""

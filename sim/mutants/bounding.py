@@ -120,7 +120,7 @@ MUTANTS: Final = (
         "all-logs-of-a-follower-in-one-turn",
         "octopi.roles.broker.follow_session",
         """
--                        if read_bytes >= _ROUND_BYTES:  # of many logs, each lacks some
+-                        if sent >= round_ends:  # of many logs, each lacks some
 +                        if False:
 """,
         "a leader reads what a follower lacks of each of many logs before others have their turn",

@@ -231,16 +231,13 @@ class FollowSession:
                 sent = 0
                 if not catches_up or catching_up.may_send():
                     due, self._due = self._due, {}
-                    read_bytes = 0
+                    round_ends = _ROUND_BYTES
                     for topic_id in due:
-                        followed = self._followed[topic_id]
-                        begin = followed.position
-                        sent += await self._send_from(followed)
-                        read_bytes += followed.position - begin
-                        if read_bytes >= _ROUND_BYTES:  # of many logs, each lacks some
+                        sent += await self._send_from(self._followed[topic_id])
+                        if sent >= round_ends:  # of many logs, each lacks some
                             await trio.lowlevel.checkpoint()
                             await self._connection.drained()
-                            read_bytes = 0
+                            round_ends = sent + _ROUND_BYTES
                 if sent:
                     if self._due:
                         await trio.lowlevel.checkpoint()  # others' turn between two reads
@@ -261,7 +258,8 @@ class FollowSession:
             await self._connection.close(1011, "the leader can't read its log")
 
     async def _send_from(self, followed: _Followed) -> int:
-        """Send the next records of one log, if there are any and there is room."""
+        """Send the next records of one log, if there are any and there is room: return about how
+        many bytes were sent, more than none for anything else that is new."""
         try:
             return self._send_next(followed)
         except NeedsTimeError:
@@ -306,7 +304,7 @@ class FollowSession:
         self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
         self._trace(log, message, steps.P2_FORWARDED, steps.P6_TOLD)
-        return 1
+        return len(records) or 1
 
     def _trace(self, log: BrokerLog, message: m.Replicate, records: str, mark: str) -> None:
         """An edge of what *message* is about: records, or only the highwater mark."""

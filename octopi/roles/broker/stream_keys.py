@@ -36,8 +36,7 @@ class StreamKeys:
     def signed(self, leader: int, message: Follow | Acknowledge) -> Follow | Acknowledge:
         """*message*, with what shows *leader* who it comes from, if it begins a session and a key
         is known."""
-        keys = self._keys.get(leader)
-        if not keys or not isinstance(message, Follow):
+        if not isinstance(message, Follow) or not (keys := self._keys.get(leader)):
             return message
         return attrs.evolve(message, proof=_code(keys[0], message))
 
