@@ -7,7 +7,6 @@ rule that its run breaks, or none.
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from types import TracebackType
@@ -56,7 +55,6 @@ def _answer() -> None:
     from sim.plan import from_token
     from sim.simulation import simulate
 
-    logging.disable(logging.CRITICAL)
     for line in sys.stdin:
         verdict = simulate(from_token(line.rstrip("\n")), [Oracle], events_kept=10)
         print(verdict.rule, flush=True)

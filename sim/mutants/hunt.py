@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -241,7 +240,6 @@ def main() -> int:
     for option in attrs.fields(Budget):
         parser.add_argument(f"--{option.name}", type=float, default=option.default)
     arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     budget = Budget(arguments.white_s, arguments.black_s, arguments.shrink_s)
     with Control() as control:
         plant(MUTANTS[arguments.name])

@@ -23,9 +23,10 @@ FAMILIES = (
     "leader-from-outside-the-in-sync-set",
     "reads-to-the-end-of-the-log",
     "retries-get-new-sequences",
+    "ordered-loss-not-told",
 )
 """Bugs of committing, of flushing, of following, of leadership, of the register,
-of reading and of clients."""
+of reading, of clients, and of what a node writes to its log."""
 RUNS_MAX = 200
 
 
