@@ -7,7 +7,6 @@ made from these; none of them reads settings itself.
 
 from __future__ import annotations
 
-import math
 import tomllib
 import types
 from collections.abc import Mapping
@@ -36,6 +35,9 @@ from octopi.security.join_secret import SECRET_FILE
 
 DEFAULT_FILE: Final = Path("octopi.toml")
 """Read if it is there and no file is named."""
+
+_NUMBER_MAX: Final = 2**63 - 1
+"""What TOML has integers for."""
 
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 DEFAULT_REGISTER_LISTEN: Final = "127.0.0.1:7000"
@@ -324,7 +326,9 @@ def _read(file: Path) -> dict[str, dict[str, object]]:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror}; name another with --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise SettingsError(f"{file} is no TOML: it nests too deep") from None
+    except ValueError as error:  # of TOML, of UTF-8, of a number with very many digits
         raise SettingsError(f"{file} is no TOML: {error}") from error
     for section, fields in content.items():
         if section not in SECTIONS:
@@ -362,10 +366,13 @@ def _check(file: Path, section: str, fields: dict[str, object]) -> None:
 
 def _check_bound(cls: type, key: str, value: object) -> None:
     least = attrs.fields_dict(cls)[key].metadata["least"]
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if isinstance(value, int | float) and not least <= value < math.inf:
-        raise SettingsError(f"has to be at least {least:g}, not {value:g}")
+    if not least <= value <= _NUMBER_MAX:
+        bound = f"at most {_NUMBER_MAX:g}" if value > _NUMBER_MAX else f"at least {least:g}"
+        is_shown = isinstance(value, float) or value.bit_length() < 100
+        shown = f"{value:g}" if is_shown else "a number with very many digits"
+        raise SettingsError(f"has to be {bound}, not {shown}")
 
 
 def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
