@@ -76,7 +76,7 @@ class KeyRing:
             keys = [_key(entry) for entry in entries]
         except InvalidOptionError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InvalidOptionError('no key set: write {"keys": [...]} (RFC 7517)') from None
         if not keys:
             raise InvalidOptionError("the key set has no key")
@@ -103,7 +103,7 @@ class KeyRing:
         key = next((one for one in self._keys.values() if one.can_sign), None)
         if key is None:
             raise InvalidOptionError("the key set has only public keys: use the file that signs")
-        if not subject or len(subject.encode()) > SUBJECT_BYTES_MAX:
+        if not _names_somebody(subject):
             raise InvalidOptionError(f"a subject has 1 to {SUBJECT_BYTES_MAX} bytes")
         grants(wanted)
         claims: dict[str, Any] = {"sub": subject, "iat": now_ms // 1000, CLAIM: dict(wanted)}
@@ -203,7 +203,7 @@ def _key(entry: Mapping[str, str]) -> _Key:
 
 def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
     subject, wanted = claims.get("sub"), claims.get(CLAIM)
-    if not isinstance(subject, str) or not 0 < len(subject.encode()) <= SUBJECT_BYTES_MAX:
+    if not isinstance(subject, str) or not _names_somebody(subject):
         raise _invalid("it names no subject")
     is_well_formed = isinstance(wanted, dict) and all(
         isinstance(patterns, list) and all(isinstance(one, str) for one in patterns)
@@ -223,6 +223,13 @@ def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
     if ends is not None and now_ms >= ends:
         raise RefusedError("the token has expired", Status.EXPIRED)
     return Identity(subject, granted, ends, _clusters(claims.get("aud")), quota)
+
+
+def _names_somebody(subject: str) -> bool:
+    try:
+        return 0 < len(subject.encode()) <= SUBJECT_BYTES_MAX
+    except UnicodeEncodeError:  # JSON can write half of a character
+        return False
 
 
 def _clusters(audience: object) -> tuple[str, ...]:
