@@ -285,7 +285,10 @@ def _unpack(packed: Any, hint: Any) -> Any:  # noqa: ANN401
     if choices:
         return _unpack(packed[1:], choices[packed[0]])
     if attrs.has(hint):
-        given = list(packed.items() if _is_sparse(hint) else enumerate(packed))
+        wanted = dict if _is_sparse(hint) else list
+        if not isinstance(packed, wanted):
+            raise ValueError(f"{packed!r} is no {wanted.__name__} of fields of {hint.__name__}")
+        given = list(packed.items() if isinstance(packed, dict) else enumerate(packed))
         fields, hints = attrs.fields(hint), _hints(hint)
         names = {position: fields[position].name for position, _ in given}
         return hint(**{names[at]: _unpack(one, hints[names[at]]) for at, one in given})
@@ -326,6 +329,8 @@ def from_json(text: str) -> Plan:
       PlanError: if that is no plan; the text says why.
     """
     try:
-        return _CONVERTER.loads(text, Plan)
+        plan = _CONVERTER.loads(text, Plan)
+        to_token(plan)  # JSON can write half of a character, which no token holds
+        return plan
     except Exception as error:  # cattrs raises groups of whatever its hooks raise
         raise PlanError(f"this is no plan: {error}") from error

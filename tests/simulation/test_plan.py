@@ -1,9 +1,11 @@
 """Plans go to lines and JSON and come back; broken ones are refused in words."""
 
 import base64
+import zlib
 from random import Random
 
 import attrs
+import cbor2
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -99,7 +101,8 @@ def test_a_token_of_other_versions_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_json_that_is_no_plan_is_refused() -> None:
-    for text in ("", "[]", '{"seed": "x"}', '{"seed": 1, "colour": "red"}'):
+    odd = '{"seed": 1, "cut_off": "\\ud800"}'
+    for text in ("", "[]", '{"seed": "x"}', '{"seed": 1, "colour": "red"}', odd):
         with pytest.raises(PlanError):
             from_json(text)
 
@@ -112,3 +115,11 @@ def test_plans_that_can_not_be_are_refused() -> None:
     wrong = base64.b85encode(b"\x00\x00nonsense").decode()
     with pytest.raises(PlanError):
         from_token(f"oc1-{wrong}")
+
+
+@pytest.mark.parametrize("content", [b"", "text", [], [1], {"seed": 1}, {0: 1, 14: [[7]]}, None])
+def test_a_token_that_holds_something_else_than_a_plan_is_refused(content: object) -> None:
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = bytes(2) + deflate.compress(cbor2.dumps(content)) + deflate.flush()
+    with pytest.raises(PlanError):
+        from_token("oc1-" + base64.b85encode(packed).decode())
