@@ -169,14 +169,13 @@ def load_ends(disk: Disk, path: str) -> StoredEnds | None:
     damage = ""
     while position < len(data):
         content = _content(data, position)
-        if content is None:
+        if content is None or not _take(logs, content):
             fault_at = position if fault_at < 0 else fault_at
             position += 1
             continue
         if fault_at >= 0 and not damage:
-            damage = f"{path} is damaged at byte {fault_at}: an entry's checksum doesn't match"
+            damage = f"{path} is damaged at byte {fault_at}: an entry isn't sound"
         fault_at = -1
-        _take(logs, content)
         position += _FRAME.size + len(content)
         sound_end = position
     return StoredEnds(logs, len(data) - sound_end, damage)
@@ -199,29 +198,52 @@ def _content(data: bytes, position: int) -> bytes | None:
     return content if crc32(content) == checksum else None
 
 
-def _take(logs: dict[str, NotedLog], content: bytes) -> None:
+def _take(logs: dict[str, NotedLog], content: bytes) -> bool:
+    """Whether *content* is one that is written here; then *logs* say what it says."""
+    try:
+        topic_id, log = _after(logs, content)
+    except (UnicodeDecodeError, struct.error, cbor2.CBORDecodeError):
+        return False
+    if log is None:
+        logs.pop(topic_id, None)
+    else:
+        logs[topic_id] = log
+    return True
+
+
+def _after(logs: Mapping[str, NotedLog], content: bytes) -> tuple[str, NotedLog | None]:
+    """A topic id, and what is noted of its log from *content* on; None: there is no such log.
+
+    Raises:
+      UnicodeDecodeError, struct.error, cbor2.CBORDecodeError: if it is no content of an entry.
+    """
     kind, id_bytes = _KIND.unpack_from(content)
     topic_id = content[_KIND.size : _KIND.size + id_bytes].decode()
     rest = content[_KIND.size + id_bytes :]
-    known = logs.get(topic_id)
+    known = logs.get(topic_id, NotedLog({}))
     if kind == _MADE:
-        logs[topic_id] = NotedLog(cbor2.loads(rest))
-    elif kind == _MOVED:
+        topic = cbor2.loads(rest)
+        if not isinstance(topic, dict):
+            raise struct.error("a topic is described by a map")
+        return topic_id, NotedLog(topic)
+    if kind == _MOVED:
         start, recovery_point, highwater, cached_end = map(Offset, _ENDS.unpack(rest))
-        logs[topic_id] = attrs.evolve(
-            known or NotedLog({}),
+        moved = attrs.evolve(
+            known,
             start=start,
             recovery_point=recovery_point,
             highwater=highwater,
             cached_end=cached_end,
         )
-    elif kind == _CHECKPOINT:
+        return topic_id, moved
+    if kind == _CHECKPOINT:
         number, start, recovery_point = _STORED.unpack_from(rest)
         epochs = tuple(_EPOCH.iter_unpack(rest[_STORED.size :]))
         noted = NotedCheckpoint(number, Offset(start), Offset(recovery_point), epochs)
-        logs[topic_id] = attrs.evolve(known or NotedLog({}), checkpoint=noted)
-    else:
-        logs.pop(topic_id, None)
+        return topic_id, attrs.evolve(known, checkpoint=noted)
+    if kind != _DELETED or rest:
+        raise struct.error(f"there is no entry of kind {kind}")
+    return topic_id, None
 
 
 def _entry(kind: int, topic_id: str, rest: bytes = b"") -> bytes:

@@ -371,3 +371,35 @@ async def test_a_sync_that_is_due_makes_no_file_anew_that_was_removed() -> None:
     disk.remove(PATH)
     await file.sync()
     assert load_ends(disk, PATH) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00\x020a",
+        b"\x05\x020a",
+        b"\x01\x020a",
+        b"\x01\x020a\x80",
+        b"\x01\x020a\xff",
+        b"\x01\x01\xff\xa0",
+        b"\x02\x020a" + bytes(23),
+        b"\x03\x020a?",
+        b"\x04\x020a" + bytes(23),
+        b"\x04\x020a" + bytes(25),
+    ],
+)
+async def test_an_entry_that_nobody_writes_is_not_sound_though_its_checksum_is_right(
+    content: bytes,
+) -> None:
+    disk = empty_disk()
+    file = await begun(disk)
+    note(file, 100)
+    before = disk.content(PATH)
+    note(file, 200)
+    behind = disk.content(PATH)[len(before) :]
+    odd = len(content).to_bytes(4, "big") + crc32(content).to_bytes(4, "big") + content
+    disk.plant(PATH, before + odd + behind)
+    assert loaded(disk).logs == {"0a": at(200)}
+    assert f"damaged at byte {len(before)}" in loaded(disk).damage
+    disk.plant(PATH, before + odd)
+    assert loaded(disk) == StoredEnds({"0a": at(100)}, len(odd), "")
