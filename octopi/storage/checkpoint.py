@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
+import cattrs
 import cbor2
+from cattrs.errors import ForbiddenExtraKeysError
 
 from octopi.environment import Disk
 from octopi.errors import StorageError
@@ -29,6 +31,11 @@ from octopi.storage.full_disk import FULL, disk_full
 MAGIC: Final = b"octopi\r\n"
 VERSION: Final = 1
 _HEADER: Final = struct.Struct(">8sII")
+
+
+_CONVERTER: Final = cattrs.Converter(forbid_extra_keys=True)
+_WHY_CHARACTERS_MAX: Final = 300
+_C = TypeVar("_C")
 
 
 class DamagedCheckpointError(StorageError):
@@ -89,6 +96,36 @@ def load(disk: Disk, path: str) -> dict[str, Any] | None:
     return content
 
 
+def structured(path: str, content: Mapping[str, Any], cls: type[_C]) -> _C:
+    """*content*, which was loaded from *path*, as a *cls* (attrs): with all fields that have no
+    default, no others, and each of the type that is said there.
+
+    Raises:
+      DamagedCheckpointError: if it is none.
+    """
+    try:
+        return _CONVERTER.structure(content, cls)
+    except Exception as error:  # cattrs raises groups of what its hooks raise
+        raise _damaged(path, f"it says no {cls.__name__}: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    """The first of the reasons in *error*, and where that is."""
+    places: list[str] = []
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+        places += getattr(error, "__notes__", [])
+    if isinstance(error, ForbiddenExtraKeysError):  # whose text is about names alone
+        error = ValueError(f"there is no field {min(map(repr, error.extra_fields))}")
+    return "; ".join([str(error), *places])[:_WHY_CHARACTERS_MAX]
+
+
+def _strictly(value: object, kind: type) -> object:
+    if type(value) is not kind:
+        raise TypeError(f"a {kind.__name__} was expected")
+    return value
+
+
 def _checksum(version: int, payload: bytes) -> int:
     """It covers the version, so that a flipped bit there is damage and not another format."""
     return crc32(payload, crc32(version.to_bytes(4, "big")))
@@ -98,3 +135,7 @@ def _damaged(path: str, why: str) -> DamagedCheckpointError:
     return DamagedCheckpointError(
         f"{path} is damaged: {why}; restore it from a backup, or remove the data directory"
     )
+
+
+for _kind in (bool, bytes, int, str):
+    _CONVERTER.register_structure_hook(_kind, _strictly)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import attrs
 import cbor2
 import pytest
 from hypothesis import given, strategies as st
@@ -128,3 +129,39 @@ def test_a_file_that_cannot_be_read_is_reported() -> None:
     disk.fail(errno.EACCES, "read_file")
     with pytest.raises(StorageError, match="Permission denied"):
         checkpoint.load(disk, PATH)
+
+
+@attrs.frozen
+class Facts:
+    """What an owner wants to find in a file."""
+
+    name: str
+    numbers: list[int]
+    is_so: bool = False
+
+
+async def test_fields_are_read_as_they_were_written() -> None:
+    facts = Facts("a", [1, 2], True)
+    assert checkpoint.structured(PATH, attrs.asdict(facts), Facts) == facts
+    assert checkpoint.structured(PATH, {"name": "a", "numbers": []}, Facts) == Facts("a", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({"name": "a"}, "numbers"),
+        ({"name": 7, "numbers": []}, "a str was expected"),
+        ({"name": "a", "numbers": ["x"]}, "a int was expected"),
+        ({"name": "a", "numbers": [True]}, "a int was expected"),
+        ({"name": "a", "numbers": 7}, "numbers"),
+        ({"name": "a", "numbers": [], "other": 1}, "there is no field 'other'"),
+        ({"name": "a", "numbers": [], b"other": 1, 7: 2}, "there is no field 7"),
+    ],
+)
+def test_fields_that_are_missing_or_unknown_or_of_another_type_are_damage(
+    content: dict[Any, Any], why: str
+) -> None:
+    with pytest.raises(DamagedCheckpointError, match=why) as caught:
+        checkpoint.structured(PATH, content, Facts)
+    assert PATH in str(caught.value)
+    assert len(str(caught.value)) < 600

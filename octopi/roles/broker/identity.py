@@ -7,9 +7,6 @@ that it obeyed, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import attrs
 
 from octopi import steps
@@ -38,13 +35,6 @@ class Identity:
     """The newest life of the register that it obeyed."""
     credential: str = ""
     """What the register gave with the id: see `octopi.wire.messages.Join`."""
-
-    @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> Identity:
-        """From what a checkpoint holds."""
-        fields = {one.name: stored[one.name] for one in attrs.fields(cls) if one.name in stored}
-        register = fields.pop("register")
-        return cls(**fields, register=RegisterLife(**register) if register else None)
 
     def begin_life(self, broker: int | None, nonce: str) -> Identity:
         """The next life of the same data directory."""
@@ -99,6 +89,16 @@ class Identity:
         }
 
 
+def stored_identity(environment: Environment, path: str) -> Identity | None:
+    """Who this broker is, by the file at *path*; None if there is none.
+
+    Raises:
+      StorageError: if it can't be read, or isn't what was written.
+    """
+    stored = checkpoint.load(environment.disk, path)
+    return None if stored is None else checkpoint.structured(path, stored, Identity)
+
+
 async def begin_life(environment: Environment, data_directory: str, broker: int | None) -> Identity:
     """Read who this broker is and begin its next life, durably.  *broker* is the id that it is
     to have; None: what the directory says, if anything.
@@ -106,8 +106,7 @@ async def begin_life(environment: Environment, data_directory: str, broker: int 
     Raises:
       StorageError: if the directory belongs to another broker, or can't be read or written.
     """
-    stored = checkpoint.load(environment.disk, f"{data_directory}/identity")
-    last = Identity.load(stored) if stored else None
+    last = stored_identity(environment, f"{data_directory}/identity")
     if last is not None and last.broker is not None:
         if broker not in {None, last.broker}:
             raise StorageError(

@@ -19,6 +19,15 @@ from octopi.wire.messages import BrokerInfo, PartitionRecord
 _log = get_logger(__name__)
 
 
+@attrs.frozen
+class _Stored:
+    """What is in the file."""
+
+    partitions: list[Any]
+    """The fields of a `PartitionRecord` each."""
+    addresses: dict[int, str]
+
+
 class PartitionTable:
     """The newest decision about each partition of the cluster that a broker heard of."""
 
@@ -37,11 +46,12 @@ class PartitionTable:
         Raises:
           StorageError: if it can't be read.
         """
-        stored = checkpoint.load(self._disk, self._path)
-        if not stored:
+        content = checkpoint.load(self._disk, self._path)
+        if content is None:
             return
-        self.addresses = {int(broker): url for broker, url in stored["addresses"].items()}
-        for fields in stored["partitions"]:
+        stored = checkpoint.structured(self._path, content, _Stored)
+        self.addresses = stored.addresses
+        for fields in stored.partitions:
             try:
                 decided = PartitionRecord(**fields)
                 why = fault_in(decided)

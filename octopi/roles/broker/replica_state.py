@@ -10,7 +10,6 @@ from octopi.replication.effects import ReplicaState
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.wire.codec import fault_in
-from octopi.wire.messages import PartitionRecord
 
 
 def stored_state(environment: Environment, path: str) -> ReplicaState:
@@ -23,15 +22,11 @@ def stored_state(environment: Environment, path: str) -> ReplicaState:
     stored = checkpoint.load(environment.disk, path)
     if stored is None:
         return ReplicaState()
-    try:
-        record = stored.pop("record")
-        decided = None if record is None else PartitionRecord(**record)
-        state = ReplicaState(**stored, record=decided)
-    except (KeyError, TypeError) as error:
-        raise DamagedCheckpointError(f"{path}: fields are missing or unknown: {error}") from error
-    why = "" if decided is None else fault_in(decided)
-    if not why and max(state.promised, state.log_epoch) > COUNTED_MAX:
-        why = f"epoch {max(state.promised, state.log_epoch)} was promised"
+    state = checkpoint.structured(path, stored, ReplicaState)
+    why = "" if state.record is None else fault_in(state.record)
+    for epoch in (state.promised, state.log_epoch):
+        if not why and not 0 <= epoch <= COUNTED_MAX:
+            why = f"epoch {epoch} was promised"
     if why:
         raise DamagedCheckpointError(f"{path} says what no register decides: {why}")
     return state

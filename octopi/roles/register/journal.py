@@ -8,14 +8,14 @@ a journal and reading a snapshot are the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+import attrs
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi import record, steps
-from octopi.environment import Environment
+from octopi.environment import Disk, Environment
 from octopi.errors import (
     CorruptLogError,
     DiskFullError,
@@ -28,6 +28,7 @@ from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT
 from octopi.logger import get_logger
 from octopi.membership.entries import Entry
 from octopi.storage import checkpoint
+from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import at_once
@@ -36,6 +37,18 @@ _log = get_logger(__name__)
 
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
+
+
+@attrs.frozen
+class InForce:
+    """Which journal is read at the next start, as a file beside the journals says."""
+
+    journal: int = 0
+    """Its number."""
+    flushed: int = 0
+    """How much of it is known to be durable (bytes)."""
+    page_cache: str = ""
+    """In which it was written; empty: there is none yet."""
 
 
 class Journal:
@@ -80,11 +93,14 @@ class Journal:
               be understood.  A register that started without it could contradict itself.
         """
         current = _current(environment, directory)
-        flushed = Offset(int(current.get("flushed", 0)))
-        number = int(current.get("journal", 0))
-        lost_power = current.get("page_cache") != environment.disk.page_cache_id()
+        lost_power = current.page_cache != environment.disk.page_cache_id()
         journal = cls(
-            environment, directory, number, flushed, snapshot_entries, lost_power=lost_power
+            environment,
+            directory,
+            current.journal,
+            Offset(current.flushed),
+            snapshot_entries,
+            lost_power=lost_power,
         )
         if journal._log.fault is not None:
             raise journal._log.fault
@@ -102,9 +118,8 @@ class Journal:
     async def _put_in_force(self, number: int, log: SegmentedLog) -> None:
         """Have a restart read *log*."""
         disk = self._environment.disk
-        page_cache = disk.page_cache_id()
-        state = {"journal": number, "flushed": log.flushed_end, "page_cache": page_cache}
-        await checkpoint.store(disk, f"{self._directory}/current", state)
+        current = InForce(number, log.flushed_end, disk.page_cache_id())
+        await checkpoint.store(disk, f"{self._directory}/current", attrs.asdict(current))
 
     @property
     def size_bytes(self) -> int:
@@ -233,7 +248,7 @@ class Journal:
         Raises:
           StorageError: if that can't be seen.
         """
-        return _current(self._environment, self._directory).get("journal") != self._number
+        return _current(self._environment, self._directory).journal != self._number
 
     def _unused_number(self) -> int:
         """Behind all that are there: what was left of another one is no beginning."""
@@ -302,9 +317,23 @@ class Journal:
             _log.warning("an old journal could not be removed", why=str(error))
 
 
-def _current(environment: Environment, directory: str) -> Mapping[str, Any]:
-    """Which journal is in force, and how much of it is known to be durable; empty: none yet."""
-    return checkpoint.load(environment.disk, f"{directory}/current") or {}
+def journal_in_force(disk: Disk, path: str) -> InForce:
+    """What the file at *path* says; of none, that there is no journal yet.
+
+    Raises:
+      StorageError: if it can't be read, or isn't what was written.
+    """
+    stored = checkpoint.load(disk, path)
+    if stored is None:
+        return InForce()
+    found = checkpoint.structured(path, stored, InForce)
+    if min(found.journal, found.flushed) < 0:
+        raise DamagedCheckpointError(f"{path} says what no register wrote: {found}")
+    return found
+
+
+def _current(environment: Environment, directory: str) -> InForce:
+    return journal_in_force(environment.disk, f"{directory}/current")
 
 
 def _encode(entry: Entry) -> bytes:
