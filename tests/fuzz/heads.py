@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, cast
@@ -244,5 +243,3 @@ TARGET = Target(
     ),
     input_bytes_max=HEAD_BYTES_MAX + 4000,
 )  # fmt: skip
-
-logging.getLogger("octopi").setLevel(logging.CRITICAL + 1)

@@ -16,7 +16,7 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _TEXT_NUMBERS: Final = (
     b"0", b"-1", b"00", b"1e9", b"9999999999", b"9223372036854775807", b"9223372036854775808",
-    b"18446744073709551616", b"1" * 30, b"9" * 400, b"1" * 4400, b"nan", b"inf",
+    b"18446744073709551616", b"1" * 30, b"9" * 400, b"-" + b"9" * 400, b"1" * 4400, b"nan", b"inf",
 )  # fmt: skip
 _BYTES: Final = (
     b"\x00", b"\xff", b"\x7f", b"\x80", b"\x1b[31m", b"\r\n", b"\n", b"\r", b" ", b"\t",
@@ -129,9 +129,12 @@ def _repeat(chance: random.Random, data: bytearray, other: bytes, words: Sequenc
 
 def _nest(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
     """A word, or a short part, very often: deep nesting where it opens something."""
+    short = [word for word in words if len(word) <= 4]
     begin, end = _stretch(chance, len(data))
-    part = chance.choice(words) if words and chance.random() < 0.5 else bytes(data[begin:end][:8])
-    data[begin:begin] = part * chance.choice((16, 100, 1000, 4000))
+    part = chance.choice(short) if short and chance.random() < 0.7 else bytes(data[begin:end][:8])
+    behind = [at + 1 for at, byte in enumerate(data) if byte in b"=:,[{( "]
+    at = chance.choice(behind) if behind and chance.random() < 0.5 else begin
+    data[at:at] = part * chance.choice((16, 100, 1000, 4000))
 
 
 def _insert(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.fuzz import codec, frames, heads
+from tests.fuzz import (
+    checkpoints,
+    codec,
+    ends,
+    frames,
+    heads,
+    plans,
+    positions,
+    records,
+    secrets,
+    tokens,
+    toml,
+)
 from tests.fuzz.target import Target
 
 TARGETS: Final[dict[str, Target]] = {
-    target.name: target for target in (codec.TARGET, frames.TARGET, heads.TARGET)
+    module.TARGET.name: module.TARGET
+    for module in (
+        codec,
+        frames,
+        heads,
+        records,
+        positions,
+        plans,
+        toml,
+        tokens,
+        secrets,
+        checkpoints,
+        ends,
+    )
 }
 """By name."""

@@ -7,6 +7,7 @@ is an `Order` in JSON; a `Report` in JSON is printed.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -90,6 +91,7 @@ def main(order: Order) -> Report:
         from tests.fuzz.search import KEPT_BYTES_MAX, ROOT, Search
     finally:
         measured.stop()
+    logging.disable(logging.CRITICAL)
     target = TARGETS[order.target]
     folder = Path(order.corpus)
     known = list(stored(folder, target.name).values())
