@@ -14,6 +14,7 @@ from tests.fuzz import (
     positions,
     records,
     secrets,
+    segments,
     tokens,
     toml,
 )
@@ -33,6 +34,7 @@ TARGETS: Final[dict[str, Target]] = {
         secrets,
         checkpoints,
         ends,
+        segments,
     )
 }
 """By name."""
