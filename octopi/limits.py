@@ -83,6 +83,14 @@ MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX + 64 * KIB
 CBOR_DEPTH_MAX: Final = 8
 """Our deepest message nests five containers."""
 
+RECORDS_PER_PRODUCE_MAX: Final = 10_000
+"""Records of one produce: a request is carried out in one turn, and a record takes one to three
+microseconds however small it is."""
+
+RECORDS_PER_REPLICATE_MAX: Final = 16_384
+"""Records of one message of a leader to a follower: `FETCH_BYTES_DEFAULT` of the smallest ones are
+12,788."""
+
 LIST_COUNT_MAX: Final = 10_000
 """Entries of any list in a message; longer answers come in pages."""
 

@@ -56,6 +56,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -284,9 +285,11 @@ class BatchBuilder:
         timestamp_ms: int = 0,
         *,
         size_bytes_max: int,
+        count_max: int = sys.maxsize,
     ) -> int:
         """Add messages without keys, from ``values[begin]`` on, until the batch has
-        *size_bytes_max* or more; return how many.  `check_values` must have passed all of them.
+        *size_bytes_max* or more, or *count_max* messages; return how many.  `check_values` must
+        have passed all of them.
 
         Raises:
           MalformedRecordError: if headers or time stamp don't fit the format; none was added.
@@ -296,7 +299,7 @@ class BatchBuilder:
             raise MalformedRecordError(f"a time stamp of {timestamp_ms} ms doesn't fit 64 bits")
         append, fixed = self._messages.append, STRUCTURED_BYTES_MIN + len(block)
         count, size_bytes = len(self._messages), self.size_bytes
-        for value in islice(values, begin, None):
+        for value in islice(values, begin, min(len(values), begin + max(0, count_max - count))):
             append((value, None, block, timestamp_ms))
             size_bytes += fixed + len(value)
             if size_bytes >= size_bytes_max:
@@ -348,8 +351,11 @@ def check_values(values: list[bytes], headers: Mapping[str, bytes] = NO_HEADERS)
     _check_size(STRUCTURED_BYTES_MIN + block_bytes + max(map(len, values), default=0))
 
 
-def scan(buffer: bytes | memoryview) -> Scan:
+def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
     """Check every record of *buffer*, which begins with a record.
+
+    If these are more than *count_max*, the scan may end soon behind so many: then its `count` says
+    that there are more, and `valid_bytes` how far it came.
 
     Lengths, versions, checksums and the layout of version 2 payloads are checked, so what
     it accepts can be decoded.  It never raises: the first fault ends it and is returned.
@@ -390,6 +396,8 @@ def scan(buffer: bytes | memoryview) -> Scan:
                 if request_id != NO_REQUEST:
                     requests.append(Request(request_id, position))
             if position >= next_mark:
+                if count > count_max:
+                    break
                 marks.append(Mark(position, timestamp_max, count))
                 next_mark = position + INDEX_INTERVAL_BYTES
             if timestamp > timestamp_max:

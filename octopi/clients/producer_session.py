@@ -54,7 +54,7 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
-from octopi.limits import LEADER_SILENCE_S
+from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import BatchBuilder
 
 _BEFORE_APPEND: Final = frozenset(
@@ -252,8 +252,7 @@ class ProducerSession:
         batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
         if batch is not self._open:
             self._begin(batch)
-        if batch.builder.size_bytes >= self._options.batch_bytes:
-            self.seal()
+        self._seal_if_full(batch)
         return batch
 
     def add_many(
@@ -272,13 +271,25 @@ class ProducerSession:
         """
         batch = self._open or self._new_batch(now)
         count = batch.builder.add_many(
-            values, begin, headers, timestamp_ms, size_bytes_max=self._options.batch_bytes
+            values,
+            begin,
+            headers,
+            timestamp_ms,
+            size_bytes_max=self._options.batch_bytes,
+            count_max=RECORDS_PER_PRODUCE_MAX,
         )
         if batch is not self._open:
             self._begin(batch)
-        if batch.builder.size_bytes >= self._options.batch_bytes:
-            self.seal()
+        self._seal_if_full(batch)
         return batch, count
+
+    def _seal_if_full(self, batch: Batch) -> None:
+        builder = batch.builder
+        if (
+            builder.size_bytes >= self._options.batch_bytes
+            or len(builder) >= RECORDS_PER_PRODUCE_MAX
+        ):
+            self.seal()
 
     def _new_batch(self, now: float) -> Batch:
         return Batch(now + self._options.delivery_timeout_s, now + self._options.linger_s)

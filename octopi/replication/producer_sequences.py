@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -175,8 +176,10 @@ class ProducerSequences:
             for request_id, position in scan.requests:
                 self._requests.pop(request_id, None)
                 self._requests[request_id] = Offset(base + position)
-            while len(self._requests) > REQUEST_IDS_PER_LOG_MAX:
-                del self._requests[next(iter(self._requests))]
+            # In one pass: each look for the first one skips those that were removed before it.
+            too_many = len(self._requests) - REQUEST_IDS_PER_LOG_MAX
+            for request_id in list(islice(self._requests, max(0, too_many))):
+                del self._requests[request_id]
 
     def next_sequence(self, producer: ProducerId) -> Sequence:
         """What *producer* has to send next; 0 if it isn't known."""

@@ -50,7 +50,8 @@ from octopi.spark.encoding import Encoded, encode, record_sizes
 from octopi.spark.options import WriteOptions
 from octopi.wire.messages import TopicInfo
 
-_BATCH_BYTES: Final = MIB
+_BATCH_BYTES: Final = MIB // 2
+"""Of the smallest records these are fewer than a produce may have."""
 """What is appended at a time."""
 
 _TYPES: Final = {

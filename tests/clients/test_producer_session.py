@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import attrs
 import pytest
 
 from octopi.clients.producer_session import (
@@ -27,7 +28,7 @@ from octopi.errors import (
     refused,
 )
 from octopi.identifiers import Epoch, Offset, PartitionId, ProducerId, TopicName
-from octopi.limits import LEADER_SILENCE_S, QUESTION_INTERVAL_S
+from octopi.limits import LEADER_SILENCE_S, MIB, QUESTION_INTERVAL_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_HEADERS, decode
 
 OPTIONS = SessionOptions(
@@ -394,3 +395,16 @@ def test_an_open_batch_waits_for_the_linger_time_or_until_somebody_waits_for_it(
     log.session.add(b"c", None, NO_HEADERS, 0, 0.0)
     log.now = OPTIONS.linger_s
     assert log.sent() == [(b"c", 0, 2)]
+
+
+def test_a_batch_has_no_more_messages_than_a_broker_takes_at_a_time() -> None:
+    options = attrs.evolve(OPTIONS, batch_bytes=8 * MIB)
+    values = [b""] * (RECORDS_PER_PRODUCE_MAX + 5)
+    by_many = ProducerSession("t/0", ProducerId(bytes(16)), options)
+    batch, count = by_many.add_many(values, 0, NO_HEADERS, 0, 0.0)
+    assert (len(batch), count) == (RECORDS_PER_PRODUCE_MAX, RECORDS_PER_PRODUCE_MAX)
+    rest, count = by_many.add_many(values, count, NO_HEADERS, 0, 0.0)
+    assert (len(rest), count) == (5, 5)
+    one_by_one = ProducerSession("t/0", ProducerId(bytes(16)), options)
+    batches = [one_by_one.add(value, None, NO_HEADERS, 0, 0.0) for value in values]
+    assert [len(one) for one in dict.fromkeys(batches)] == [RECORDS_PER_PRODUCE_MAX, 5]

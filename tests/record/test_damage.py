@@ -12,7 +12,12 @@ from octopi.errors import (
     RecordError,
 )
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicName
-from octopi.limits import HEADER_COUNT_MAX, HEADER_NAME_BYTES_MAX, RECORD_BYTES_MAX
+from octopi.limits import (
+    HEADER_COUNT_MAX,
+    HEADER_NAME_BYTES_MAX,
+    INDEX_INTERVAL_BYTES,
+    RECORD_BYTES_MAX,
+)
 from octopi.record import (
     HEADER_BYTES,
     OPAQUE,
@@ -272,3 +277,13 @@ def test_a_fault_behind_the_limit_of_a_walk_is_found_by_who_gets_there() -> None
         is_boundary(data, len(data))
     with pytest.raises(IncompleteRecordError):
         is_boundary(GOLDEN_LOG, len(GOLDEN_LOG) + 1)
+
+
+def test_a_scan_ends_soon_behind_the_records_that_were_asked_for() -> None:
+    one = craft_structured()
+    count = 4 * INDEX_INTERVAL_BYTES // len(one)
+    found = scan(one * count, 10)
+    assert 10 < found.count <= INDEX_INTERVAL_BYTES // len(one) + 1
+    assert (found.valid_bytes, found.fault) == (found.count * len(one), None)
+    assert scan(one * count, count).count == count
+    assert scan(one * 10, 9).count == 10

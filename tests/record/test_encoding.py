@@ -217,3 +217,10 @@ def test_a_version_1_message_has_no_time() -> None:
     message = decode_one(encode_opaque(bytes(32), b"payload"))
     assert message.timestamp_ms is None
     assert message.timestamp is None
+
+
+def test_a_batch_takes_no_more_messages_than_it_may_have() -> None:
+    builder, values = BatchBuilder(), [b"value"] * 10
+    builder.add(b"first")
+    assert builder.add_many(values, 0, size_bytes_max=10_000, count_max=4) == 3
+    assert builder.add_many(values, 3, size_bytes_max=10_000, count_max=4) == 0

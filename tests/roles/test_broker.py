@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from octopi.errors import Status
 from octopi.identifiers import ProducerId
-from octopi.record import encode_opaque, request_id_v1
+from octopi.limits import BATCH_BYTES_MAX, INDEX_INTERVAL_BYTES, RECORDS_PER_PRODUCE_MAX
+from octopi.record import NO_REQUEST, Scan, encode_opaque, request_id_v1, scan
+from octopi.roles.broker import partition_replica
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
@@ -98,6 +101,31 @@ async def test_bad_records_are_refused_with_their_status_and_nothing_is_stored(
                 assert (await refusal_of(produce(broker, topic, records))).status == status
             assert (await fetch(broker, topic, 0)).highwater == 0
             await produce(broker, topic, good)
+
+
+@pytest.mark.parametrize("smallest", [batch(0, b""), encode_opaque(NO_REQUEST, b"")])
+async def test_a_produce_of_too_many_records_is_refused_before_all_of_them_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest: bytes
+) -> None:
+    counts: list[int] = []
+
+    def counted(records: bytes, count_max: int) -> Scan:
+        found = scan(records, count_max)
+        counts.append(found.count)
+        return found
+
+    monkeypatch.setattr(partition_replica, "scan", counted)
+    async with running_cluster(tmp_path) as cluster:
+        topic = await describe(cluster, "orders")
+        async with cluster.connection(topic.partitions[0].leader_address) as broker:
+            for count in (RECORDS_PER_PRODUCE_MAX + 1, BATCH_BYTES_MAX // len(smallest)):
+                refused = await refusal_of(produce(broker, topic, smallest * count))
+                assert refused.status == Status.MESSAGE_TOO_LARGE
+            assert (await fetch(broker, topic, 0)).highwater == 0
+            many = batch(0, *[b""] * RECORDS_PER_PRODUCE_MAX)
+            await produce(broker, topic, many)
+            assert (await fetch(broker, topic, 0)).highwater == len(many)
+    assert max(counts) <= RECORDS_PER_PRODUCE_MAX + INDEX_INTERVAL_BYTES // len(smallest) + 1
 
 
 async def test_version_1_records_are_kept_as_they_come(tmp_path: Path) -> None:

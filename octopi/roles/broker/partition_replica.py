@@ -32,6 +32,7 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset, TopicId
+from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
 from octopi.logger import get_logger
 from octopi.record import Scan, scan
 from octopi.replication.effects import (
@@ -185,7 +186,12 @@ class PartitionReplica:
         Raises:
           RefusedError: if they are not valid.
         """
-        found = scan(records)
+        found = scan(records, RECORDS_PER_PRODUCE_MAX)
+        if found.count > RECORDS_PER_PRODUCE_MAX:
+            raise RefusedError(
+                f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send them in several",
+                Status.MESSAGE_TOO_LARGE,
+            )
         if found.fault is not None:
             changed = isinstance(found.fault, ChecksumError)
             status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
@@ -215,7 +221,12 @@ class PartitionReplica:
         Raises:
           RefusedError: if they are not valid: they changed on the way.
         """
-        found = scan(message.records)
+        found = scan(message.records, RECORDS_PER_REPLICATE_MAX)
+        if found.count > RECORDS_PER_REPLICATE_MAX:
+            raise RefusedError(
+                f"a leader sends at most {RECORDS_PER_REPLICATE_MAX} records at a time",
+                Status.MESSAGE_TOO_LARGE,
+            )
         if found.fault is not None:
             raise RefusedError(
                 f"records from offset {message.offset}: {found.fault}", Status.RECORD_CHECKSUM
