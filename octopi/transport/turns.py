@@ -11,6 +11,8 @@ there turns never end by time, and nobody waits.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
@@ -189,3 +191,25 @@ class Turn:
 def another(turn: Turn | None) -> Turn | None:
     """That of another task, which works for the same connection as *turn* does."""
     return None if turn is None else Turn(turn.turns, turn.account)
+
+
+async def allowed(turn: Turn | None) -> Turn | None:
+    """Wait until another task may work for the connection that has *turn*; return what to measure
+    its work by.  Many tasks may have been woken at once, of one connection or of many."""
+    own = another(turn)
+    if own is not None and not own.begin():
+        await own.wait()
+    return own
+
+
+@contextmanager
+def measured(turn: Turn | None) -> Iterator[None]:
+    """Within the block, which doesn't wait, the task works that waited for *turn*."""
+    if turn is None:
+        yield
+        return
+    turn.go_on()  # it may have waited for something else since
+    try:
+        yield
+    finally:
+        turn.end()

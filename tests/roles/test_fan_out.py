@@ -316,6 +316,7 @@ class Peer:
     subscriptions: dict[Subscription, None] = attrs.Factory(dict)
     posted: list[object] = attrs.Factory(list)
     outbox: Outbox = attrs.Factory(lambda: Outbox(None))
+    turn: None = None
 
     def post(self, message: object) -> None:
         self.posted.append(message)

@@ -47,7 +47,7 @@ from octopi.storage.slices import Slices, in_turns
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure
 from octopi.transport.memory_budget import FETCHES, SUBSCRIPTIONS
-from octopi.transport.turns import another
+from octopi.transport.turns import allowed, another, measured
 from octopi.wire import messages as m
 
 _LOGS_PER_PAGE: Final = 500
@@ -256,7 +256,7 @@ class ClientSession:
         """Look it up when it is this question's turn."""
         with self._refusing(log, request):
             async with self._logs.walks.turn(self._walking):
-                offset = await in_turns(work)
+                offset = await in_turns(work, another(self._connection.turn))
             self._post_found(request, log, offset)
 
     @contextlib.contextmanager
@@ -308,12 +308,14 @@ class ClientSession:
             if proves:
                 await log.prove(Offset(message.offset))
             await self._connection.paced()
+            turn = await allowed(self._connection.turn)
             size = _size_of_answer(log, message)
             try:
                 async with self._connection.outbox.room(*size) as room_bytes:
                     if not log.epoch:
                         raise NotLeaderError(_NOT_SERVED)
-                    return self._answer_fetch(log, message, room_bytes, last=last)
+                    with measured(turn):
+                        return self._answer_fetch(log, message, room_bytes, last=last)
             except NeedsTimeError:
                 proves = True
 

@@ -19,6 +19,7 @@ from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.fan_out import Encoded
 from octopi.roles.broker.redirects import redirect
 from octopi.transport.connection import Connection
+from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Subscription:
                 await self._wait()
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped since
                 continue
+            turn = await allowed(self._connection.turn)
             room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
             outbox = self._connection.outbox
             # With that much left, a single record that is larger does no harm.
@@ -157,7 +159,8 @@ class Subscription:
             try:
                 async with outbox.room(wanted_bytes, least_bytes) as room_bytes:
                     self._check_leader()
-                    self._deliver_next(room_bytes)
+                    with measured(turn):
+                        self._deliver_next(room_bytes)
             except NeedsTimeError:
                 await self._log.prove(self.position)
                 continue
