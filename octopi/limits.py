@@ -247,6 +247,13 @@ fragments; beyond that it has to pause, and is not read meanwhile."""
 USELESS_FRAMES_PER_S: Final = 500
 """So many a second are free for each connection beside those."""
 
+USELESS_FRAMES_PER_TURN: Final = 20
+"""A turn ends with so many of them, however short it was."""
+
+USELESS_FRAME_S: Final = 0.001
+"""Where connections wait for one another, each such frame counts as so much work of the one that
+sent it: those that ask for something go first."""
+
 USELESS_FRAMES_PER_S_ALL: Final = 10_000
 """So many a second a node reads at most of all connections that have to pause: about a tenth of
 its time."""

@@ -10,6 +10,9 @@ Among those that wait, the one that has used the least goes first, as in a fair 
 ask much, however many they are.  What was used is counted from the moment at which members began
 to wait; while nobody has to wait, nothing is counted, and a turn costs two looks at the clock.
 
+Frames of no use count as if each took `USELESS_FRAME_S`, also those that a member sent shortly
+before it had to wait.  So however many members flood, those that ask for something go before them.
+
 `Pauses` is about members that send what is of no use to anybody, such as heartbeats without end:
 they have to pause, so that they take a small share of the node's time, also while nobody else
 wants it.
@@ -26,6 +29,7 @@ from octopi.limits import (
     FAIR_HEAD_START_S,
     ROUND_S,
     TURN_S,
+    USELESS_FRAME_S,
     USELESS_FRAMES_FREE,
     USELESS_FRAMES_PER_S,
     USELESS_FRAMES_PER_S_ALL,
@@ -91,13 +95,13 @@ class FairQueue:
         """A heap.  A number may be smaller than what its member has used since."""
         self._number = 0
 
-    def charge(self, account: Account, used_s: float) -> bool:
-        """A turn of *account* took *used_s*; say whether members have to wait from now on, so that
-        somebody has to call `next_round`."""
+    def charge(self, account: Account, used_s: float, useless_count: int = 0) -> bool:
+        """A turn of *account* took *used_s*, and so many frames of no use were read in it; say
+        whether members have to wait from now on, so that somebody has to call `next_round`."""
         self._round_used_s += used_s
         if self.is_contended:
             self._counted(account)
-            account._used_s += used_s
+            account._used_s += used_s + useless_count * USELESS_FRAME_S
             account._turn_s = used_s
         elif self._round_used_s >= self._round_s:
             self.is_contended = True
@@ -157,8 +161,9 @@ class FairQueue:
 
     def _counted(self, account: Account) -> None:
         """See that what *account* has used is that of this period, and not so little that others
-        would wait for it for long."""
+        would wait for it for long.  What it sent of no use before counts in each period."""
         least_s = max(0.0, self._floor_s - FAIR_HEAD_START_S)
+        least_s += account._useless_count * USELESS_FRAME_S
         if account._period != self._period:
             account._period = self._period
             account._used_s = least_s

@@ -19,7 +19,7 @@ import trio
 
 from octopi.environment import Clock, Stopwatch
 from octopi.errors import Status
-from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_FREE
+from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_PER_TURN
 from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
@@ -162,7 +162,8 @@ class Turn:
 
     def look(self) -> None:
         """See `octopi.environment.Turn`."""
-        if self._stopwatch() - self._began >= TURN_S or self.useless_count > USELESS_FRAMES_FREE:
+        took_s = self._stopwatch() - self._began
+        if took_s >= TURN_S or self.useless_count >= USELESS_FRAMES_PER_TURN:
             self.is_over = True
 
     def end(self) -> None:
@@ -170,7 +171,8 @@ class Turn:
         if not self._works:
             return
         self._works = False
-        if self._queue.charge(self.account, self._stopwatch() - self._began):
+        used_s = self._stopwatch() - self._began
+        if self._queue.charge(self.account, used_s, self.useless_count):
             self.turns.start_waiting()
         if self.useless_count:
             now = self.turns.clock.now()

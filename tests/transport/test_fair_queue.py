@@ -9,9 +9,11 @@ from octopi.limits import (
     FAIR_HEAD_START_S,
     ROUND_S,
     TURN_S,
+    USELESS_FRAME_S,
     USELESS_FRAMES_FREE,
     USELESS_FRAMES_PER_S,
     USELESS_FRAMES_PER_S_ALL,
+    USELESS_FRAMES_PER_TURN,
 )
 from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
 
@@ -232,3 +234,47 @@ def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> Non
     free = 2 * count * USELESS_FRAMES_FREE
     rate = min(count * USELESS_FRAMES_PER_S, USELESS_FRAMES_PER_S_ALL)
     assert read <= free + 1.2 * rate * seconds
+
+
+def test_who_asks_for_something_goes_before_any_number_that_send_what_is_of_no_use() -> None:
+    """Each of a hundred uses less of the node than the one that asks, as they are so many."""
+    queue = contended()
+    flooders, one = [Account() for _ in range(100)], Account()
+    for flooder in flooders:
+        queue.wait(flooder)
+    waited_count, asked_count = 0, 1_000
+    for _ in range(asked_count):
+        queue.wait(one)
+        while one not in (chosen := next_ones(queue)):
+            waited_count += 1
+            flood(queue, chosen)
+        queue.charge(one, TURN_S / 4)
+        flood(queue, [account for account in chosen if account is not one])
+    assert waited_count < 2 * asked_count, "rounds; with equal shares there would be a dozen each"
+
+
+def flood(queue: FairQueue, accounts: list[Account]) -> None:
+    """Each of them has a short turn, and wants another one."""
+    for account in accounts:
+        queue.charge(account, TURN_S / 4, USELESS_FRAMES_PER_TURN)
+        queue.wait(account)
+
+
+def test_what_was_sent_of_no_use_counts_when_members_have_to_wait_again() -> None:
+    pauses, flooders, one = Pauses(), [Account() for _ in range(100)], Account()
+    for flooder in flooders:
+        pauses.charge(flooder, USELESS_FRAMES_FREE, 0.0)
+    queue = contended()
+    for flooder in flooders:
+        queue.wait(flooder)
+    queue.wait(one)
+    assert one in next_ones(queue)
+    assert not queue.may_go(flooders[0])
+    assert queue.may_go(Account())
+
+
+def test_a_frame_of_no_use_now_and_then_puts_nobody_behind_for_long() -> None:
+    pauses, honest = Pauses(), Account()
+    for number in range(100):
+        pauses.charge(honest, 1, number * 5.0)
+    assert honest._useless_count * USELESS_FRAME_S <= TURN_S
