@@ -51,8 +51,7 @@ from octopi.spark.options import WriteOptions
 from octopi.wire.messages import TopicInfo
 
 _BATCH_BYTES: Final = MIB // 2
-"""Of the smallest records these are fewer than a produce may have."""
-"""What is appended at a time."""
+"""What is appended at a time: of the smallest records fewer than a produce may have."""
 
 _TYPES: Final = {
     "value": {"binary", "string"},
