@@ -12,6 +12,7 @@ from octopi.roles.register.node import RegisterNode
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
+from tests.asking import refusal_of
 from tests.cluster import Cluster, describe, eventually, running_cluster
 
 
@@ -48,6 +49,22 @@ async def test_brokers_register_and_partitions_spread_over_them(
             assert partition.leader_address == addresses[partition.leader]
             assert partition.replicas[0] == partition.leader
             assert set(partition.readers) <= set(addresses.values())
+
+
+async def test_a_register_that_no_broker_has_told_of_topics_does_not_say_that_there_is_none(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_cluster(tmp_path, brokers=0) as cluster,
+        cluster.connection(cluster.register.url) as register,
+    ):
+        await eventually(lambda: not cluster.registers[-1].is_gathering)
+        for message, answer in (
+            (m.DescribeTopic(register.next_request(), "orders", False), m.TopicDescription),
+            (m.DeleteTopic(register.next_request(), "orders"), m.Done),
+        ):
+            refused = await refusal_of(register.request(message, answer, 5))
+            assert (refused.status, refused.retryable) == (Status.NO_BROKER, True)
 
 
 async def test_ten_who_create_the_same_topic_at_once_get_the_same_one(tmp_path: Path) -> None:

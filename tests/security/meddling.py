@@ -182,6 +182,9 @@ class _Link:
         if hand_over():
             await self._link.receive_all(change, turn)
 
+    def settle(self, *, is_client: bool) -> bool:
+        return self._link.settle(is_client=is_client)
+
     def meter(self, intake: Intake) -> None:
         self._link.meter(intake)
 

@@ -192,6 +192,17 @@ class RegisterNode:
         if self.is_gathering:
             raise NotReadyError("the register has just started and listens to brokers first")
 
+    def _require_learned(self) -> None:
+        """Refuse to say that there is no such topic while nobody has told this register of any:
+        its disk may be a new one, and brokers know.
+
+        Raises:
+          NotReadyError, RefusedError: if it is so.
+        """
+        self.require_gathered()
+        if not self.registrar.state.cluster:
+            raise RefusedError("no broker has joined", Status.NO_BROKER)
+
     # --- membership ------------------------------------------------------------------
 
     async def admit(
@@ -373,9 +384,7 @@ class RegisterNode:
         Raises:
           OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
         """
-        self.require_gathered()
-        if not self.registrar.state.cluster:
-            raise RefusedError("no broker has joined", Status.NO_BROKER)
+        self._require_learned()
         topic_id = self.environment.chance.token_bytes(8).hex()
         topic, entries = self.registrar.create_topic(
             name,
@@ -430,7 +439,7 @@ class RegisterNode:
         checked = topic_name(name)
         record = self.registrar.state.topic(checked)
         if record is None:
-            self.require_gathered()
+            self._require_learned()
             if creator is not None:
                 return await self.create_topic(checked, creator=creator)
             return self.registrar.require_topic(checked)
@@ -460,7 +469,7 @@ class RegisterNode:
           OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
         """
         topic_name(name)
-        self.require_gathered()
+        self._require_learned()
         await self._delete(self.registrar.require_topic(name))
 
     async def delete_topic_by_id(self, topic_id: str) -> None:
