@@ -31,6 +31,9 @@ SECRET_BYTES_MIN: Final = 32
 
 SUBJECT_BYTES_MAX: Final = 200
 
+_SHOWN_CHARACTERS: Final = 60
+"""Of a name in an error."""
+
 _ONLY_THE_SIGNATURE: Final[Any] = {
     f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
 }
@@ -181,23 +184,24 @@ def _key(entry: Mapping[str, str]) -> _Key:
     name = entry.get("kid", "")
     if not name or not isinstance(name, str):
         raise InvalidOptionError("a key has no kid")
+    shown = name[:_SHOWN_CHARACTERS]
     match entry.get("kty"), entry.get("alg"):
         case "oct", "HS256":
             if len(_decoded(entry["k"])) < SECRET_BYTES_MIN:
-                raise InvalidOptionError(f"key {name} has less than {SECRET_BYTES_MIN} bytes")
+                raise InvalidOptionError(f"key {shown} has less than {SECRET_BYTES_MIN} bytes")
             can_sign = True
         case "OKP", "EdDSA":
             can_sign = "d" in entry
         case _:
-            raise InvalidOptionError(f"key {name} is neither for HS256 nor for EdDSA")
+            raise InvalidOptionError(f"key {shown} is neither for HS256 nor for EdDSA")
     try:
         key = jwt.PyJWK(dict(entry))
     except MissingCryptographyError:
         raise InvalidOptionError(
-            f"key {name} needs the package cryptography: install octopi-node[crypto]"
+            f"key {shown} needs the package cryptography: install octopi-node[crypto]"
         ) from None
     except jwt.PyJWTError:
-        raise InvalidOptionError(f"key {name} is damaged") from None
+        raise InvalidOptionError(f"key {shown} is damaged") from None
     return _Key(name, str(entry["alg"]), key, can_sign)
 
 
