@@ -54,12 +54,16 @@ def main() -> int:
     began, results = time.monotonic(), []
     for attack in chosen:
         tell(f"{attack.name}: {attack.summary}")
+        began_this = time.monotonic()
         results.append(trio.run(measured, attack))
         tell(table(results[-1:]))
+        tell(f"{time.monotonic() - began_this:.0f} s, planned for {attack.planned_s:.0f} s\n")
     say(table(results))
     missed = sum(not one.is_met for one in results)
+    took_s, planned_s = time.monotonic() - began, sum(one.planned_s for one in chosen)
     say(
-        f"\n{len(results)} attacks in {time.monotonic() - began:.0f} s, {missed} with a goal missed"
+        f"\n{len(results)} attacks in {took_s:.0f} s (planned for {planned_s:.0f} s on two idle "
+        f"cores), {missed} with a goal missed"
     )
     return 1 if missed else 0
 

@@ -118,7 +118,7 @@ async def brokers_left(here: Here, directory: Path, token: str | None = None) ->
     """How often the register has taken a broker for gone, in all its life."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
-        async with cluster.connection(here.register.url) as connection:
+        async with cluster.connection(here.register.url, token=token) as connection:
             question = m.DescribeEvents(connection.next_request(), 0)
             events = (await connection.request(question, m.EventList, 15)).events
         nursery.cancel_scope.cancel()

@@ -178,11 +178,13 @@ ATTACKS: Final = [
         "2,000 idle strangers at the register and 2,000 at a broker, which may open 512 files each",
         partial(strangers),
         timeout_s=120,
+        planned_s=20,
     ),
     Attack(
         "descriptors, clients",
         "512 idle clients at each node, which may open 512 files",
         partial(clients),
         timeout_s=90,
+        planned_s=15,
     ),
 ]

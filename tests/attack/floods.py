@@ -3,6 +3,7 @@ and producers hardly notice."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final
 
 import trio
 
+from octopi.security.grants import Verb
+from octopi.security.tokens import secret_key
 from octopi.transport.frame_reader import CONTINUATION, PING
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
@@ -18,21 +21,28 @@ from tests.attack.bystanders import brokers_left, producing, start_cluster
 from tests.attack.flooder import Target, flooding, frame, upgrade
 from tests.attack.frame import Attack, Figure
 from tests.processes import node_processes
+from tests.security.tokens import SECRET, key_ring, token
 
 P99_MS: Final = 200.0
-SECONDS: Final = 6.0
+SECONDS: Final = 4.0
 _PIECE_BYTES: Final = 1 << 18
 
 _EMPTY_FRAME: Final = frame(b"", opcode=CONTINUATION, final=False)
+
+_BAD_TOKEN: Final = token(ring=key_ring(secret_key("test", bytes(32))), subscribe="*")
+"""By a key of another cluster, so its signature has to be looked at."""
 
 FLOODS: Final = {
     "heartbeats": frame(encode(m.Heartbeat())),
     "pings": frame(b"", opcode=PING),
     "credits": frame(encode(m.Credit(1, 1 << 60))),
     "empty continuations": _EMPTY_FRAME,
-    "bad tokens": frame(encode(m.Authenticate(1, "no token"))),
+    "bad tokens": frame(encode(m.Authenticate(1, _BAD_TOKEN))),
 }
 """What is sent without pause."""
+
+_WITH_TOKENS: Final = {"bad tokens"}
+"""Nodes ask for tokens; the flooders have one that grants nothing."""
 
 _FIRST: Final = {"empty continuations": frame(b"", final=False)}
 
@@ -41,18 +51,30 @@ async def flood(kind: str, connections: int, directory: Path) -> list[Figure]:
     """Flood each broker over so many connections."""
     one = FLOODS[kind]
     payload = one * (_PIECE_BYTES // len(one) + 1)
+    options, all_of_it, nothing = (
+        _with_tokens(directory) if kind in _WITH_TOKENS else ([], None, None)
+    )
     with node_processes(directory) as nodes:
-        here = start_cluster(nodes)
+        here = start_cluster(nodes, *options)
         targets = [
-            Target(node.url, connections, payload, first=_FIRST.get(kind, b""))
+            Target(node.url, connections, payload, first=_FIRST.get(kind, b""), token=nothing)
             for node in here.brokers
         ]
-        async with producing(here) as observed, flooding(targets) as outcome:
+        async with producing(here, all_of_it) as observed, flooding(targets) as outcome:
             await trio.sleep(SECONDS)
-        left = await brokers_left(here, directory)
+        left = await brokers_left(here, directory, all_of_it)
     sent_rate = outcome["sent_bytes"] / SECONDS / (1 << 20)
     note = f"{sent_rate:.1f} MiB/s sent, {outcome['closed']} connections closed"
     return [Figure("brokers that left", left, "", 0, note), *observed.figures(P99_MS)]
+
+
+def _with_tokens(directory: Path) -> tuple[list[str], str, str]:
+    """Options of nodes that ask for tokens; one that grants all, and one that grants nothing."""
+    keys, file = directory / "keys.json", directory / "node.token"
+    keys.write_text(json.dumps({"keys": [secret_key("test", SECRET)]}))
+    all_of_it = key_ring().sign("operator", {verb: ["*"] for verb in Verb}, 0, None)
+    file.write_text(all_of_it)
+    return ["--auth-keys", str(keys), "--token-file", str(file)], all_of_it, token()
 
 
 async def crowd(what: str, directory: Path) -> list[Figure]:

@@ -44,6 +44,8 @@ class Attack:
     """Called with an empty directory for the nodes' files."""
     timeout_s: float = 60.0
     """After this the attack counts as failed."""
+    planned_s: float = 10.0
+    """How long it takes on two cores that have nothing else to do; with the start of nodes."""
 
 
 @attrs.frozen

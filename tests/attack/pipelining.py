@@ -21,7 +21,7 @@ from tests.attack.frame import Attack, Figure
 from tests.processes import node_processes
 
 STALL_MS: Final = 50.0
-SECONDS: Final = 4.0
+SECONDS: Final = 3.0
 SENT_BYTES: Final = 4 * MIB
 
 _TOPIC: Final = "stored"
@@ -100,5 +100,6 @@ ATTACKS: Final = [
         "one connection sends 4 MiB of one kind of request without waiting for answers",
         partial(pipeline, ASKED),
         timeout_s=120.0,
+        planned_s=45.0,
     )
 ]

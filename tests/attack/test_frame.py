@@ -29,6 +29,11 @@ def test_of_no_values_every_quantile_is_infinite() -> None:
     assert quantile(range(100), 0.99) == 99
 
 
+def test_all_attacks_together_are_planned_for_less_than_five_minutes() -> None:
+    assert sum(one.planned_s for one in ATTACKS) < 300
+    assert all(one.planned_s < one.timeout_s / 2 for one in ATTACKS)
+
+
 def test_attacks_have_names_of_their_own() -> None:
     names = [one.name for one in ATTACKS]
     assert len(set(names)) == len(names)
