@@ -29,7 +29,13 @@ from sim.stories_of_disks import (
     starts_with_a_full_disk,
     torn_writes,
 )
-from sim.stories_of_keeping import large_log, many_fetches, many_large_logs, retention_strikes
+from sim.stories_of_keeping import (
+    large_log,
+    many_fetches,
+    many_large_logs,
+    retention_strikes,
+    slow_to_acknowledge,
+)
 from sim.stories_of_last_copies import TOLD_OF_LAST_COPIES
 from sim.stories_of_leaders import (
     all_alone,
@@ -117,6 +123,7 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Story], ...]] = (
     many_large_logs,
     *ALWAYS_TOLD_OF_SERVING,
     many_fetches,
+    slow_to_acknowledge,
 )
 """One that stands here twice is drawn more often."""
 

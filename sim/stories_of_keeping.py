@@ -7,7 +7,8 @@ from random import Random
 from typing import Any, get_args
 
 from octopi.simulation.damage import Damage, Harm
-from octopi.simulation.failures import AtTime, Fault, Kill, Slow
+from octopi.simulation.disk_faults import Delay, DiskFault
+from octopi.simulation.failures import AtStep, AtTime, BreakDisk, Fault, Kill, Slow
 from sim.drawing import a_death, an_absence, late, some_seconds, soon
 from sim.story import Story
 
@@ -86,6 +87,26 @@ def many_large_logs(chance: Random) -> Story:
     load = {**told.load, "topics": 8, "value_bytes_max": 250_000, "records": 60, "pause_s": 0.02}
     options = {**told.options, "replicas": chance.choice((2, 3))}
     return Story((away, Fault(AtTime(1.5), narrow, "leader")), options, load)
+
+
+def slow_to_acknowledge(chance: Random) -> Story:
+    """One who was away lacks more of a log than may be on its way to it, and its device takes
+    long: what it is sent it acknowledges only when that is durable."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(chance, 1.0, 2.5)), ".log", times=4))
+    faults = (
+        Fault(AtTime(0.1), Kill(some_seconds(chance, 3.0, 4.0)), "follower"),
+        Fault(AtStep("E12", behind=True), slow, "here"),
+    )
+    told = large_log(chance)
+    options = {**told.options, "replicas": 2, "flush_before_ack": True}
+    load = {
+        "records": 90,
+        "value_bytes_max": 250_000,
+        "pause_s": 0.01,
+        "consumers": 1,
+        "chores": (),
+    }
+    return Story(faults, options, {**told.load, **load})
 
 
 def many_fetches(chance: Random) -> Story:

@@ -117,6 +117,16 @@ MUTANTS: Final = (
         _BOUND,
     ),
     Mutant(
+        "any-number-of-bytes-on-their-way-to-a-follower",
+        "octopi.roles.broker.follow_session",
+        """
+-        return on_their_way < FOLLOW_WINDOW_BYTES and (
++        return on_their_way >= 0 and (
+""",
+        "a leader sends a follower all that it lacks, however much of that is not acknowledged",
+        _BOUND,
+    ),
+    Mutant(
         "all-logs-of-a-follower-in-one-turn",
         "octopi.roles.broker.follow_session",
         """

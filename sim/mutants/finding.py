@@ -1,4 +1,11 @@
-"""Bugs of how clients find leaders, and of what they send again."""
+"""Bugs of how clients find leaders, and of what they send again.
+
+No bug here takes the bound from redirects (`octopi.clients.routes.Route.redirected`): no run could
+notice it.  A redirect names the leader of an epoch, all brokers that know an epoch name the same
+leader, and that one names nobody.  So the redirects of honest brokers lead to later and later
+epochs, and end with the newest one.  Only brokers that lie send a client in a circle;
+`tests/clients/test_redirects.py` has such brokers.
+"""
 
 from __future__ import annotations
 
