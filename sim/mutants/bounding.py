@@ -164,7 +164,7 @@ MUTANTS: Final = (
         "look-ups-of-offsets-in-one-turn",
         "octopi.roles.broker.sessions",
         """
--                offset = await in_turns(work)
+-                offset = await in_turns(work, another(self._connection.turn))
 +                while True:
 +                    try:
 +                        next(work)
