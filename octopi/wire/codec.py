@@ -132,6 +132,33 @@ def fault_in(part: object) -> str:
     return ""
 
 
+class EncodedList(list[Any]):
+    """A list for a message whose entries are encoded as they are added: in slices, where there may
+    be thousands of them."""
+
+    def __init__(self, cls: type) -> None:
+        """*cls*: the class of the entries, a part of messages."""
+        super().__init__()
+        self.parts: Final[list[bytes]] = []
+        """The bytes of the entries, in order."""
+        self._kind = _kind(cls)
+
+    def add(self, entries: list[Any]) -> None:
+        """Append *entries*.
+
+        Raises:
+          ValueError: if a field of one is out of its bounds.
+        """
+        parts: list[bytes] = []
+        try:
+            for entry in entries:
+                self._kind.encode(entry, parts)
+        except Problem as problem:
+            raise ValueError(str(problem)) from None
+        self.parts.append(b"".join(parts))
+        self.extend(entries)
+
+
 class _Kind(Protocol[_V]):
     """What a field may hold."""
 
@@ -297,6 +324,9 @@ class _List:
     def encode(self, value: list[object], parts: list[bytes]) -> None:
         check_size(len(value), self.count_max, "entries")
         parts.append(head(LIST, len(value)))
+        if isinstance(value, EncodedList):
+            parts += value.parts
+            return
         for index, entry in enumerate(value):
             try:
                 self.kind.encode(entry, parts)

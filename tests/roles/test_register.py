@@ -8,7 +8,10 @@ import pytest
 import trio
 
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
+from octopi.membership.registrar import Registrar
+from octopi.roles.register import sessions
 from octopi.roles.register.node import RegisterNode
+from octopi.storage import slices
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
@@ -65,6 +68,35 @@ async def test_a_register_that_no_broker_has_told_of_topics_does_not_say_that_th
         ):
             refused = await refusal_of(register.request(message, answer, 5))
             assert (refused.status, refused.retryable) == (Status.NO_BROKER, True)
+
+
+async def test_a_large_cluster_is_described_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sessions, slices):
+        monkeypatch.setattr(module, "GROUP_COUNT", 4)
+    told: list[list[int]] = []
+    describe_partition = Registrar.describe_partition
+
+    def noted(registrar: Registrar, record: m.PartitionRecord) -> m.PartitionInfo:
+        told[-1].append(record.partition)
+        return describe_partition(registrar, record)
+
+    class Rounds(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            told.append([])
+
+    async with running_cluster(tmp_path) as cluster:
+        topic = await create(cluster, "wide", 6)
+        monkeypatch.setattr(Registrar, "describe_partition", noted)
+        rounds = Rounds()
+        trio.lowlevel.add_instrument(rounds)
+        described = await cluster_description(cluster)
+        trio.lowlevel.remove_instrument(rounds)
+    assert [one.partition for one in described.partitions] == sorted(
+        one.partition for one in topic.partitions
+    )
+    assert [len(one) for one in told if one] == [4, 2]
 
 
 async def test_ten_who_create_the_same_topic_at_once_get_the_same_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import assume, example, given, strategies as st
 from octopi.errors import ProtocolError, Status
 from octopi.limits import BATCH_BYTES_MAX, MIB, PARTITIONS_PER_TOPIC_MAX, TEXT_BYTES_MAX
 from octopi.wire import messages as m
-from octopi.wire.codec import decode, encode
+from octopi.wire.codec import EncodedList, decode, encode
 from tests import strategies
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -415,3 +415,15 @@ def test_a_program_s_name_with_a_control_character_is_refused(character: str) ->
 def test_a_program_s_name_is_bounded() -> None:
     fields = {"type": "hello", "version": 1, "agent": "a" * 201, "token": None}
     assert str(refused(cbor2.dumps(fields))).startswith("hello.agent: it has 201 bytes")
+
+
+def test_a_list_whose_entries_were_encoded_before_is_the_same_on_the_wire() -> None:
+    brokers = [m.BrokerInfo(one, f"ws://host-{one}:1", 1, True, 0) for one in range(1, 30)]
+    before = EncodedList(m.BrokerInfo)
+    before.add(brokers[:10])
+    before.add(brokers[10:])
+    plain = m.ClusterDescription(1, "c", 0, 1, brokers, [])
+    assert encode(attrs.evolve(plain, brokers=before)) == encode(plain)
+    assert before == brokers
+    with pytest.raises(ValueError, match="broker"):
+        before.add([attrs.evolve(brokers[0], broker=-1)])

@@ -31,16 +31,17 @@ from octopi.limits import (
     TOPIC_COUNT_MAX,
 )
 from octopi.logger import get_logger
-from octopi.roles.answers import answer_with_room, refuse
+from octopi.roles.answers import answer_with_room, refuse, tell_with_room
 from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
 from octopi.security.requirements import not_granted
-from octopi.storage.slices import Slices, in_groups, in_turns
+from octopi.storage.slices import GROUP_COUNT, Slices, at_once, in_groups, in_turns
 from octopi.transport.connection import Connection
 from octopi.transport.turns import another
 from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
+from octopi.wire.codec import EncodedList
 
 if TYPE_CHECKING:
     from octopi.roles.register.node import RegisterNode
@@ -90,7 +91,7 @@ class ClientSession:
             case m.DescribeEvents():
                 answer_with_room(self._connection, self._tasks, partial(self._events, message))
             case m.DescribeCluster():
-                answer_with_room(self._connection, self._tasks, partial(self._cluster, message))
+                self._tell_cluster(message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no question for a register")
 
@@ -104,20 +105,44 @@ class ClientSession:
         ]
         self._connection.post(m.EventList(message.request, life, events))
 
-    def _cluster(self, message: m.DescribeCluster) -> None:
-        state, registrar = self._node.registrar.state, self._node.registrar
-        partitions = sorted(state.partitions.values(), key=lambda one: one.partition)
-        self._connection.post(
-            m.ClusterDescription(
-                message.request,
-                state.cluster,
-                state.topic_count,
-                state.partition_count,
-                registrar.describe_brokers()[:LIST_COUNT_MAX],
-                [registrar.describe_partition(one) for one in partitions[:LIST_COUNT_MAX]],
-                *registrar.learning(),
-                registrar.unserved.found(self._connection.grants.covers),
+    def _tell_cluster(self, message: m.DescribeCluster) -> None:
+        """Describe the cluster: at once, or a large one in slices."""
+        connection, state = self._connection, self._node.registrar.state
+        if len(state.partitions) + len(state.brokers) <= GROUP_COUNT:
+            answer_with_room(
+                connection,
+                self._tasks,
+                lambda: connection.post(at_once(self._described(message))),
             )
+            return
+
+        async def tell() -> None:
+            described = await in_turns(self._described(message), another(connection.turn))
+            connection.post(described)
+
+        self._tasks.start_soon(tell_with_room, connection, tell)
+
+    def _described(self, message: m.DescribeCluster) -> Slices[m.ClusterDescription]:
+        """Each partition as it is when its slice is made."""
+        registrar = self._node.registrar
+        state = registrar.state
+        brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)
+        for infos in in_groups(registrar.describe_brokers()[:LIST_COUNT_MAX]):
+            brokers.add(infos)
+            yield
+        for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):
+            records = [state.partitions[one] for one in numbers]
+            partitions.add([registrar.describe_partition(one) for one in records])
+            yield
+        return m.ClusterDescription(
+            message.request,
+            state.cluster,
+            state.topic_count,
+            state.partition_count,
+            brokers,
+            partitions,
+            *registrar.learning(),
+            registrar.unserved.found(self._connection.grants.covers),
         )
 
     def regranted(self) -> None:
