@@ -12,7 +12,8 @@ import attrs
 import trio
 
 import octopi
-from octopi.limits import MIB
+from octopi.limits import MIB, RECORDS_PER_PRODUCE_MAX
+from octopi.record import NO_REQUEST, encode_opaque
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from tests.attack.bystanders import Here, probing, start_cluster
@@ -26,6 +27,8 @@ SENT_BYTES: Final = 4 * MIB
 
 _TOPIC: Final = "stored"
 _RECORDS: Final = 100_000
+_SMALLEST: Final = encode_opaque(NO_REQUEST, b"") * RECORDS_PER_PRODUCE_MAX
+"""As many of the smallest records as a produce may have."""
 
 
 @attrs.frozen
@@ -41,6 +44,7 @@ class Asked:
 ASKED: Final = [
     Asked("fetches inside a record", lambda n, at: m.Fetch(n, _TOPIC, at, 2_000_001, 1, 0)),
     Asked("fetches", lambda n, at: m.Fetch(n, _TOPIC, at, 0, 16 * MIB, 0)),
+    Asked("produces of the smallest records", lambda n, at: m.Produce(n, _TOPIC, at, _SMALLEST)),
     Asked("find_offset", lambda n, at: m.FindOffset(n, _TOPIC, at, "last", 50_000)),
     Asked("describe_logs", lambda n, at: m.DescribeLogs(n, "", "", -1)),
     Asked("describe_subscriptions", lambda n, at: m.DescribeSubscriptions(n, "")),
