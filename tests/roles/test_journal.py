@@ -111,6 +111,19 @@ async def test_a_replaced_journal_holds_the_state_and_what_came_after() -> None:
     assert sorted(disk.list_directory("journal")) == ["000001", "current"]
 
 
+async def test_without_the_file_that_names_it_a_journal_is_kept_and_nothing_starts() -> None:
+    disk = MemoryDisk()
+    journal = await begin(disk)
+    journal.append([FORMED, joined(1)])
+    await journal.replace([FORMED, joined(2)])
+    await journal.close()
+    disk.remove("journal/current")
+    before = disk.files("journal")
+    with pytest.raises(StorageError, match=r"current is gone.*move that directory away"):
+        await reopened(disk)
+    assert disk.files("journal") == before
+
+
 async def test_while_it_is_replaced_nothing_is_appended() -> None:
     disk = MemoryDisk()
     journal = await begin(disk)

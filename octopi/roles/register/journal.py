@@ -93,6 +93,8 @@ class Journal:
               be understood.  A register that started without it could contradict itself.
         """
         current = _current(environment, directory)
+        if not current.page_cache:
+            _refuse_to_begin_beside_others(environment.disk, directory)
         lost_power = current.page_cache != environment.disk.page_cache_id()
         journal = cls(
             environment,
@@ -315,6 +317,24 @@ class Journal:
                     disk.remove_directory(f"{self._directory}/{name}")
         except OSError as error:
             _log.warning("an old journal could not be removed", why=str(error))
+
+
+def _refuse_to_begin_beside_others(disk: Disk, directory: str) -> None:
+    """Make sure that no journal was in force before; the first one has the number 0.
+
+    Raises:
+      StorageError: if one was, or that can't be seen.
+    """
+    try:
+        numbers = sorted(int(one) for one in disk.list_directory(directory) if one.isdecimal())
+    except OSError as error:
+        raise StorageError(f"{directory} can't be read: {error}") from error
+    if numbers[-1:] > [0]:
+        raise StorageError(
+            f"{directory}/current is gone, which says which of the journals {numbers} there is in "
+            "force: put it back from a copy, or move that directory away, and the register learns "
+            "from its brokers"
+        )
 
 
 def journal_in_force(disk: Disk, path: str) -> InForce:
