@@ -54,11 +54,9 @@ This module computes; it knows no file, no socket and no clock.
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final, NamedTuple
@@ -87,8 +85,6 @@ OPAQUE: Final = 1
 """Version 1."""
 STRUCTURED: Final = 2
 """Version 2."""
-_VERSION: Final = re.compile(rb"[\x01\x02]")
-
 LENGTH_BYTES: Final = 4
 HEADER_BYTES: Final = 41
 """length, version, checksum, request id."""
@@ -464,15 +460,6 @@ def record_end(buffer: bytes | memoryview, position: int) -> int:
             f"length {length}, legal in version {version} are {length_min} to {_LENGTH_MAX}"
         )
     return position + LENGTH_BYTES + int(length)
-
-
-def holds_record(buffer: bytes) -> bool:
-    """Whether a sound record lies in *buffer*, wherever it begins."""
-    for version in _VERSION.finditer(buffer, LENGTH_BYTES):
-        with suppress(RecordError):
-            check_record(buffer, version.start() - LENGTH_BYTES)
-            return True
-    return False
 
 
 def whole_records_end(buffer: bytes | memoryview, limit_bytes: int | None = None) -> int:

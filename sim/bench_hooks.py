@@ -23,8 +23,8 @@ from octopi.environment import Environment, Trace
 from octopi.limits import JOIN_SECRET_BYTES
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
 from octopi.transport.websocket import WebSocketNet
 from sim.bench import FEW, Figure

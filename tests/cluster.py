@@ -25,8 +25,9 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
-from octopi.roles.register.node import RegisterNode, run_register
+from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls

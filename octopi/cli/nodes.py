@@ -14,8 +14,8 @@ from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_o
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.storage.flush_policy import FlushOptions
 
 _log = get_logger(__name__)
@@ -31,7 +31,7 @@ async def run_register_node(
 
     Raises:
       CommandError: if the settings don't go together.
-      OctopiError: see `octopi.roles.register.node.run_register`.
+      OctopiError: see `octopi.roles.register.running.run_register`.
     """
     allow_many_files()
     bind(role="register")

@@ -27,8 +27,8 @@ from octopi.limits import (
 )
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
 from octopi.simulation.host import Host, Life, Program
 from octopi.simulation.network import Network

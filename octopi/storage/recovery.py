@@ -21,6 +21,7 @@ What happens later, reading, appending and flushing, is `octopi.storage.segmente
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -39,7 +40,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset
 from octopi.limits import MIB
-from octopi.record import Scan, holds_record
+from octopi.record import LENGTH_BYTES, Scan, check_record
 from octopi.storage.file_names import (
     cut_path,
     index_bases,
@@ -52,6 +53,8 @@ from octopi.storage.segment import Segment
 from octopi.storage.slices import Slices
 
 _COPY_BYTES: Final = MIB
+_VERSION: Final = re.compile(rb"[\x01\x02]")
+
 _BEGINNING: Final = Offset(0)
 
 
@@ -301,7 +304,7 @@ class _Tail:
         try:
             file = self._disk.open(segment.path)
             try:
-                return holds_record(file.pread(self.cut_bytes, segment.size_bytes)[1:])
+                return _holds_record(file.pread(self.cut_bytes, segment.size_bytes)[1:])
             finally:
                 file.close()
         except OSError as error:
@@ -351,6 +354,15 @@ class _Tail:
         path = cut_path(self._directory, offset, self._names)
         self._names.append(path.rpartition("/")[2])
         return path
+
+
+def _holds_record(buffer: bytes) -> bool:
+    """Whether a sound record lies in *buffer*, wherever it begins."""
+    for version in _VERSION.finditer(buffer, LENGTH_BYTES):
+        with contextlib.suppress(RecordError):
+            check_record(buffer, version.start() - LENGTH_BYTES)
+            return True
+    return False
 
 
 async def set_bytes_aside(disk: Disk, directory: str, offset: Offset) -> list[str]:

@@ -19,8 +19,8 @@ from octopi.clients.background import background_tasks
 from octopi.environment import Environment
 from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from tests.clients.memory_net import MemoryNet
 from tests.fakes.disk import MemoryDisk
 from tests.join_secrets import SECRETS

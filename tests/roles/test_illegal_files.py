@@ -25,8 +25,8 @@ from octopi.operating_system import SystemDisk
 from octopi.roles.broker.deletion import remove_directory
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.register.journal import Journal
-from octopi.roles.register.node import run_register
 from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.running import run_register
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import EndsFile, load_ends
 from octopi.wire import messages as m

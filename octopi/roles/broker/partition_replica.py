@@ -62,6 +62,7 @@ from octopi.replication.effects import (
 )
 from octopi.replication.replica import Replica, Role
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.debts import NO_DEBT, debt_of, rank_of
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_state import stored_state
@@ -86,7 +87,6 @@ LEADER_LACKS: Final = "a leader lacks committed records"
 
 _WAITING: Final = (SyncLogs, StoreState)
 _WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
-_NO_DEBT: Final = 4
 
 Event = Callable[[], list[PartitionEffect]]
 
@@ -322,7 +322,7 @@ class PartitionReplica:
             follow_up = await self._wait_for(effect)
         except StorageError as error:
             follow_up = []
-            is_news = _debt(effect) not in self._owed
+            is_news = debt_of(effect) not in self._owed
             self._owe(effect)
             self._drop_effects(error)
             self._effects.extend(self._failed(error, is_news=is_news))
@@ -333,12 +333,12 @@ class PartitionReplica:
         self._drain()
 
     def _owe(self, effect: PartitionEffect) -> None:
-        self._owed.pop(_debt(effect), None)  # the newest of its kind comes last
-        self._owed[_debt(effect)] = effect
+        self._owed.pop(debt_of(effect), None)  # the newest of its kind comes last
+        self._owed[debt_of(effect)] = effect
 
     def _paid(self, effect: PartitionEffect) -> None:
         """*effect* is done; what was left out because of debts begins anew behind the last."""
-        self._owed.pop(_debt(effect), None)
+        self._owed.pop(debt_of(effect), None)
         if self._has_missed and not self._owed:
             self._has_missed = False
             self._peers.follow_anew(self.partition)
@@ -352,7 +352,7 @@ class PartitionReplica:
             StoreState(self.machine.state) if isinstance(effect, StoreState) else effect
             for effect in self._owed.values()
         ]
-        return sorted(owed, key=_rank)
+        return sorted(owed, key=rank_of)
 
     def _drop_effects(self, error: StorageError) -> None:
         """What stood behind an effect that failed must not happen now; who waits is refused."""
@@ -360,7 +360,7 @@ class PartitionReplica:
         for effect in dropped:
             if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
                 effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
-            elif _rank(effect) < _NO_DEBT:
+            elif rank_of(effect) < NO_DEBT:
                 self._owe(effect)
             else:
                 self._has_missed = True
@@ -583,29 +583,3 @@ class PartitionReplica:
 
     def _resigned_in(self, epoch: int) -> bool:
         return self._resignation is not None and self._resignation.epoch == epoch
-
-
-def _debt(effect: PartitionEffect) -> object:
-    """What makes two effects one debt."""
-    match effect:
-        case OnLog(topic_id, on_log):
-            return topic_id, type(on_log)
-        case ToRegister(message):
-            return type(message)
-        case _:
-            return type(effect)
-
-
-def _rank(effect: PartitionEffect) -> int:
-    """The order of debts.  What is none is asked for again, by a timer or in a new session."""
-    match effect:
-        case OnLog(_, StoreEpochs() | Truncate() | SetAside() | Restart()):
-            return 0
-        case SyncLogs():
-            return 1
-        case StoreState():
-            return 2
-        case OnLog(_, PublishHighwater()) | ToRegister(AcceptEpoch()):
-            return 3
-        case _:
-            return _NO_DEBT

@@ -21,7 +21,6 @@ from octopi.errors import (
     UnknownTopicError,
 )
 from octopi.limits import (
-    LIST_COUNT_MAX,
     LIST_MEMORY_BYTES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
@@ -32,6 +31,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.answers import answer_with_room, refuse, tell_with_room
+from octopi.roles.register.description import described
 from octopi.roles.register.recovery import Recovery
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
@@ -41,7 +41,6 @@ from octopi.transport.connection import Connection
 from octopi.transport.turns import another
 from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
-from octopi.wire.codec import EncodedList
 
 if TYPE_CHECKING:
     from octopi.roles.register.node import RegisterNode
@@ -107,43 +106,16 @@ class ClientSession:
 
     def _tell_cluster(self, message: m.DescribeCluster) -> None:
         """Describe the cluster: at once, or a large one in slices."""
-        connection, state = self._connection, self._node.registrar.state
-        if len(state.partitions) + len(state.brokers) <= GROUP_COUNT:
-            answer_with_room(
-                connection,
-                self._tasks,
-                lambda: connection.post(at_once(self._described(message))),
-            )
+        connection, registrar, tasks = self._connection, self._node.registrar, self._tasks
+        slices = partial(described, message, registrar, connection.grants)
+        if len(registrar.state.partitions) + len(registrar.state.brokers) <= GROUP_COUNT:
+            answer_with_room(connection, tasks, lambda: connection.post(at_once(slices())))
             return
 
         async def tell() -> None:
-            described = await in_turns(self._described(message), another(connection.turn))
-            connection.post(described)
+            connection.post(await in_turns(slices(), another(connection.turn)))
 
-        self._tasks.start_soon(tell_with_room, connection, tell)
-
-    def _described(self, message: m.DescribeCluster) -> Slices[m.ClusterDescription]:
-        """Each partition as it is when its slice is made."""
-        registrar = self._node.registrar
-        state = registrar.state
-        brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)
-        for infos in in_groups(registrar.describe_brokers()[:LIST_COUNT_MAX]):
-            brokers.add(infos)
-            yield
-        for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):
-            records = [state.partitions[one] for one in numbers]
-            partitions.add([registrar.describe_partition(one) for one in records])
-            yield
-        return m.ClusterDescription(
-            message.request,
-            state.cluster,
-            state.topic_count,
-            state.partition_count,
-            brokers,
-            partitions,
-            *registrar.learning(),
-            registrar.unserved.found(self._connection.grants.covers),
-        )
+        tasks.start_soon(tell_with_room, connection, tell)
 
     def regranted(self) -> None:
         """Every question is checked by itself."""

@@ -1,0 +1,105 @@
+"""A register from its start to its end: its journal, its server, and the tasks beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from octopi import steps
+from octopi.environment import Environment
+from octopi.logger import get_logger
+from octopi.roles.register.journal import Journal
+from octopi.roles.register.node import RegisterNode
+from octopi.roles.register.options import RegisterOptions
+from octopi.roles.register.own_secret import own_secret
+from octopi.roles.register.past import replay
+from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.server import serve
+from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+
+_log = get_logger(__name__)
+
+
+async def _end(node: RegisterNode, wish: trio.Event, ending: trio.Event) -> None:
+    """Have *ending* follow *wish*, once changes of leaders that are under way are over."""
+    await wish.wait()
+    await node.leadership.finish()
+    ending.set()
+
+
+async def run_register(
+    environment: Environment,
+    options: RegisterOptions,
+    *,
+    stop: trio.Event,
+    show: Callable[[RegisterNode], None] = lambda node: None,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a register until *stop* is set; ``started`` gives its url.  *show* gets it before,
+    for people to look at.
+
+    Raises:
+      DirectoryInUseError: if another process has the data directory.
+      StorageError: if the disk fails or its content can't be read, or the join secret is gone.
+      InvalidOptionError: if the join secret is damaged.
+      SupersededError: if brokers have obeyed a newer register of the cluster, or another one.
+      UnreachableError: if the address can't be had.
+    """
+    disk = environment.disk
+    await make_durable_directory(disk, f"{options.data_directory}/journal")
+    lock = lock_directory(disk, options.data_directory)
+    try:
+        journal, entries = await Journal.open(
+            environment,
+            f"{options.data_directory}/journal",
+            snapshot_entries=options.snapshot_entries,
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                ending = trio.Event()
+                node = RegisterNode(environment, options, journal, nursery, ending)
+                replay(node.registrar, entries, options.data_directory)
+                _log.info(
+                    "journal read",
+                    entries=len(entries),
+                    cluster=node.registrar.state.cluster or None,
+                    topics=node.registrar.state.topic_count,
+                )
+                if (trace := environment.trace) is not None:
+                    trace(steps.R1_READ, entries=entries)
+                secrets = options.secrets or await own_secret(
+                    environment, options.data_directory, is_first_start=not entries
+                )
+                node.start()
+                show(node)
+                nursery.start_soon(node.gather, options.gather_s)
+                nursery.start_soon(_end, node, stop, ending)
+                nursery.start_soon(node.leadership.run)
+                nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
+                await serve(
+                    environment,
+                    options.listen,
+                    role="register",
+                    agent=options.agent,
+                    sessions={
+                        CLIENT: lambda connection, tasks: ClientSession(node, connection, tasks),
+                        MEMBERSHIP: lambda connection, tasks: MembershipSession(
+                            node, connection, tasks
+                        ),
+                    },
+                    stop=ending,
+                    traffic=node.traffic,
+                    doorkeeper=options.doorkeeper,
+                    secrets=secrets,
+                    task_status=task_status,
+                )
+                nursery.cancel_scope.cancel()
+            if node.failure is not None:
+                raise node.failure
+        finally:
+            with trio.CancelScope(shield=True):
+                await journal.close()
+    finally:
+        lock.release()
