@@ -20,6 +20,7 @@ from octopi.roles.broker import readable_log, sessions
 from octopi.simulation.turns import Turns, counted
 from octopi.storage.slices import Slices, at_once
 from octopi.transport.connection import Connection
+from octopi.transport.turns import Turn
 from octopi.wire import messages as m
 from tests.asking import ALICE, produce, refusal_of
 from tests.clients.test_waiting_fetches import connection
@@ -239,7 +240,7 @@ async def test_questions_of_a_connection_that_ends_end_with_it(autojump_clock: M
 async def test_a_walk_in_one_turn_is_noticed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def in_one_turn(work: Slices[object]) -> object:
+    async def in_one_turn(work: Slices[object], turn: Turn | None = None) -> object:
         return at_once(work)
 
     for module in (sessions, readable_log):
