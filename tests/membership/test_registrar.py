@@ -16,6 +16,8 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from octopi.limits import REPLACED_TOPICS_MAX
+from octopi.membership import registrar
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.registrar import Registrar
 from octopi.wire.messages import Inventory, RegisterLife, TopicOptions, TopicRecord
@@ -301,6 +303,28 @@ def test_a_deleted_topic_is_remembered_until_every_broker_has_removed_it() -> No
     assert register.registrar.require_topic("orders") == again
     register.record(register.registrar.removed(record.topic_id, 1))
     assert not register.registrar.state.removals
+
+
+def test_a_topic_remembers_the_newest_deleted_topics_of_its_name() -> None:
+    register = Register()
+    register.join(1)
+    made = []
+    for _ in range(REPLACED_TOPICS_MAX + 2):
+        made.append(register.create("orders").topic_id)
+        register.record(register.registrar.delete_topic("orders"))
+    assert len(register.registrar.state.removals) == REPLACED_TOPICS_MAX + 2
+    assert register.create("orders").replaces == made[-REPLACED_TOPICS_MAX:]
+
+
+def test_a_cluster_has_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrar, "TOPIC_COUNT_MAX", 3)
+    register = Register()
+    register.join(1)
+    for name in "abc":
+        register.create(name)
+    assert status_of(register.create, "d") == Status.TOO_MANY
+    register.record(register.registrar.delete_topic("a"))
+    register.create("d")
 
 
 def inventory_of(registrar: Registrar, broker: int) -> Inventory:

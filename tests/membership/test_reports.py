@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from octopi.errors import RefusedError, Status, SupersededError
-from octopi.limits import BROKER_ID_MAX, BROKERS_MAX
+from octopi.limits import BROKER_ID_MAX, BROKERS_MAX, TOLD_MAX
 from octopi.membership.admission import Admission
 from octopi.membership.entries import BrokerRegistered, Entry, PartitionDecided, RegisterStarted
 from octopi.membership.registrar import Registrar
+from octopi.roles.register.past import former_cluster
 from octopi.wire.messages import (
     Inventory,
     Join,
@@ -269,6 +270,32 @@ def test_a_register_knows_a_bounded_number_of_brokers() -> None:
     assert caught.value.status == Status.TOO_MANY
     register.registrar.left(2, 1)
     register.admit(join(2, 2, cluster=CLUSTER))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Inventory([attrs.evolve(LIE, epoch=TOLD_MAX + 1)], []),
+        Inventory([attrs.evolve(LIE, version=TOLD_MAX + 1)], []),
+        Inventory([], [], [Standing(0, TOLD_MAX + 1, True)]),
+    ],
+    ids=["epoch", "version", "promise"],
+)
+def test_a_report_that_would_leave_a_register_nothing_to_count_on_to_is_refused(
+    page: Inventory,
+) -> None:
+    empty = Registrar(4, 3)
+    for entry in empty.form(CLUSTER, "first", secret=SECRET):
+        empty.apply(entry)
+    with pytest.raises(RefusedError) as caught:
+        empty.admit(join(7, cluster=CLUSTER, credential=""), [page])
+    assert caught.value.status == Status.MALFORMED_MESSAGE
+
+
+def test_a_register_counts_on_from_no_generation_near_the_end_of_all_numbers() -> None:
+    last = join(7, cluster=CLUSTER, register=RegisterLife(TOLD_MAX, "last"))
+    beyond = join(8, cluster=CLUSTER, register=RegisterLife(TOLD_MAX + 1, "beyond"))
+    assert former_cluster([last, beyond]).generation == TOLD_MAX
 
 
 def test_seals_tell_kinds_and_clusters_apart() -> None:

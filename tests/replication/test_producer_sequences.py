@@ -7,7 +7,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from octopi.errors import Status
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
-from octopi.limits import REQUEST_IDS_PER_LOG_MAX
+from octopi.limits import (
+    PRODUCERS_PER_LOG_MAX,
+    RECENT_BATCHES_COUNT,
+    REQUEST_IDS_PER_LOG_MAX,
+)
 from octopi.record import BatchBuilder, Run, encode_opaque, record_end, scan
 from octopi.replication.producer_sequences import (
     Duplicate,
@@ -98,6 +102,21 @@ def test_the_producer_silent_longest_is_forgotten_first() -> None:
     assert len(table) == 2
     assert table.next_sequence(BOB) == 0
     assert table.next_sequence(ALICE) == 2
+
+
+def test_a_log_remembers_so_many_producers_and_receipts_however_many_come() -> None:
+    table = ProducerSequences()
+    for number in range(PRODUCERS_PER_LOG_MAX + 5):
+        table.record(run(ProducerId(number.to_bytes(16)), 0, 1), Offset(number * 100))
+    assert len(table) == PRODUCERS_PER_LOG_MAX
+    assert table.next_sequence(ProducerId((4).to_bytes(16))) == 0
+    assert table.next_sequence(ProducerId((5).to_bytes(16))) == 1
+    for number in range(RECENT_BATCHES_COUNT + 1):
+        table.record(run(ALICE, number, 1), Offset(number * 100))
+    verdict = table.check(run(ALICE, 0, 1))
+    assert isinstance(verdict, Refused)
+    assert verdict.status == Status.RECEIPT_FORGOTTEN
+    assert table.check(run(ALICE, 1, 1)) == Duplicate(Offset(100), 0)
 
 
 def requests(*numbers: int) -> list[bytes]:

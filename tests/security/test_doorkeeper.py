@@ -6,7 +6,9 @@ import pytest
 import trio
 
 from octopi.errors import RefusedError, Status
+from octopi.limits import CONNECTIONS_PER_TOKEN_MAX, DECISIONS_KEPT_COUNT
 from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
 from tests.security.tokens import key_ring, token
 
@@ -71,3 +73,22 @@ def test_a_connection_that_left_makes_room_once() -> None:
         first.leave()
         first.leave()
         first = door.enter(token(subscribe="*"), CLIENT)
+
+
+def test_a_subject_has_so_many_connections_where_nothing_else_is_said() -> None:
+    door = Doorkeeper(key_ring(), HandClock())
+    for _ in range(CONNECTIONS_PER_TOKEN_MAX):
+        door.enter(token(subscribe="*"), CLIENT)
+    with pytest.raises(RefusedError) as caught:
+        door.enter(token(subscribe="*"), CLIENT)
+    assert caught.value.status is Status.OVER_LIMIT
+    door.enter(token(subject="other", subscribe="*"), CLIENT)
+
+
+def test_a_connection_that_names_ever_new_topics_has_few_decisions_remembered() -> None:
+    entry = Doorkeeper(key_ring(), HandClock()).enter(token(subscribe="*"), CLIENT)
+    for number in range(3 * DECISIONS_KEPT_COUNT):
+        entry.check(m.Fetch(1, f"t{number}", 0, 0, 1, 0))
+        assert len(entry._allowed) <= DECISIONS_KEPT_COUNT
+    with pytest.raises(RefusedError):
+        entry.check(m.Produce(1, "t0", 0, b""))

@@ -45,6 +45,15 @@ def test_each_thing_that_a_proof_covers_makes_it_another_one() -> None:
     assert proven == [KEY, *[None] * 19]
 
 
+def test_a_file_has_four_secrets_at_most() -> None:
+    def text(count: int) -> str:
+        return "".join(secret_text(bytes([number]) * 32) for number in range(count))
+
+    assert len(JoinSecrets.parse(text(4), "FILE").keys) == 4
+    with pytest.raises(InvalidOptionError, match="5 join secrets, and at most 4 count"):
+        JoinSecrets.parse(text(5), "FILE")
+
+
 @pytest.mark.parametrize("nonce", [b"", b"a" * 31, b"a" * 33])
 def test_nonces_of_another_length_prove_nothing(nonce: bytes) -> None:
     opening = Opening("/v1/follow", b"c" * 32, nonce)

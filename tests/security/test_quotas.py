@@ -9,7 +9,7 @@ import trio
 
 import octopi
 from octopi.errors import InvalidOptionError, RefusedError, Status
-from octopi.limits import QUOTA_LOOK_INTERVAL_S, QUOTA_RUNS_COUNT
+from octopi.limits import QUOTA_LOOK_INTERVAL_S, QUOTA_RUN_BYTES_MIN, QUOTA_RUNS_COUNT
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import TopicCreated, TopicDeleted
 from octopi.operating_system import SystemClock
@@ -185,6 +185,14 @@ def test_an_account_remembers_few_stretches_however_many_batches_there_were() ->
         account.reserve(most, most, lambda log: None, 9.0)
     account.refused(600)
     assert account.is_empty
+
+
+def test_of_a_small_quota_stretches_are_as_few_as_their_least_length_allows() -> None:
+    account, most = Account(), 16 * QUOTA_RUN_BYTES_MIN
+    for number in range(most // 600):
+        account.reserve(600, most, lambda log: (0, 0), 0.0)
+        account.stored(LOG, number * 600, 600, most)
+    assert len(account._runs[LOG]) <= 16
 
 
 # --- subscriptions --------------------------------------------------------------------

@@ -10,7 +10,14 @@ import attrs
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from octopi.limits import ROUND_S, TURN_S, USELESS_FRAMES_FREE, USELESS_FRAMES_PER_S
+from octopi.errors import Status
+from octopi.limits import (
+    DENIAL_FRAMES,
+    ROUND_S,
+    TURN_S,
+    USELESS_FRAMES_FREE,
+    USELESS_FRAMES_PER_S,
+)
 from octopi.operating_system import SystemClock
 from octopi.transport.turns import Turn, Turns
 
@@ -170,6 +177,21 @@ async def test_a_pause_that_is_interrupted_is_not_begun_again(autojump_clock: Mo
                 await turn.wait()
         assert 0.99 <= trio.current_time() - before <= 1.01
         assert here.turns.pauses.pausing_count == 0
+
+
+async def test_who_is_refused_again_and_again_has_to_pause_soon(autojump_clock: MockClock) -> None:
+    async with loop() as here:
+        turn = Turn(here.turns)
+        denied_count = USELESS_FRAMES_FREE // DENIAL_FRAMES
+        for number in range(denied_count + 1):
+            assert turn.begin(), f"{number} refusals cost no pause"
+            turn.refused(Status.FORBIDDEN)
+            turn.refused(Status.UNKNOWN_TOPIC)
+            turn.end()
+        assert not turn.begin()
+        before = trio.current_time()
+        await turn.wait()
+        assert trio.current_time() - before >= DENIAL_FRAMES / USELESS_FRAMES_PER_S * 0.99
 
 
 async def test_many_tasks_of_one_connection_share_what_it_may_use() -> None:

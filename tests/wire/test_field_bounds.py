@@ -90,12 +90,13 @@ def of_field(hint: Any) -> Iterator[Excess]:  # noqa: ANN401
         return
     for note in notes:
         if isinstance(note, m.Within):
-            for value in (note.low - 1, note.high + 1):
-                complaint = "it can't be negative" if value < 0 else f"it is {value}"
-                yield Excess("", note.high, value, {"": value}, complaint)
+            for number in (note.low - 1, note.high + 1):
+                complaint = "it can't be negative" if number < 0 else f"it is {number}"
+                yield Excess("", note.high, number, {"": number}, complaint)
         if isinstance(note, m.AtMost):
             many = note.size + 1
-            value = {str: "0" * many, bytes: bytes(many)}.get(hint, [0] * many)
+            values: dict[object, object] = {str: "0" * many, bytes: bytes(many)}
+            value = values.get(hint, [0] * many)
             unit = "entries" if origin is list else "bytes"
             complaint = f"it has {many} {unit}, at most {note.size} are allowed"
             yield Excess("", note.size, value, {"": value}, complaint)

@@ -1,0 +1,222 @@
+"""What others may have a broker or a register do has bounds: each is exceeded here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from octopi.environment import Environment
+from octopi.errors import RefusedError, Status, StorageError
+from octopi.identifiers import Offset
+from octopi.limits import (
+    EVENTS_KEPT_COUNT,
+    FETCH_WAIT_S_MAX,
+    FOLLOW_WINDOW_MESSAGES,
+    HAND_OVERS_MAX,
+    KIB,
+    LIST_MEMORY_BYTES,
+    MEMORY_ALLOWANCE_BYTES,
+    RECORDS_PER_REPLICATE_MAX,
+    SUBSCRIPTIONS_MAX,
+    UNDONE_REASON_BYTES_MAX,
+    WALKS_PER_NODE_MAX,
+)
+from octopi.operating_system import SystemChance, SystemClock
+from octopi.roles.answers import answer_with_room, tell_with_room
+from octopi.roles.broker.follow_session import _Followed
+from octopi.roles.broker.own_status import OwnStatus
+from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.walks import Walks
+from octopi.roles.register.event_log import EventLog
+from octopi.roles.register.hand_overs import HandOvers
+from octopi.storage.brief_lock import BriefLock
+from octopi.transport.memory_budget import OUTBOX, Account, Pool
+from octopi.transport.outbox import Outbox
+from octopi.wire import messages as m
+from tests.asking import batch
+from tests.clients.test_waiting_fetches import connection, describe
+from tests.clients.world import running_world
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+
+@attrs.define
+class Crowd:
+    """Counts how many are in at the same time."""
+
+    now: int = 0
+    most: int = 0
+    total: int = 0
+
+    async def stay(self) -> None:
+        self.now += 1
+        self.total += 1
+        self.most = max(self.most, self.now)
+        await wait_all_tasks_blocked()
+        self.now -= 1
+
+
+# --- what clients ask for ---------------------------------------------------------------
+
+
+async def test_a_connection_has_so_many_subscriptions_and_one_more_when_one_ended(
+    autojump_clock: MockClock,
+) -> None:
+    answers: list[object] = []
+    async with running_world() as world:
+        place = (await describe(world, "orders")).partitions[0]
+        async with connection(world, place.leader_address) as broker:
+
+            async def subscribe() -> int:
+                number = broker.next_request()
+                asked = m.Subscribe(number, "orders", place.partition, 0, 1000)
+                broker.ask(asked, answers.append)
+                await wait_all_tasks_blocked()
+                return number
+
+            first = await subscribe()
+            for _ in range(SUBSCRIPTIONS_MAX - 1):
+                await subscribe()
+            assert {type(one) for one in answers} == {m.Subscribed}
+            answers.clear()
+            await subscribe()
+            (refused,) = answers
+            assert isinstance(refused, m.Failure)
+            assert refused.status == Status.TOO_MANY
+            answers.clear()
+            broker.post(m.Unsubscribe(first))
+            await subscribe()
+            assert [type(one) for one in answers] == [m.Done, m.Subscribed]
+
+
+async def test_a_fetch_that_asks_to_wait_for_days_is_answered_after_the_longest_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world:
+        place = (await describe(world, "orders")).partitions[0]
+        async with connection(world, place.leader_address) as broker:
+            began = trio.current_time()
+            asked = m.Fetch(broker.next_request(), "orders", place.partition, 0, 1000, 10**9)
+            found = await broker.request(asked, m.Fetched, 10 * FETCH_WAIT_S_MAX)
+            assert found.records == b""
+            assert FETCH_WAIT_S_MAX <= trio.current_time() - began <= FETCH_WAIT_S_MAX + 1
+
+
+async def test_lists_wait_until_there_is_memory_for_one() -> None:
+    used_bytes = LIST_MEMORY_BYTES // 3
+    pool = Pool(LIST_MEMORY_BYTES + used_bytes, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
+    outbox, another = Outbox(Account(pool, "a")), Account(pool, "b")
+    asker = cast("Any", SimpleNamespace(outbox=outbox))
+    done: list[str] = []
+
+    async def tell() -> None:
+        done.append("slices")
+
+    another.charge(OUTBOX, 2 * used_bytes)
+    assert outbox.room_now(KIB, KIB), "there is room for what is small"
+    async with trio.open_nursery() as nursery:
+        answer_with_room(asker, nursery, lambda: done.append("whole"))
+        nursery.start_soon(tell_with_room, asker, tell)
+        await wait_all_tasks_blocked()
+        assert done == []
+        another.release(OUTBOX, 2 * used_bytes)
+    assert sorted(done) == ["slices", "whole"]
+    answer_with_room(asker, nursery, lambda: done.append("at once"))
+    assert done[-1] == "at once"
+
+
+async def test_few_look_ups_are_done_at_a_time_however_many_connections_ask() -> None:
+    walks, crowd = Walks(), Crowd()
+
+    async def look_up() -> None:
+        async with walks.turn(BriefLock()):
+            await crowd.stay()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3 * WALKS_PER_NODE_MAX):
+            nursery.start_soon(look_up)
+    assert (crowd.most, crowd.total) == (WALKS_PER_NODE_MAX, 3 * WALKS_PER_NODE_MAX)
+
+
+# --- what nodes send and order ----------------------------------------------------------
+
+
+def test_a_leader_that_sends_too_many_records_at_a_time_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[Callable[[], object]] = []
+    monkeypatch.setattr(PartitionReplica, "submit", lambda replica, event: taken.append(event))
+    replica = PartitionReplica.__new__(PartitionReplica)
+    message = m.Replicate(0, 1, 1, 1, "0" * 16, 0, 1, b"", 0)
+    most = batch(0, *[b""] * RECORDS_PER_REPLICATE_MAX)
+    replica.replicate(attrs.evolve(message, records=most))
+    assert len(taken) == 1
+    more = batch(RECORDS_PER_REPLICATE_MAX, b"")
+    with pytest.raises(RefusedError) as caught:
+        replica.replicate(attrs.evolve(message, records=most + more))
+    assert caught.value.status == Status.MESSAGE_TOO_LARGE
+    assert len(taken) == 1
+
+
+def test_few_small_messages_are_on_their_way_to_a_follower() -> None:
+    log = cast("Any", SimpleNamespace(end=100))
+    answer = cast("Any", None)
+    followed = _Followed(log, answer, Offset(0), Offset(0), Offset(0), lambda: None)
+    for end in range(1, FOLLOW_WINDOW_MESSAGES + 1):
+        assert followed.may_send()
+        followed.position = Offset(end)
+        followed.sent_ends.append(followed.position)
+    assert not followed.may_send()
+    followed.acknowledge(Offset(1))
+    assert followed.may_send()
+
+
+async def test_few_partitions_of_a_broker_change_their_leaders_at_a_time() -> None:
+    crowd, count = Crowd(), 3 * HAND_OVERS_MAX
+    records = {
+        one: m.PartitionRecord(
+            one, 1, 0, leader=1, leader_incarnation=1, replicas=[1, 2], in_sync=[1, 2]
+        )
+        for one in range(count)
+    }
+    registrar = SimpleNamespace(
+        state=SimpleNamespace(partitions=records),
+        stopping=set(),
+        draining=set(),
+        is_live=lambda broker: True,
+    )
+
+    async def change(partition: int, wish: object, *, if_still: Callable[[], bool]) -> None:
+        await crowd.stay()
+        records[partition] = attrs.evolve(records[partition], leader=2)
+
+    async def until(*_: object) -> None:
+        """Nothing is under way."""
+
+    leadership = SimpleNamespace(change=change, until=until, is_changing=lambda partition: False)
+    node = cast("Any", SimpleNamespace(registrar=registrar))
+    await HandOvers(node, cast("Any", leadership)).drain(1)
+    assert (crowd.most, crowd.total) == (HAND_OVERS_MAX, count)
+
+
+async def test_the_reason_why_an_order_was_not_carried_out_is_short() -> None:
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
+    status = OwnStatus(environment, "data")
+    undone = status.undone(StorageError("é" * 10_000), [3])
+    assert len(undone.reason.encode()) <= UNDONE_REASON_BYTES_MAX
+    assert undone.reason.startswith("é" * 100)
+
+
+def test_a_register_remembers_the_newest_events() -> None:
+    log = EventLog(SystemClock())
+    for _ in range(EVENTS_KEPT_COUNT + 10):
+        log.left(1)
+    kept = log.after(0)
+    assert [kept[0].number, kept[-1].number] == [11, EVENTS_KEPT_COUNT + 10]
+    assert len(kept) == EVENTS_KEPT_COUNT
