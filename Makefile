@@ -52,7 +52,7 @@ chaos: .venv/.dev ## real processes under every kind of fault, ten minutes with 
 fuzz: .venv/.dev ## look for inputs that decoders and file formats don't stand: ten minutes; FUZZ_SECONDS=3600 for an hour
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 fuzz-briefly: .venv/.dev
-	$(BIN)/python -m tests.fuzz --seconds 120
+	$(BIN)/python -m tests.fuzz --same
 attack: .venv/.dev ## hostile clients against real processes, and what others notice of them: five minutes
 	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each

@@ -104,9 +104,21 @@ def structured(path: str, content: Mapping[str, Any], cls: type[_C]) -> _C:
       DamagedCheckpointError: if it is none.
     """
     try:
+        return typed(content, cls)
+    except ValueError as error:
+        raise _damaged(path, f"it says no {cls.__name__}: {error}") from error
+
+
+def typed(content: Mapping[str, Any], cls: type[_C]) -> _C:
+    """*content* as a *cls*: see `structured`.
+
+    Raises:
+      ValueError: if it is none; says why.
+    """
+    try:
         return _CONVERTER.structure(content, cls)
     except Exception as error:  # cattrs raises groups of what its hooks raise
-        raise _damaged(path, f"it says no {cls.__name__}: {_why(error)}") from error
+        raise ValueError(_why(error)) from error
 
 
 def _why(error: BaseException) -> str:

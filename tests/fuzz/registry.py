@@ -38,3 +38,19 @@ TARGETS: Final[dict[str, Target]] = {
     )
 }
 """By name."""
+
+SAME_INPUTS: Final = {
+    "codec": 100_000,
+    "frames": 40_000,
+    "heads": 8_000,
+    "records": 50_000,
+    "positions": 200_000,
+    "plans": 25_000,
+    "toml": 15_000,
+    "tokens": 10_000,
+    "secrets": 300_000,
+    "checkpoints": 60_000,
+    "ends": 8_000,
+    "segments": 7_000,
+}
+"""How many inputs of each `--same` tries: about twenty seconds for each."""

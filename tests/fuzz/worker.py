@@ -43,6 +43,8 @@ class Order:
     corpus: str
     grow: bool
     """Whether to store inputs that reach what the corpus doesn't."""
+    inputs_max: int | None = None
+    """Stop after so many inputs, too."""
 
 
 @attrs.frozen
@@ -107,6 +109,8 @@ def main(order: Order) -> Report:
             counts = search.counts
             done = f"{counts.inputs:,} inputs, {counts.ways:,} ways, {now - began:.0f} s"
             tell(f"{target.name}: {done}")
+        if order.inputs_max is not None and search.counts.inputs >= order.inputs_max:
+            return False
         return now - began < order.seconds
 
     finding = None

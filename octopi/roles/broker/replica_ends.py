@@ -18,9 +18,10 @@ from octopi.identifiers import Offset, TopicId, id_fault, topic_name_fault
 from octopi.limits import NOTES_SYNC_S
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
+from octopi.storage import checkpoint
 from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedCheckpoint, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
-from octopi.wire.messages import TopicOptions, TopicRecord
+from octopi.wire.messages import TopicRecord
 
 _log = get_logger(__name__)
 
@@ -146,10 +147,9 @@ def topic_of(described: Mapping[str, Any]) -> TopicRecord:
       StorageError: if that is none: its name and its id are parts of paths.
     """
     try:
-        options = TopicOptions(**described["options"])
-        topic = TopicRecord(**{**described, "options": options})
-    except (KeyError, TypeError) as error:
-        raise StorageError(f"fields of a topic are missing or unknown: {error}") from error
+        topic = checkpoint.typed(described, TopicRecord)
+    except ValueError as error:
+        raise StorageError(f"that describes no topic: {error}") from error
     if why := topic_name_fault(topic.topic) or id_fault(topic.topic_id):
         raise StorageError(f"no topic is like that: {why}")
     return topic
