@@ -16,7 +16,7 @@ from octopi.admin.page_writer import PAGE_COUNT_MAX
 from octopi.admin.replicas import Look
 from octopi.admin.site import Site
 from octopi.clients.answers import ClusterInfo
-from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGES_AT_A_TIME_MAX
+from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGE_SLICE_COUNT, PAGES_AT_A_TIME_MAX
 from octopi.operating_system import SystemClock
 from octopi.security.doorkeeper import Doorkeeper, TokenLimits
 from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest, plain
@@ -95,6 +95,15 @@ async def test_40_000_subscriptions_are_a_page_of_half_a_megabyte_made_in_turns(
     assert page["count"] == 40_000
     assert page["more"]
     assert len(page["consumers"]) <= PAGE_COUNT_MAX
+
+
+async def test_others_have_their_turn_between_the_entries_of_a_page() -> None:
+    turns = Turns()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turns.take)
+        page = told(await events_page(snapshot(), {"limit": "1000"}, anything))
+        nursery.cancel_scope.cancel()
+    assert turns.count >= len(page["events"]) // (2 * PAGE_SLICE_COUNT) >= 4
 
 
 async def test_consumers_come_in_pages_those_that_are_farthest_behind_first() -> None:

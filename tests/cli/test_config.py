@@ -96,6 +96,7 @@ def test_one_variable_serves_both_roles() -> None:
         ("[client]\ntimeout_s = nan", "client.timeout_s has to be at least 0.001"),
         ("[register]\npartitions = 0", "register.partitions has to be at least 1, not 0"),
         ("[register]\npartitions = 1.5", "register.partitions has to be a whole number"),
+        ("[node]\nmemory_budget = 100663295", "node.memory_budget has to be at least 1.00663e+08"),
         ("[log]\nlevel = 'loud'", "log.level has to be one of debug, info, warning, error"),
         ("[client\n", "is no TOML"),
     ],

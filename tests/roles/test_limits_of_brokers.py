@@ -29,10 +29,12 @@ from octopi.limits import (
 )
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.roles.answers import answer_with_room, tell_with_room
+from octopi.roles.broker import sessions
 from octopi.roles.broker.follow_session import _Followed
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.roles.broker.walks import Walks
+from octopi.roles.register import sessions as register_sessions
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.storage.brief_lock import BriefLock
@@ -41,7 +43,7 @@ from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from tests.asking import batch
 from tests.clients.test_waiting_fetches import connection, describe
-from tests.clients.world import running_world
+from tests.clients.world import REGISTER, running_world
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
@@ -129,6 +131,36 @@ async def test_lists_wait_until_there_is_memory_for_one() -> None:
     assert sorted(done) == ["slices", "whole"]
     answer_with_room(asker, nursery, lambda: done.append("at once"))
     assert done[-1] == "at once"
+
+
+async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_LOGS_PER_PAGE", 3)
+    monkeypatch.setattr(sessions, "_SUBSCRIPTIONS_TOLD", 3)
+    monkeypatch.setattr(register_sessions, "_TOPICS_PER_PAGE", 3)
+    async with running_world() as world:
+        places = [(await describe(world, name)).partitions[0] for name in "abcd"]
+        async with (
+            connection(world, REGISTER) as register,
+            connection(world, places[0].leader_address) as broker,
+        ):
+            for _ in range(4):
+                asked = m.Subscribe(broker.next_request(), "a", places[0].partition, 0, 1000)
+                broker.ask(asked, lambda _: None)
+            await wait_all_tasks_blocked()
+            logs = await broker.request(
+                m.DescribeLogs(broker.next_request(), "", "", -1), m.LogList, 5
+            )
+            readers = await broker.request(
+                m.DescribeSubscriptions(broker.next_request(), ""), m.SubscriptionList, 5
+            )
+            topics = await register.request(
+                m.ListTopics(register.next_request(), "", 10_000), m.TopicList, 5
+            )
+    assert (len(logs.logs), logs.more) == (3, True)
+    assert (len(readers.subscriptions), readers.more) == (3, True)
+    assert (len(topics.topics), topics.more) == (3, True)
 
 
 async def test_few_look_ups_are_done_at_a_time_however_many_connections_ask() -> None:

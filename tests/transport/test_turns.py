@@ -17,9 +17,11 @@ from octopi.limits import (
     TURN_S,
     USELESS_FRAMES_FREE,
     USELESS_FRAMES_PER_S,
+    USELESS_FRAMES_PER_TURN,
 )
 from octopi.operating_system import SystemClock
 from octopi.transport.turns import Turn, Turns
+from octopi.wire import messages as m
 
 
 @attrs.define
@@ -71,6 +73,22 @@ async def test_a_turn_is_over_when_it_has_lasted_long_enough() -> None:
         await turn.give_way()
         turn.look()
         assert not turn.is_over
+
+
+async def test_a_turn_is_over_after_a_few_frames_of_no_use_however_short_it_was() -> None:
+    async with loop() as here:
+        turn = Turn(here.turns)
+        assert turn.begin()
+        for _ in range(USELESS_FRAMES_PER_TURN - 1):
+            turn.took(m.Heartbeat)
+            turn.look()
+            assert not turn.is_over
+        turn.took(m.Produce)
+        turn.look()
+        assert not turn.is_over
+        turn.took(m.Heartbeat)
+        turn.look()
+        assert turn.is_over
 
 
 async def test_without_contention_no_task_is_started_and_nobody_waits() -> None:

@@ -1,0 +1,42 @@
+"""Pages that are asked for without pause have a node look at its cluster now and then."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from octopi.admin.cluster_watch import ClusterWatch, Snapshot
+from octopi.environment import Environment
+from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX
+from octopi.operating_system import SystemChance, SystemClock
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+SECONDS = 40
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "every_s"),
+    [(0.0, LOOK_INTERVAL_S), (2.0, 2.0 + 2.0 / LOOK_SHARE_MAX)],
+    ids=["a fast look", "a slow look"],
+)
+async def test_however_often_pages_are_asked_for_looks_take_a_bounded_share_of_the_time(
+    takes_s: float, every_s: float, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[float] = []
+
+    async def look(watch: ClusterWatch) -> Snapshot:
+        began.append(trio.current_time())
+        await trio.sleep(takes_s)
+        return cast("Snapshot", object())
+
+    monkeypatch.setattr(ClusterWatch, "_look", look)
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
+    watch = ClusterWatch(environment, list, "test", cast("Any", None))
+    while trio.current_time() < SECONDS:
+        await watch.snapshot()
+        await trio.sleep(0.05)
+    assert 2 < len(began) <= SECONDS / every_s + 2
