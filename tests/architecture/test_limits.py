@@ -1,0 +1,150 @@
+"""Each limit, and each row of docs/security.md, is in the test plan, with tests that there are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLAN = (ROOT / "docs/test-plan.md").read_text()
+SECURITY = (ROOT / "docs/security.md").read_text()
+
+BOUNDS_NOBODY_ELSE = {
+    "units": {"KIB", "MIB", "GIB"},
+    "intervals: how often, or how soon again, a node or client does something by itself": {
+        "ACCEPT_WAIT_S",
+        "BACKOFF_S_FIRST",
+        "BACKOFF_S_MAX",
+        "DELETION_RETRY_S",
+        "DISK_LINE_INTERVAL_S",
+        "DISK_LOOK_INTERVAL_S",
+        "HEARTBEAT_INTERVAL_S",
+        "LINK_TRIES",
+        "MEMBERSHIP_HEARTBEAT_INTERVAL_S",
+        "NOTES_SYNC_S",
+        "ORDER_RETRY_S",
+        "ORDER_RETRY_S_MAX",
+        "QUESTION_INTERVAL_S",
+        "QUOTA_LOOK_INTERVAL_S",
+        "REBALANCE_INTERVAL_S",
+        "RELIEF_PAUSE_S",
+        "RELIEF_PAUSE_S_MAX",
+        "REMINDER_S",
+        "REMINDER_S_MAX",
+        "REPLICA_TICK_S",
+        "RETENTION_CHECK_INTERVAL_S",
+        "RETIRED_COUNT_INTERVAL_S",
+        "SILENCE_GROWTH",
+        "STATUS_INTERVAL_S",
+        "TOKEN_REFRESH_SHARE",
+        "WALL_CLOCK_CHECK_S",
+    },
+    "how long a node or client waits for something before it goes on without it": {
+        "ACCEPTANCES_WAIT_S",
+        "DELIVERY_TIMEOUT_S",
+        "DRAIN_TIMEOUT_S",
+        "FINISH_S",
+        "GATHER_S",
+        "HAND_OVER_ALL_S",
+        "HAND_OVER_TIMEOUT_S",
+        "LEADER_SILENCE_S",
+        "LINGER_S",
+        "LINK_GRACE_S",
+        "LOOK_TIMEOUT_S",
+        "MOVE_TIMEOUT_S",
+        "PREPARE_S",
+        "READER_SILENCE_S",
+        "RECONNECT_GRACE_S",
+        "RECONNECT_TIMEOUT_S",
+        "REQUEST_TIMEOUT_S",
+    },
+    "defaults of options, and how a node or client does its own work": {
+        "BATCHES_IN_FLIGHT",
+        "CHECKPOINT_BYTES",
+        "CLIENT_BATCH_BYTES",
+        "CONSUMER_WINDOW_BYTES",
+        "DISK_ROOM_BYTES_MIN",
+        "FETCH_BYTES_DEFAULT",
+        "FLUSH_BYTES",
+        "FLUSH_INTERVAL_S",
+        "FLUSH_MESSAGES",
+        "INDEX_INTERVAL_BYTES",
+        "JOURNAL_SNAPSHOT_ENTRIES",
+        "PARTITION_COUNT_DEFAULT",
+        "PRODUCER_BUFFER_BYTES",
+        "REPLICA_COUNT_DEFAULT",
+        "RETIRED_KEEP_S",
+        "SEGMENT_AGE_S_MAX",
+        "SEGMENT_BYTES_MAX",
+    },
+}
+"""What is no bound of what somebody else can have a node do, by the reason why."""
+
+
+def constants() -> list[str]:
+    """The names that limits.py defines."""
+    tree = ast.parse((ROOT / "octopi/limits.py").read_text())
+    return [
+        node.target.id
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+
+
+def section(text: str, title: str) -> str:
+    """What stands below a heading of the second level."""
+    assert text.count(f"\n## {title}\n") == 1, title
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table that begins with *heading*, as cells."""
+    [rows] = re.findall(rf"^\| {re.escape(heading)} \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in rows.splitlines()]
+
+
+def named(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+LIMITS, THREATS = section(PLAN, "Limits"), section(PLAN, "Threats")
+
+
+def test_each_limit_stands_in_the_plan_or_is_said_to_bound_nobody_else() -> None:
+    exempt = [name for names in BOUNDS_NOBODY_ELSE.values() for name in names]
+    in_plan = [name for cells in table(LIMITS, "Limit | Test") for name in named(cells[0])]
+    assert sorted(exempt + in_plan) == sorted(constants())
+
+
+@pytest.mark.parametrize(
+    ("title", "heading", "columns", "shown"),
+    [
+        ("Limits", "of | limit | beyond it", 2, table(LIMITS, "of | limit | Test")),
+        ("Threats, and what holds against them", "somebody | is stopped by", 1,
+         table(THREATS, "somebody | Test")),
+        ("The join secret", "a program without the secret that | gets so far", 1,
+         table(THREATS, "does | Test")),
+    ],
+    ids=["limits", "threats", "join secret"],
+)  # fmt: skip
+def test_each_row_of_the_page_on_security_stands_in_the_plan(
+    title: str, heading: str, columns: int, shown: list[list[str]]
+) -> None:
+    promised = table(section(SECURITY, title), heading)
+    assert promised
+    assert [cells[:-1] for cells in shown] == [cells[:columns] for cells in promised]
+
+
+def test_each_row_names_tests_and_only_those_that_there_are() -> None:
+    files = (ROOT / "tests").rglob("test_*.py")
+    there = {name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())}
+    rows = re.findall(r"^\| (?!.*\| Test \|$)([^-].*) \|$", LIMITS + THREATS, re.MULTILINE)
+    assert len(rows) > 130
+    for row in rows:
+        *_, last = row.split(" | ")
+        tests = named(last)
+        assert tests, f"no test shows: {row}"
+        assert set(tests) <= there, row
