@@ -87,4 +87,7 @@ def test_a_broker_that_reports_very_many_fills_no_memory() -> None:
     many = [attrs.evolve(OTHER, topic_id=f"{one:016x}") for one in range(UNSERVED_TOPICS_MAX + 5)]
     for broker in (3, 4):
         register.registrar.unserved.reported(broker, many)
-    assert len(register.registrar.unserved.found()) == UNSERVED_TOPICS_MAX
+    unserved = register.registrar.unserved
+    assert len(unserved.found()) == UNSERVED_TOPICS_MAX
+    assert unserved.of_id(many[UNSERVED_TOPICS_MAX - 1].topic_id) is not None
+    assert unserved.of_id(many[UNSERVED_TOPICS_MAX].topic_id) is None, "it is not kept"

@@ -139,6 +139,7 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
     monkeypatch.setattr(sessions, "_LOGS_PER_PAGE", 3)
     monkeypatch.setattr(sessions, "_SUBSCRIPTIONS_TOLD", 3)
     monkeypatch.setattr(register_sessions, "_TOPICS_PER_PAGE", 3)
+    monkeypatch.setattr(register_sessions, "_PARTITIONS_PER_PAGE", 12)
     async with running_world() as world:
         places = [(await describe(world, name)).partitions[0] for name in "abcd"]
         async with (
@@ -158,9 +159,16 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
             topics = await register.request(
                 m.ListTopics(register.next_request(), "", 10_000), m.TopicList, 5
             )
+            for name in "12":  # each in all eight partitions
+                create = m.CreateTopic(register.next_request(), name, 8, None, m.TopicOptions())
+                await register.request(create, m.TopicDescription, 5)
+            wide = await register.request(
+                m.ListTopics(register.next_request(), "", 10_000), m.TopicList, 5
+            )
     assert (len(logs.logs), logs.more) == (3, True)
     assert (len(readers.subscriptions), readers.more) == (3, True)
     assert (len(topics.topics), topics.more) == (3, True)
+    assert ([one.topic for one in wide.topics], wide.more) == (["1"], True)
 
 
 async def test_few_look_ups_are_done_at_a_time_however_many_connections_ask() -> None:
