@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import trio
 
 import octopi
+from octopi import logger
 from octopi.errors import ConnectionLostError, RefusedError, Status
 from octopi.operating_system import SystemClock
 from octopi.record import encode_opaque
@@ -200,6 +202,33 @@ async def test_without_a_good_token_nobody_gets_in_and_nobody_tries_again(
                 with pytest.raises(RefusedError) as caught:
                     await client.topics()
                 assert caught.value.status is status
+
+
+async def test_no_token_is_logged_good_or_bad(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(logger, "STRANGERS_LINE_INTERVAL_S", 0.0)  # no line is left out
+    good, denied = everything(), fresh(subscribe="orders")
+    ended, changed = token(0, 1, publish="*"), everything()[:-9] + "forged000"
+    async with guarded(tmp_path) as cluster:
+        leader, _ = await ready(cluster, "orders")
+        for url in (cluster.register.url, leader):
+            for text in (ended, changed):
+                with pytest.raises(RefusedError):
+                    async with cluster.connection(url, token=text):
+                        pass
+            async with cluster.connection(url, token=good) as opened:
+                opened.post(m.Authenticate(opened.next_request(), changed))
+            endpoint = FOLLOW if url == leader else MEMBERSHIP
+            with pytest.raises(RefusedError):
+                async with cluster.connection(url, endpoint, token=denied):
+                    pass
+    lines = [repr(vars(one)) + one.getMessage() for one in caplog.records]
+    assert sum("handshake_failed" in one for one in lines) >= 6
+    for text in (good, denied, ended, changed):
+        *_, payload, signature = text.split(".")
+        assert [one for one in lines if payload in one or signature in one] == []
 
 
 async def test_a_redirect_grants_nothing(tmp_path: Path) -> None:
