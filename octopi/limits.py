@@ -296,12 +296,12 @@ whatever producers lose: a leader sends it at least 1.25 bytes for each that the
 it is back before they have appended four times what it missed, if it can take that much."""
 
 REPLICA_TICK_S: Final = 0.1
+"""How often a replica looks after its in-sync set, and repeats what the register has not
+answered."""
 
 NOTES_SYNC_S: Final = 1.0
 """What is noted of a replica's logs is on the device so long after it was noted, at the latest;
 marks that moved without a flush are noted as often."""
-"""How often a replica looks after its in-sync set, and repeats what the register has not
-answered."""
 
 ACCEPT_WAIT_S: Final = 0.25
 """How long the register waits for further replicas to accept an epoch when one could lead."""

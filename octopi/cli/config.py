@@ -369,10 +369,14 @@ def _check_bound(cls: type, key: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     if not least <= value <= _NUMBER_MAX:
-        bound = f"at most {_NUMBER_MAX:g}" if value > _NUMBER_MAX else f"at least {least:g}"
-        is_shown = isinstance(value, float) or value.bit_length() < 100
-        shown = f"{value:g}" if is_shown else "a number with very many digits"
-        raise SettingsError(f"has to be {bound}, not {shown}")
+        bound = f"at most {_NUMBER_MAX}" if value > _NUMBER_MAX else f"at least {_shown(least)}"
+        raise SettingsError(f"has to be {bound}, not {_shown(value)}")
+
+
+def _shown(value: float) -> str:
+    if isinstance(value, int):
+        return str(value) if value.bit_length() < 100 else "a number with very many digits"
+    return f"{value:g}"
 
 
 def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
