@@ -55,7 +55,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
-from octopi.record import BatchBuilder
+from octopi.record import STRUCTURED_BYTES_MIN, BatchBuilder
 
 _BEFORE_APPEND: Final = frozenset(
     {
@@ -202,6 +202,9 @@ class ProducerSession:
         self._log = log
         self._producer_id = producer_id
         self._options = options
+        self._maybe_full_bytes = min(
+            options.batch_bytes, RECORDS_PER_PRODUCE_MAX * STRUCTURED_BYTES_MIN
+        )
         self._epoch = 0
         self._next_sequence = 0
         self._epoch_over = False
@@ -284,10 +287,11 @@ class ProducerSession:
         return batch, count
 
     def _seal_if_full(self, batch: Batch) -> None:
-        builder = batch.builder
-        if (
-            builder.size_bytes >= self._options.batch_bytes
-            or len(builder) >= RECORDS_PER_PRODUCE_MAX
+        size_bytes = batch.builder.size_bytes
+        # Counts only what could be too many: this is done for each message.
+        if size_bytes >= self._maybe_full_bytes and (
+            size_bytes >= self._options.batch_bytes
+            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
 
