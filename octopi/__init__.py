@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
     from octopi.clients.client import VERSION as __version__, Client, connect
-    from octopi.clients.consumer import Consumer
-    from octopi.clients.producer import Producer
-    from octopi.clients.receipts import PendingReceipt, Receipt
+    from octopi.clients.consuming.consumer import Consumer
+    from octopi.clients.producing.producer import Producer
+    from octopi.clients.producing.receipts import PendingReceipt, Receipt
     from octopi.errors import (
         ChecksumError,
         ClosedError,
@@ -60,7 +60,9 @@ else:
         """Import what is public when it is first used."""
         if name in __all__:
             from octopi import errors, position, record
-            from octopi.clients import client, consumer, producer, receipts
+            from octopi.clients import client
+            from octopi.clients.consuming import consumer
+            from octopi.clients.producing import producer, receipts
             from octopi.wire import messages
 
             homes = (client, consumer, position, producer, receipts, errors, record, messages)

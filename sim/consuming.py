@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from octopi.clients.consumer import Consumer
-from octopi.clients.retrying import may_pass
-from octopi.clients.starts import Start
+from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.start_position import Start
 from octopi.environment import Environment
 from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError
 from octopi.limits import CONSUMER_WINDOW_BYTES
+from octopi.retry import may_pass
 from octopi.simulation.history import Assigned, Delivered, LogName, PositionStored, Resumed
 from sim.notebook import Notebook
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.clients.client import Client
-from octopi.clients.retrying import may_pass
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
 from octopi.identifiers import PartitionId
+from octopi.retry import may_pass
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.retired_names import MOVING_SUFFIX
 from octopi.simulation.cluster import DATA_DIRECTORY

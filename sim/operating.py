@@ -7,9 +7,9 @@ from random import Random
 from typing import Final
 
 from octopi.clients.client import Client
-from octopi.clients.retrying import may_pass
 from octopi.environment import Environment
 from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError, Status
+from octopi.retry import may_pass
 from octopi.simulation.history import (
     Acknowledged,
     Failed,

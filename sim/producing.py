@@ -11,13 +11,13 @@ import attrs
 import trio
 
 from octopi.clients.client import Client
-from octopi.clients.producer import Producer
-from octopi.clients.receipts import PendingReceipt
-from octopi.clients.retrying import may_pass
+from octopi.clients.producing.producer import Producer
+from octopi.clients.producing.receipts import PendingReceipt
 from octopi.environment import Clock, Environment
 from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
 from octopi.limits import FETCH_WAIT_S_MAX
 from octopi.record import NO_HEADERS
+from octopi.retry import may_pass
 from octopi.simulation.history import (
     Acknowledged,
     Failed,

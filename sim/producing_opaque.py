@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.clients.client import Client
-from octopi.clients.retrying import may_pass
 from octopi.environment import Clock, Environment
 from octopi.errors import OctopiError
 from octopi.identifiers import PartitionId, topic_name
 from octopi.record import encode_opaque, request_id_v1
+from octopi.retry import may_pass
 from octopi.simulation.history import Invoked, LogName, OutcomeUnknown, unique_value
 from sim.notebook import Notebook
 

@@ -21,7 +21,7 @@ from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
 from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
-from octopi.clients.questions import Questions
+from octopi.clients.routing import RequestRouter
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.limits import (
@@ -79,7 +79,7 @@ class ClusterWatch:
         self._agent = agent
         self._credentials = credentials
         self._client: Client | None = None
-        self._questions: Questions | None = None
+        self._questions: RequestRouter | None = None
         self._looking = trio.Lock()
         self._last: Snapshot | None = None
         self._fresh_until = -math.inf
@@ -90,7 +90,7 @@ class ClusterWatch:
             connections = Connections(self._environment, nursery, self._agent, self._credentials)
             servers = self._servers()
             self._client = Client(self._environment, connections, servers, LOOK_TIMEOUT_S)
-            self._questions = Questions(self._environment, connections, servers, LOOK_TIMEOUT_S)
+            self._questions = RequestRouter(self._environment, connections, servers, LOOK_TIMEOUT_S)
             await trio.sleep_forever()
 
     async def snapshot(self) -> Snapshot:

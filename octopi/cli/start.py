@@ -23,13 +23,13 @@ from octopi.errors import InvalidOptionError
 from octopi.position import Position
 
 if TYPE_CHECKING:
-    from octopi.clients.starts import Place
+    from octopi.clients.consuming.start_position import OffsetSpec
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
-def parse_start(text: str) -> Place | Position:
+def parse_start(text: str) -> OffsetSpec | Position:
     """The meaning of *text*, as `octopi.Client.consumer` takes it.
 
     Raises:

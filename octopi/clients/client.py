@@ -10,20 +10,26 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
+from octopi.clients.admin import Operating
 from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
-from octopi.clients.consumer import Consumer
-from octopi.clients.consumer_session import ConsumerSession
+from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.consuming.consumer_session import ConsumerSession
+from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.consuming.start_position import (
+    OffsetSpec,
+    Start,
+    find_starts,
+    offset_query,
+    start_places,
+)
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
 from octopi.clients.leader_lookup import partition_of
-from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
-from octopi.clients.operating import Operating
 from octopi.clients.options import not_negative, within
-from octopi.clients.producer import Producer, ProducerOptions
-from octopi.clients.questions import Questions
-from octopi.clients.starts import Place, Start, find_starts, places, question
+from octopi.clients.producing.producer import Producer, ProducerOptions
+from octopi.clients.routing import RequestRouter
 from octopi.clients.stored_records import StoredRecords
 from octopi.environment import Environment
 from octopi.errors import (
@@ -52,7 +58,7 @@ from octopi.operating_system import (
     SystemStreams,
     wants_plain_websocket,
 )
-from octopi.position import NO_ANCHOR, Anchor, Place as KnownPlace
+from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
@@ -106,7 +112,7 @@ class Client(Operating):
         self._environment = environment
         self._connections = connections
         self._request_timeout_s = request_timeout_s
-        self._questions = Questions(environment, connections, servers, request_timeout_s)
+        self._questions = RequestRouter(environment, connections, servers, request_timeout_s)
         self._lookup = self._questions.lookup
 
     # --- topics ------------------------------------------------------------------------
@@ -117,10 +123,10 @@ class Client(Operating):
         while True:
             after = topics[-1].topic if topics else ""
 
-            def question(request: int, after: str = after) -> ListTopics:
+            def offset_query(request: int, after: str = after) -> ListTopics:
                 return ListTopics(request, after, LIST_COUNT_MAX // 10)
 
-            page = await self._questions.register("list topics", question, TopicList)
+            page = await self._questions.register("list topics", offset_query, TopicList)
             topics += page.topics
             if not page.more or not page.topics:
                 return topics
@@ -225,14 +231,14 @@ class Client(Operating):
         )
 
     async def _delete(
-        self, what: str, question: Callable[[int], DeleteTopic | DeleteTopicById]
+        self, what: str, offset_query: Callable[[int], DeleteTopic | DeleteTopicById]
     ) -> None:
         is_lost = False
 
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._questions.register_once(question, Done)
+                await self._questions.register_once(offset_query, Done)
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -282,25 +288,25 @@ class Client(Operating):
         while True:
             after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
 
-            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
+            def offset_query(request: int, after: tuple[str, int] = after) -> DescribeLogs:
                 return DescribeLogs(request, topic, *after)
 
             what = f"describe the logs of broker {broker.broker}"
-            page = await self._questions.broker(what, broker.address, question, LogList)
+            page = await self._questions.broker(what, broker.address, offset_query, LogList)
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
 
     # --- reading without a consumer ----------------------------------------------------
 
-    async def find_offset(self, topic: str, place: Place, *, partition: int) -> FoundOffset:
+    async def find_offset(self, topic: str, place: OffsetSpec, *, partition: int) -> FoundOffset:
         """The offset of *place* in a log, and where that log begins and ends.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
           InvalidOptionError: if *place* is none.
         """
-        asked = question(place)
+        asked = offset_query(place)
         if asked is None:
             raise InvalidOptionError(f"{place!r} is an offset already")
         return await self._find_offset(topic_name(topic), PartitionId(partition), *asked)
@@ -340,7 +346,7 @@ class Client(Operating):
         return await fetch(
             self._questions,
             topic,
-            KnownPlace(Offset(offset), Anchor(anchor)),
+            Place(Offset(offset), Anchor(anchor)),
             partition,
             bytes_max,
             wait_s,
@@ -419,8 +425,8 @@ class Client(Operating):
     ) -> AsyncIterator[Consumer]:
         """A consumer of *topic*, for the block.
 
-        *start*: see `octopi.clients.starts.Start`.  ``"latest"`` means: what is committed
-        after the block was entered.  *partitions*: only these.  *window_bytes*: records
+        *start*: see `octopi.clients.consuming.start_position.Start`.  ``"latest"`` means: what is
+        committed after the block was entered.  *partitions*: only these.  *window_bytes*: records
         held or on their way, per partition.  *on_gap*: what to do when retention removed
         what comes next; ``"skip"`` goes on behind it and notes it in `Consumer.gaps`.
         *on_fork*: what to do when records that were read are gone from the log; ``"resume"``
@@ -449,7 +455,7 @@ class Client(Operating):
         if partitions is not None:
             chosen = [PartitionId(partition_of(info, one).partition) for one in partitions]
         starts = await find_starts(
-            places(info, start, chosen),
+            start_places(info, start, chosen),
             lambda partition, at, value: self._find_offset(name, partition, at, value),
             with_end=stop_at_end,
         )

@@ -10,9 +10,9 @@ import attrs
 import trio
 
 from octopi.clients.credentials import Credentials
-from octopi.clients.retrying import reworded
 from octopi.environment import Environment
 from octopi.errors import ClosedError, OctopiError, ProtocolError, UnreachableError
+from octopi.retry import reworded
 from octopi.transport.addresses import is_secure
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import (

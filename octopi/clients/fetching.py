@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octopi.clients.answers import FetchResult
 from octopi.clients.options import not_negative, within
-from octopi.clients.questions import Questions
+from octopi.clients.routing import RequestRouter
 from octopi.errors import HistoryForkedError
 from octopi.identifiers import Offset, PartitionId, TopicId, topic_name
 from octopi.limits import BATCH_BYTES_MAX, FETCH_WAIT_S_MAX
@@ -14,7 +14,7 @@ from octopi.wire.messages import Fetch, Fetched
 
 
 async def fetch(
-    questions: Questions,
+    questions: RequestRouter,
     topic: str,
     place: Place,
     partition: int,

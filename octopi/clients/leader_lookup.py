@@ -1,7 +1,7 @@
-"""Where the partitions of topics are, as far as this client knows.
+"""A cache of where the partitions of topics are.
 
-What the register said is kept until somebody finds it wrong; then it is asked again,
-once for all who found the same.
+The register's answer is kept until a caller finds it wrong.  Then the register is asked again,
+once for all callers that found the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Describe = Callable[[str, bool], Awaitable[TopicInfo]]
 class _Known:
     info: TopicInfo | None = None
     last: TopicInfo | None = None
-    """The same, also if it proved wrong."""
+    """The last answer, even if it proved wrong."""
     asking: trio.Lock = attrs.field(factory=trio.Lock)
 
 
@@ -46,7 +46,7 @@ class LeaderLookup:
         """What `place` heard of partitions, and when it asked."""
         self._asking_place = trio.Lock()
         self._failed_at = -math.inf
-        """When `place` could not ask last."""
+        """When `place` last failed to reach the register."""
 
     async def topic(
         self, name: str, *, create: bool = False, other_than: TopicInfo | None = None
@@ -79,10 +79,10 @@ class LeaderLookup:
     async def place(self, topic: str, partition: int) -> PartitionInfo:
         """Where the register says that a partition is now, or said a moment ago.
 
-        Whoever has doubts shares the answers, about whichever topic they were, and the
-        failures: one question at a time, and none while the last one that could answer it is
-        younger than half of `QUESTION_INTERVAL_S`.  What `topic` returns isn't touched: who
-        finds that wrong says so.
+        All callers share the answers, about whichever topic they were, and the failures: one
+        request is sent at a time, and none while the last one that could answer the question is
+        younger than half of `QUESTION_INTERVAL_S`.  What `topic` returns stays as it is: a caller
+        that finds it wrong says so.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION.
@@ -105,12 +105,12 @@ class LeaderLookup:
         return place
 
     def remember(self, info: TopicInfo) -> None:
-        """Take note of a description that came by another way."""
+        """Keep a description that arrived in another answer."""
         known = self._topics.setdefault(info.topic, _Known())
         known.info = known.last = info
 
     def forget(self, name: str) -> None:
-        """Whatever was known is wrong."""
+        """What is known about the topic is wrong: ask when it is needed next."""
         if name in self._topics:
             self._topics[name].info = None
 

@@ -16,9 +16,9 @@ import trio
 
 from octopi.clients.background import background_tasks
 from octopi.clients.connections import Connections
-from octopi.clients.consumer_session import Chunk, ConsumerSession
-from octopi.clients.log_subscriber import LogSubscriber, SubscriberOptions
-from octopi.clients.questions import Questions
+from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
+from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.routing import RequestRouter
 from octopi.environment import Environment
 from octopi.errors import HistoryLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
@@ -34,7 +34,7 @@ class StoredRecords:
         self,
         environment: Environment,
         connections: Connections,
-        questions: Questions,
+        questions: RequestRouter,
         request_timeout_s: float,
     ) -> None:
         self._environment = environment

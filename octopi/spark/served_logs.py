@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from octopi.clients.consumer_session import Chunk
+from octopi.clients.consuming.consumer_session import Chunk
 from octopi.errors import HistoryForkedError, OffsetOutOfRangeError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.limits import MIB

@@ -34,7 +34,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from octopi.clients.partitioner import place_for_key
+from octopi.clients.producing.partitioner import place_for_key
 from octopi.errors import InvalidOptionError, MalformedRecordError
 from octopi.identifiers import (
     PartitionId,

@@ -17,9 +17,9 @@ import trio
 
 from octopi.clients.answers import FetchResult
 from octopi.clients.client import Client
-from octopi.clients.consumer import Consumer
-from octopi.clients.producer import Producer
-from octopi.clients.receipts import PendingReceipt, Receipt
+from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.producing.producer import Producer
+from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError
 from octopi.record import NO_HEADERS, Message
 from octopi.simulation.history import (

@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from octopi.clients.client import Client
-from octopi.clients.retrying import may_pass
 from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
+from octopi.retry import may_pass
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.history import LogName
 from octopi.simulation.log_bytes import ReplicaBytes

@@ -1,9 +1,9 @@
 """Bugs of how clients find leaders, and of what they send again.
 
-No bug here takes the bound from redirects (`octopi.clients.routes.Route.redirected`): no run could
-notice it.  A redirect names the leader of an epoch, all brokers that know an epoch name the same
-leader, and that one names nobody.  So the redirects of honest brokers lead to later and later
-epochs, and end with the newest one.  Only brokers that lie send a client in a circle;
+No bug here takes the bound from redirects (`octopi.clients.leader_route.LeaderRoute.redirected`):
+no run could notice it.  A redirect names the leader of an epoch, all brokers that know an epoch
+name the same leader, and that one names none.  So the redirects of honest brokers lead to later and
+later epochs, and end with the newest one.  Only brokers that lie send a client in a circle;
 `tests/clients/test_redirects.py` has such brokers.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
-_ROUTES: Final = "octopi.clients.routes"
+_ROUTES: Final = "octopi.clients.leader_route"
 
 MUTANTS: Final = (
     Mutant(

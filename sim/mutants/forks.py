@@ -21,7 +21,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "anchors-not-sent",
-        "octopi.clients.log_subscriber",
+        "octopi.clients.consuming.log_subscriber",
         """
 -            request, session.topic, session.partition, place.offset, session.credit, place.anchor
 +            request, session.topic, session.partition, place.offset, session.credit
@@ -31,7 +31,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "anchors-forgotten-in-positions",
-        "octopi.clients.consumer",
+        "octopi.clients.consuming.consumer",
         """
 -        return Place(offset, session.start_anchor if anchor is None else anchor)
 +        return Place(offset)

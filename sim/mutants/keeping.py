@@ -152,7 +152,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "resume-one-record-late",
-        "octopi.clients.consumer_session",
+        "octopi.clients.consuming.consumer_session",
         """
          self.credit = self._credit_now()
 +        late = max(self.wanted, min(self.highwater, Offset(self.wanted + 66)))
@@ -164,7 +164,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "resume-from-what-was-taken",
-        "octopi.clients.consumer_session",
+        "octopi.clients.consuming.consumer_session",
         """
          self.credit = self._credit_now()
 +        self._trail = Trail(Place(Offset(self.wanted - self.waiting_bytes)))
@@ -175,7 +175,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "unknown-outcomes-called-failures",
-        "octopi.clients.producer_session",
+        "octopi.clients.producing.producer_session",
         """
 -        unknown = batch.maybe_stored or batch.sent_at is not None
 +        unknown = False
@@ -185,7 +185,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "retries-get-new-sequences",
-        "octopi.clients.producer_session",
+        "octopi.clients.producing.producer_session",
         """
              if batch.sent_at is not None:
                  batch.sent_at = None
@@ -198,7 +198,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "credit-not-given-back",
-        "octopi.clients.consumer_session",
+        "octopi.clients.consuming.consumer_session",
         """
 -        self.waiting_bytes -= len(chunk.records)
          credit = self._credit_now()
@@ -208,7 +208,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "expired-batches-called-failures",
-        "octopi.clients.producer_session",
+        "octopi.clients.producing.producer_session",
         """
 -            elif head.maybe_stored or head.sent_at is not None:
 +            elif False:

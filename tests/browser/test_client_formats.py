@@ -9,7 +9,7 @@ import cbor2
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from octopi.clients.trail import Trail
+from octopi.clients.consuming.trail import Trail
 from octopi.errors import STATUS_MEANINGS, RecordError
 from octopi.identifiers import (
     Offset,

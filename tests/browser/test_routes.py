@@ -8,7 +8,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from octopi.clients.leader_lookup import LeaderLookup
-from octopi.clients.routes import Route
+from octopi.clients.leader_route import LeaderRoute
 from octopi.errors import (
     ConnectionLostError,
     NotLeaderError,
@@ -42,7 +42,7 @@ STEPS = st.lists(REGISTER.map(lambda one: [one]) | ROUNDS, max_size=20).map(
 
 
 async def run(steps: list[list[Any]]) -> list[object]:
-    """What `Route` of the Python client says."""
+    """What `LeaderRoute` of the Python client says."""
     known: list[Any] = []
     results: list[object] = []
 
@@ -55,7 +55,7 @@ async def run(steps: list[list[Any]]) -> list[object]:
         return m.TopicInfo(name, "id", [place], m.TopicOptions())
 
     lookup = LeaderLookup(VirtualClock(), describe)
-    route = Route(lookup, TopicName("orders"), PartitionId(0))
+    route = LeaderRoute(lookup, TopicName("orders"), PartitionId(0))
     for step, *rest in steps:
         match step:
             case "register":

@@ -18,7 +18,7 @@ import trio
 
 import octopi
 from octopi.cli.node_processes import node_command, node_environment
-from octopi.clients.retrying import may_pass
+from octopi.retry import may_pass
 from tests.chaos.cluster import ChaosCluster, in_thread
 from tests.chaos.ledger import Content, Ledger, LogName, Stored, judge_replica
 from tests.chaos.records import NoRecordError, log_bytes, log_directory, read_records

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 import octopi
-from octopi.clients.retrying import may_pass
+from octopi.retry import may_pass
 from tests.chaos.ledger import Ledger, LogName
 
 TOPICS: Final = {"narrow": 1, "orders": 3, "wide": 8, "durable": 2}

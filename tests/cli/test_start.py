@@ -6,7 +6,7 @@ import pytest
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.start import parse_start
-from octopi.clients.starts import Start
+from octopi.clients.consuming.start_position import Start
 from octopi.position import Position
 
 

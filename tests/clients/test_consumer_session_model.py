@@ -11,7 +11,7 @@ from collections import deque
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from octopi.clients.consumer_session import Chunk, ConsumerSession
+from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.errors import OffsetOutOfRangeError, ProtocolError, TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place

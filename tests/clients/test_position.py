@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 import octopi
-from octopi.clients.backoff import Backoff
-from octopi.clients.partitioner import StickyPartitioner, place_for_key
+from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicId, TopicName
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 from octopi.position import NO_ANCHOR, Anchor, Place, anchor_of_epoch, epoch_of
+from octopi.retry import Backoff
 from tests.clients.world import SeededChance
 
 numbers = st.integers(0, 2**63 - 1)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import attrs
 import pytest
 
-from octopi.clients.producer_session import (
+from octopi.clients.producing.producer_session import (
     AskLeader,
     Batch,
     FindLeader,

@@ -16,7 +16,7 @@ import attrs
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from octopi.clients.producer_session import (
+from octopi.clients.producing.producer_session import (
     AskLeader,
     Batch,
     Fenced,

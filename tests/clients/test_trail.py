@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from octopi.clients.trail import Trail
+from octopi.clients.consuming.trail import Trail
 from octopi.identifiers import Epoch, Offset
 from octopi.position import Place, anchor_of_epoch, epoch_of
 from octopi.replication.epoch_history import EpochHistory

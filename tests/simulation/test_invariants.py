@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from octopi.clients.consumer_session import ConsumerSession
-from octopi.clients.producer_session import ProducerSession
+from octopi.clients.consuming.consumer_session import ConsumerSession
+from octopi.clients.producing.producer_session import ProducerSession
 from octopi.membership.registrar import Registrar
 from octopi.replication.follower import LogFollower
 from octopi.replication.leader import LogLeader

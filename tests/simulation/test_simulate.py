@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from octopi import steps
-from octopi.clients.producer_session import ProducerSession
+from octopi.clients.producing.producer_session import ProducerSession
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
 from octopi.membership.registrar import Registrar

@@ -23,7 +23,7 @@ from octopi.cli.output import say
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
-    from octopi.clients.starts import Start
+    from octopi.clients.consuming.start_position import Start
 
 _STDOUT = 1
 

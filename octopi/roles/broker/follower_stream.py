@@ -15,8 +15,9 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.identifiers import TopicId
-from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
+from octopi.limits import BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.logger import get_logger
+from octopi.retry import backoff_s
 from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.transport.connection import Connection
@@ -81,8 +82,7 @@ class FollowerStream:
                         leader=self.leader,
                         why=str(why),
                     )
-                bound = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2 ** min(failures, 16))
-                await clock.sleep_until(clock.now() + chance.random() * bound)
+                await clock.sleep_until(clock.now() + backoff_s(chance, failures))
 
     async def _follow_once(self) -> None:
         """One stream, from its opening to its end.

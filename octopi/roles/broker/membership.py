@@ -29,7 +29,6 @@ from octopi.errors import (
 )
 from octopi.limits import (
     BACKOFF_S_FIRST,
-    BACKOFF_S_MAX,
     GATHER_S,
     HAND_OVER_ALL_S,
     LINK_GRACE_S,
@@ -39,6 +38,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.membership.acceptance import pages_of
+from octopi.retry import backoff_s
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
 from octopi.transport.connection import Connection
@@ -291,8 +291,7 @@ class Membership:
             at, self._failures = at + 1, self._failures + 1
             pause_s = BACKOFF_S_FIRST
             if self._failures > LINK_TRIES:
-                bound = BACKOFF_S_FIRST * 2 ** min(self._failures - LINK_TRIES, 16)
-                pause_s = chance.random() * min(BACKOFF_S_MAX, bound)
+                pause_s = backoff_s(chance, self._failures - LINK_TRIES)
             await clock.sleep_until(clock.now() + pause_s)
 
 

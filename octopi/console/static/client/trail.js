@@ -3,7 +3,7 @@
 // A broker that finds something else before a place than the subscription read there answers with
 // an offset up to which both agree at most: it was told one anchor only.  The subscription knows of
 // more, and asks again from the next place below that it read, until a broker agrees; see
-// octopi/clients/trail.py.
+// octopi/clients/consuming/trail.py.
 
 const RUNS_MAX = 100; // older ones are forgotten: a log changes its leader now and then
 

@@ -1,6 +1,6 @@
 """What one producer does with the messages of one log: batches, sequences, repetition.
 
-The machine decides, `octopi.clients.log_sender` sends.  Events are the method calls;
+The machine decides, `octopi.clients.producing.log_sender` sends.  Events are the method calls;
 `advance` tells it the time and returns what is to be done, in order.  It knows no
 connection, no clock and no task.
 
@@ -43,7 +43,7 @@ from typing import Final
 
 import attrs
 
-from octopi.clients.silence import Silence
+from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
     DeliveryError,
@@ -216,7 +216,7 @@ class ProducerSession:
         self._has_heard = False
         self._heard_at = -math.inf
         """When the leader answered last, as far as `advance` was told the time."""
-        self._silence = Silence(LEADER_SILENCE_S, self._owed_since)
+        self._silence = SilenceTimer(LEADER_SILENCE_S, self._owed_since)
         self._effects: list[Effect] = []
         self._last_error: OctopiError | None = None
         """The newest trouble, for the text of time-outs."""
@@ -290,8 +290,7 @@ class ProducerSession:
         size_bytes = batch.builder.size_bytes
         # Counts only what could be too many: this is done for each message.
         if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._options.batch_bytes
-            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
+            size_bytes >= self._options.batch_bytes or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
         ):
             self.seal()
 
@@ -332,7 +331,7 @@ class ProducerSession:
 
     def nobody_leads(self, now: float) -> None:
         """What `AskLeader` found out; somebody will lead soon."""
-        self._silence.nobody_there(now)
+        self._silence.no_leader(now)
 
     def trouble(self, why: OctopiError) -> None:
         """The leader can't be found or reached; it is tried again."""

@@ -1,7 +1,7 @@
 """What one consumer expects of one log: the next record, the credit, and what a failure
 means.
 
-The machine decides, `octopi.clients.log_subscriber` talks.  It knows no connection, no
+The machine decides, `octopi.clients.consuming.log_subscriber` talks.  It knows no connection, no
 clock and no task.
 
 A log's records come in deliveries, one behind the other.  The session takes a delivery
@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from octopi.clients.trail import Trail
+from octopi.clients.consuming.trail import Trail
 from octopi.errors import (
     STATUS_MEANINGS,
     ConnectionLostError,

@@ -1,7 +1,7 @@
-"""One task that keeps the time for all logs of a producer.
+"""A queue of timers that one task serves.
 
-Thousands of logs may each have something to do in a few milliseconds; a task for each would
-cost more than what it wakes.  Knows nothing of what is to be done.
+A producer may have thousands of logs, each with something to do in a few milliseconds.  A task for
+each of them would cost more than the work that it wakes.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import trio
 from octopi.environment import Clock
 
 _TICK_S: Final = 0.0005
-"""The shortest wait: a shorter one could vanish in the clock's rounding and repeat for ever."""
+"""The shortest wait.  A shorter one could round to zero on the clock and repeat for ever."""
 
 
-class Alarms:
-    """Calls back at times of one clock."""
+class TimerQueue:
+    """Calls functions at given times of one clock."""
 
     def __init__(self, clock: Clock, nursery: trio.Nursery) -> None:
-        """*nursery* owns the task, which begins with the first alarm."""
+        """*nursery* owns the task, which starts with the first timer."""
         self._clock = clock
         self._nursery = nursery
         self._queue: list[tuple[float, int, Callable[[float], None]]] = []
-        """A heap; the number keeps the order of alarms for the same time."""
+        """A heap; the number keeps the order of timers for the same time."""
         self._numbers = count()
         self._is_running = False
         self._sooner = trio.Event()
 
     def set(self, at: float, ring: Callable[[float], None]) -> None:
-        """Have *ring* called with *at* at that time or soon after.  It can't be taken back: who
-        has changed its mind ignores it."""
+        """Call ``ring(at)`` at time *at* or soon after.  A timer can't be cancelled: a caller that
+        no longer needs it ignores the call."""
         heapq.heappush(self._queue, (at, next(self._numbers), ring))
         if not self._is_running:
             self._is_running = True

@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.clients.doubts import AwaitingAnswer
+from octopi.clients.leader_check import LeaderCheck, Verdict, judge_leader, judge_reader
 from octopi.clients.leader_lookup import LeaderLookup
-from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_leader, judge_reader
+from octopi.clients.suspicion import RequestSuspicion
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
@@ -32,7 +32,7 @@ def test_a_leader_is_left_for_another_one_or_for_its_own_later_epoch() -> None:
     assert judge_leader(A, 5, place(A)) is Verdict.STAY
     assert judge_leader(A, 5, place(B, epoch=6)) is Verdict.LEAVE
     assert judge_leader(A, 5, place(A, epoch=6)) is Verdict.LEAVE
-    assert judge_leader(A, 5, place("", B, C)) is Verdict.NOBODY
+    assert judge_leader(A, 5, place("", B, C)) is Verdict.NO_LEADER
 
 
 def test_a_reader_is_left_if_others_are_named_and_it_is_not() -> None:
@@ -40,7 +40,7 @@ def test_a_reader_is_left_if_others_are_named_and_it_is_not() -> None:
     assert judge_reader(A, place(A)) is Verdict.STAY
     assert judge_reader(A, place(B, B, C)) is Verdict.LEAVE
     assert judge_reader(A, place("", B, C)) is Verdict.LEAVE
-    assert judge_reader(A, place("")) is Verdict.NOBODY
+    assert judge_reader(A, place("")) is Verdict.NO_LEADER
 
 
 def test_the_only_replica_is_waited_for_however_it_is() -> None:
@@ -54,7 +54,7 @@ class Register:
     def __init__(self, *words: PartitionInfo | OctopiError) -> None:
         self.words = list(words)
         self.asked_at: list[float] = []
-        self.brokers = SilentBrokers(LeaderLookup(VirtualClock(), self.describe))
+        self.brokers = LeaderCheck(LeaderLookup(VirtualClock(), self.describe))
 
     async def describe(self, name: str, create: bool) -> TopicInfo:
         await trio.lowlevel.checkpoint()
@@ -70,7 +70,7 @@ class Register:
         began = trio.current_time()
         try:
             async with self.brokers.unless_replaced(
-                "t", 0, lambda p: judge_leader(A, 5, p), AwaitingAnswer(VirtualClock())
+                "t", 0, lambda p: judge_leader(A, 5, p), RequestSuspicion(VirtualClock())
             ):
                 await trio.sleep(seconds)
         except ConnectionLostError:
@@ -95,7 +95,7 @@ async def test_what_comes_out_of_the_block_comes_as_it_is(autojump_clock: MockCl
 
     async def fail() -> None:
         async with register.brokers.unless_replaced(
-            "t", 0, lambda p: judge_leader(A, 5, p), AwaitingAnswer(VirtualClock())
+            "t", 0, lambda p: judge_leader(A, 5, p), RequestSuspicion(VirtualClock())
         ):
             await trio.sleep(3)
             raise NotReadyError("by itself")

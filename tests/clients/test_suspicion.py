@@ -1,4 +1,4 @@
-"""When a broker that says nothing is doubted."""
+"""When a client suspects a silent broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.clients.doubts import AwaitingAnswer, Reading
+from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion
 from octopi.limits import HEARTBEAT_INTERVAL_S, LEADER_SILENCE_S, READER_SILENCE_S
 from tests.clients.world import VirtualClock
 
@@ -42,7 +42,7 @@ class Connection:
                 self.heard_at = trio.current_time()
 
 
-async def doubts(reading: Reading, at: list[float]) -> None:
+async def record_suspicions(reading: SubscriptionSuspicion, at: list[float]) -> None:
     """Note when the register would be asked."""
     while True:
         await reading.due()
@@ -57,7 +57,11 @@ async def test_who_reads_from_a_broker_that_lives_never_asks_and_soon_stops_prob
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.beat)
         for _ in range(3):  # logs that share the connection
-            nursery.start_soon(doubts, Reading(VirtualClock(), connection, connection.probe), asked)
+            nursery.start_soon(
+                record_suspicions,
+                SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+                asked,
+            )
         began = trio.current_time()
         await trio.sleep(1000)
         assert 1 <= len(connection.probes) <= 3
@@ -76,14 +80,18 @@ async def test_who_reads_from_a_broker_that_lives_never_asks_and_soon_stops_prob
 
 
 @pytest.mark.parametrize("idle_s", [0.5, 1000.0])
-async def test_a_broker_that_dies_between_deliveries_is_doubted_about_a_second_later(
+async def test_broker_that_dies_between_deliveries_is_suspected_about_a_second_later(
     idle_s: float, autojump_clock: MockClock
 ) -> None:
     asked: list[float] = []
     connection = Connection()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.beat)
-        nursery.start_soon(doubts, Reading(VirtualClock(), connection, connection.probe), asked)
+        nursery.start_soon(
+            record_suspicions,
+            SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+            asked,
+        )
         await trio.sleep(idle_s)
         probed = len(connection.probes)
         connection.deliver()
@@ -103,7 +111,11 @@ async def test_a_broker_that_dies_while_there_is_nothing_new_owes_a_heartbeat(
     connection = Connection()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.beat)
-        nursery.start_soon(doubts, Reading(VirtualClock(), connection, connection.probe), asked)
+        nursery.start_soon(
+            record_suspicions,
+            SubscriptionSuspicion(VirtualClock(), connection, connection.probe),
+            asked,
+        )
         await trio.sleep(1000)
         connection.is_alive = False
         died_at = trio.current_time()
@@ -117,23 +129,23 @@ async def test_a_connection_that_ended_is_not_probed(autojump_clock: MockClock) 
     connection = Connection()
     connection.end_reason = "gone"
     with trio.move_on_after(HEARTBEAT_INTERVAL_S):
-        await Reading(VirtualClock(), connection, connection.probe).due()
+        await SubscriptionSuspicion(VirtualClock(), connection, connection.probe).due()
     assert connection.probes == []
 
 
-async def test_who_waits_for_an_answer_doubts_soon_and_sooner_while_nobody_leads(
+async def test_pending_request_is_suspicious_soon_and_sooner_while_no_broker_leads(
     autojump_clock: MockClock,
 ) -> None:
     began = trio.current_time()
-    doubt = AwaitingAnswer(VirtualClock())
-    await doubt.due()
+    suspicion = RequestSuspicion(VirtualClock())
+    await suspicion.due()
     first_s = trio.current_time() - began
     assert math.isclose(first_s, LEADER_SILENCE_S)
     for _ in range(5):
         before = trio.current_time()
-        await doubt.due()
+        await suspicion.due()
         wait_s = trio.current_time() - before
-    doubt.nobody_there()
+    suspicion.no_leader()
     before = trio.current_time()
-    await doubt.due()
+    await suspicion.due()
     assert trio.current_time() - before < wait_s / 2

@@ -2,7 +2,7 @@
 
 Sending is synchronous (`Connection.ask`), so whoever submits a message sends the batch
 that it completes, and the reader that brings an answer sends the next one.  Time comes from
-the producer's `octopi.clients.alarms`; tasks are needed only for finding the leader (while the
+the producer's `octopi.timers`; tasks are needed only for finding the leader (while the
 link is down).
 """
 
@@ -16,12 +16,11 @@ from typing import Any
 import trio
 
 from octopi import steps
-from octopi.clients.alarms import Alarms
-from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
-from octopi.clients.doubts import AwaitingAnswer
+from octopi.clients.leader_check import LeaderCheck, Verdict, judge_leader
 from octopi.clients.leader_lookup import LeaderLookup
-from octopi.clients.producer_session import (
+from octopi.clients.leader_route import LeaderRoute
+from octopi.clients.producing.producer_session import (
     AskLeader,
     Batch,
     Fenced,
@@ -31,13 +30,13 @@ from octopi.clients.producer_session import (
     Settled,
     Stored,
 )
-from octopi.clients.retrying import may_pass
-from octopi.clients.routes import Route
-from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_leader
+from octopi.clients.suspicion import RequestSuspicion
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.record import scan
+from octopi.retry import Backoff, may_pass
+from octopi.timers import TimerQueue
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
@@ -57,7 +56,7 @@ class LogSender:
         lookup: LeaderLookup,
         create_topics: bool,
         nursery: trio.Nursery,
-        alarms: Alarms,
+        timers: TimerQueue,
         on_settled: Callable[[Settled], None],
         on_topic_described: Callable[[TopicInfo], None],
         on_fenced: Callable[[RefusedError], None],
@@ -71,15 +70,15 @@ class LogSender:
         self._environment = environment
         self._clock = environment.clock
         self._connections = connections
-        self._silent_brokers = SilentBrokers(lookup)
+        self._leader_check = LeaderCheck(lookup)
         self._create_topics = create_topics
         self._nursery = nursery
-        self._alarms = alarms
+        self._timers = timers
         self._on_settled = on_settled
         self._on_fenced = on_fenced
         self._backoff = Backoff(environment.chance)
         self._connection: Connection | None = None
-        self._route = Route(lookup, topic, partition, on_topic_described)
+        self._route = LeaderRoute(lookup, topic, partition, on_topic_described)
         self._address = ""
         """The leader that the connection goes to, and the epoch that it leads in."""
         self._epoch = 0
@@ -88,7 +87,7 @@ class LogSender:
         self._is_closed = False
         self._waiting: dict[Batch, trio.Event] = {}
         self._wakes_at = math.inf
-        """When the alarm rings that was set last."""
+        """When the timer that was set last is due."""
 
     def take(
         self,
@@ -149,7 +148,7 @@ class LogSender:
     # --- time and events ---------------------------------------------------------------
 
     def _wake(self, at: float) -> None:
-        if at == self._wakes_at:  # else a sooner alarm was set behind this one
+        if at == self._wakes_at:  # else an earlier timer was set after this one
             self._wakes_at = math.inf
             self.pump()
 
@@ -187,7 +186,7 @@ class LogSender:
         wake_at = session.wake_at()
         if wake_at < self._wakes_at:
             self._wakes_at = wake_at
-            self._alarms.set(wake_at, self._wake)
+            self._timers.set(wake_at, self._wake)
 
     def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
         connection = self._connection
@@ -274,9 +273,9 @@ class LogSender:
             try:
                 place = await self._route.find(create=self._create_topics)
                 self._address, self._epoch = place.address, place.epoch
-                doubt = AwaitingAnswer(self._clock)
-                async with self._silent_brokers.unless_replaced(
-                    self.topic, self.partition, self._judge, doubt
+                suspicion = RequestSuspicion(self._clock)
+                async with self._leader_check.unless_replaced(
+                    self.topic, self.partition, self._judge, suspicion
                 ):
                     self._connection = await self._connections.get(place.address)
             except OctopiError as error:
@@ -301,14 +300,14 @@ class LogSender:
 
     async def _leave_if_replaced(self, connection: Connection) -> None:
         """Ask the register about a silent leader; leave it if another one leads."""
-        verdict = await self._silent_brokers.judge(self.topic, self.partition, self._judge)
+        verdict = await self._leader_check.judge(self.topic, self.partition, self._judge)
         self._is_asking = False
         if connection is not self._connection:
             return
         if verdict is Verdict.LEAVE:
             text = f"{self._address} is silent, and does not lead {self.topic}/{self.partition} now"
             self.session.disconnected(ConnectionLostError(text))
-        elif verdict is Verdict.NOBODY:
+        elif verdict is Verdict.NO_LEADER:
             self.session.nobody_leads(self._clock.now())
         self.pump()
 

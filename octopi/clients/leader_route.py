@@ -21,7 +21,7 @@ from octopi.wire.messages import TopicInfo
 
 
 @attrs.frozen
-class Place:
+class LeaderCandidate:
     """Where to try."""
 
     address: str
@@ -29,7 +29,7 @@ class Place:
     """In which the broker there leads, as far as is known."""
 
 
-class Route:
+class LeaderRoute:
     """The way to one log, as one asker knows it.
 
     Invariant: no address is told twice for one epoch.
@@ -94,14 +94,14 @@ class Route:
             self._tried.clear()  # those who were tried may know better by now
         self._note(epoch)
 
-    async def find(self, *, create: bool = False) -> Place:
+    async def find(self, *, create: bool = False) -> LeaderCandidate:
         """Where to try next.
 
         Raises:
           OctopiError: whatever describing the topic raises, if no broker is known either.
         """
         if address := self.take_told():
-            return Place(address, self._epoch)
+            return LeaderCandidate(address, self._epoch)
         try:
             info = await self._lookup.topic(self._topic, create=create, other_than=self._info)
         except (UnreachableError, ConnectionLostError):
@@ -112,7 +112,7 @@ class Route:
                 raise
             address = self._brokers[0]
             self._brokers.rotate(-1)
-            return Place(address, self._epoch)
+            return LeaderCandidate(address, self._epoch)
         self._info = info
         self._on_described(info)
         self._brokers.clear()
@@ -120,7 +120,7 @@ class Route:
         self.looked_up(epoch)
         address = leader_address(info, self._partition)
         self._tried.add(address)
-        return Place(address, epoch)
+        return LeaderCandidate(address, epoch)
 
     def _note(self, epoch: int) -> None:
         if epoch > self._epoch:

@@ -1,7 +1,7 @@
 """The consumer: hands out the messages of a topic, and knows its place.
 
 In charge of the order in which logs take turns and of the position; how the records of
-each log get here is `octopi.clients.log_subscriber`'s business.
+each log get here is `octopi.clients.consuming.log_subscriber`'s business.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 import attrs
 import trio
 
-from octopi.clients.consumer_session import Chunk, ConsumerSession
-from octopi.clients.log_subscriber import LogSubscriber
+from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
+from octopi.clients.consuming.log_subscriber import LogSubscriber
 from octopi.errors import (
     ClosedError,
     HistoryForkedError,

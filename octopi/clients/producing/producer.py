@@ -1,7 +1,7 @@
 """The producer: takes messages, finds their log, and tells what became of them.
 
 In charge of the producer's bounds and of its messages' way to a log; what happens to them
-there is `octopi.clients.producer_session`'s business.
+there is `octopi.clients.producing.producer_session`'s business.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from typing import Final
 import attrs
 import trio
 
-from octopi.clients.alarms import Alarms
 from octopi.clients.connections import Connections
 from octopi.clients.leader_lookup import LeaderLookup, partition_of
-from octopi.clients.log_sender import LogSender
 from octopi.clients.options import within
-from octopi.clients.partitioner import StickyPartitioner, place_for_key
-from octopi.clients.producer_session import Batch, ProducerSession, SessionOptions, Settled
-from octopi.clients.receipts import PendingReceipt, Receipt
-from octopi.clients.retrying import may_pass, retry
-from octopi.clients.unseen_failures import UnseenFailures
+from octopi.clients.producing.log_sender import LogSender
+from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
+from octopi.clients.producing.producer_session import (
+    Batch,
+    ProducerSession,
+    SessionOptions,
+    Settled,
+)
+from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.environment import Environment
 from octopi.errors import (
     ClosedError,
@@ -35,6 +38,8 @@ from octopi.errors import (
 from octopi.identifiers import PartitionId, ProducerId, topic_name
 from octopi.limits import BATCH_BYTES_MAX, RECENT_BATCHES_COUNT, RECORD_BYTES_MAX
 from octopi.record import NO_HEADERS, check_values
+from octopi.retry import may_pass, retry
+from octopi.timers import TimerQueue
 from octopi.wire.messages import TopicInfo
 
 _PRODUCER_ID_BYTES: Final = 16
@@ -60,7 +65,7 @@ class ProducerOptions:
         within("delivery_timeout_s", self.delivery_timeout_s, 0.001, 86_400)
 
 
-class _Route:
+class _TopicRoute:
     """Where the messages of one topic go."""
 
     __slots__ = ("info", "partitioner", "places", "senders", "sticky_batch")
@@ -111,7 +116,7 @@ class Producer:
         self._connections = connections
         self._lookup = lookup
         self._nursery = nursery
-        self._alarms = Alarms(environment.clock, nursery)
+        self._timers = TimerQueue(environment.clock, nursery)
         self._options = options
         self._session_options = SessionOptions(
             linger_s=options.linger_s,
@@ -122,14 +127,14 @@ class Producer:
         )
         self._producer_id = ProducerId(environment.chance.token_bytes(_PRODUCER_ID_BYTES))
         self._senders: dict[tuple[str, int], LogSender] = {}
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, _TopicRoute] = {}
         self._buffered_bytes = 0
         self.acknowledged_count = 0
         """Messages that are known to be committed."""
         self._room = trio.lowlevel.ParkingLot()
         self._yield_is_due = False
         self._closed_by: OctopiError | None = None
-        self._unseen = UnseenFailures()
+        self._unreported = UnreportedFailures()
 
     # --- sending -----------------------------------------------------------------------
 
@@ -255,7 +260,7 @@ class Producer:
         for sender in list(self._senders.values()):
             for batch in sender.session.unsettled:
                 await sender.wait_settled(batch)
-        self._unseen.report()
+        self._unreported.report()
 
     # --- taking a message --------------------------------------------------------------
 
@@ -352,7 +357,7 @@ class Producer:
         if topic not in self._routes:
             senders = [self._sender(info, one.partition) for one in info.partitions]
             first = int(self._environment.chance.random() * len(senders))
-            self._routes[topic] = _Route(info, senders, first)
+            self._routes[topic] = _TopicRoute(info, senders, first)
 
     def _sender(self, info: TopicInfo, partition: int) -> LogSender:
         name = topic_name(info.topic)
@@ -368,11 +373,11 @@ class Producer:
             lookup=self._lookup,
             create_topics=self._options.create_topics,
             nursery=self._nursery,
-            alarms=self._alarms,
+            timers=self._timers,
             on_settled=self._settled,
             on_topic_described=self._topic_described,
             on_fenced=self._fail,
-            saw_failure=self._unseen.saw,
+            saw_failure=self._unreported.saw,
         )
         self._senders[name, partition] = sender
         return sender
@@ -386,7 +391,7 @@ class Producer:
     def _settled(self, effect: Settled) -> None:
         self._buffered_bytes -= effect.size_bytes
         if isinstance(effect.batch.outcome, DeliveryError):
-            self._unseen.add(effect.batch, effect.count, effect.batch.outcome)
+            self._unreported.add(effect.batch, effect.count, effect.batch.outcome)
         else:
             self.acknowledged_count += effect.count
         if not self._is_full:

@@ -1,24 +1,24 @@
-"""Failed messages that nobody has been told of yet: what `flush` still has to report."""
+"""Failed messages whose failure was not reported yet: `flush` reports them."""
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from octopi.clients.producer_session import Batch
+from octopi.clients.producing.producer_session import Batch
 from octopi.errors import DeliveryError
 
 
-class UnseenFailures:
+class UnreportedFailures:
     """Counts them, in memory that doesn't grow with their number.
 
-    A failure is told once: by awaiting the message's receipt, or by `report`.
+    A failure is reported once: by awaiting the message's receipt, or by `report`.
     """
 
     def __init__(self) -> None:
         self._count = 0
         self._first: DeliveryError | None = None
         self._batches: WeakKeyDictionary[Batch, None] = WeakKeyDictionary()
-        """Failed since the last report, as far as somebody still holds their receipts."""
+        """Failed since the last report; only those whose receipts the program still holds."""
 
     def add(self, batch: Batch, count: int, error: DeliveryError) -> None:
         """All *count* messages of *batch* failed."""
@@ -27,14 +27,14 @@ class UnseenFailures:
         self._first = self._first or error
 
     def saw(self, batch: Batch) -> None:
-        """Somebody learned of one more message of *batch*."""
+        """The program awaited the receipt of one more message of *batch*."""
         if batch in self._batches:
             self._count -= 1
             if not self._count:
                 self._first = None
 
     def report(self) -> None:
-        """Raise what is still to be told, and forget it.
+        """Raise the failures that were not reported yet, and forget them.
 
         Raises:
           NotDeliveredError, OutcomeUnknownError: as the first failure was.

@@ -18,14 +18,12 @@ import attrs
 import trio
 
 from octopi import steps
-from octopi.clients.backoff import Backoff
 from octopi.clients.connections import Connections
-from octopi.clients.consumer_session import Chunk, ConsumerSession, Remedy, remedy
-from octopi.clients.doubts import AwaitingAnswer, Doubt, Reading
+from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
+from octopi.clients.leader_check import LeaderCheck, Verdict, judge_reader
 from octopi.clients.leader_lookup import LeaderLookup, partition_of, reader_addresses
-from octopi.clients.retrying import reworded
-from octopi.clients.routes import Route
-from octopi.clients.silent_brokers import SilentBrokers, Verdict, judge_reader
+from octopi.clients.leader_route import LeaderRoute
+from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion, Suspicion
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -38,6 +36,7 @@ from octopi.errors import (
     UnreachableError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.retry import Backoff, reworded
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import (
@@ -92,8 +91,8 @@ class LogSubscriber:
         self._clock = environment.clock
         self._connections = connections
         self._lookup = lookup
-        self._route = Route(lookup, session.topic, session.partition)
-        self._silent_brokers = SilentBrokers(lookup)
+        self._route = LeaderRoute(lookup, session.topic, session.partition)
+        self._leader_check = LeaderCheck(lookup)
         self._find_bounds = find_bounds
         self._on_chunk = on_chunk
         self._on_gap = on_gap
@@ -156,7 +155,7 @@ class LogSubscriber:
             # Those that failed come last: who reads on at another may find them mended.
             self._addresses.extend(sorted(readers, key=self._unable.__contains__))
         self._address = self._addresses.popleft()
-        async with self._unless_replaced(AwaitingAnswer(self._clock)):
+        async with self._unless_replaced(RequestSuspicion(self._clock)):
             return await self._connections.get(self._address)
 
     async def _find_readers(self) -> list[str]:
@@ -213,14 +212,16 @@ class LogSubscriber:
         self._link = (connection, request)
         try:
             with self._clock.timeout(self._options.request_timeout_s) as silent:
-                async with self._unless_replaced(AwaitingAnswer(self._clock)):
+                async with self._unless_replaced(RequestSuspicion(self._clock)):
                     await accepted.wait()
             if silent.cancelled_caught:
                 text = f"{connection.peer} didn't answer a subscription"
                 self._connections.discard(connection, text)
                 raise ConnectionLostError(text)
-            doubt = Reading(self._clock, connection, partial(self._probe, connection))
-            async with self._unless_replaced(doubt):
+            suspicion = SubscriptionSuspicion(
+                self._clock, connection, partial(self._probe, connection)
+            )
+            async with self._unless_replaced(suspicion):
                 await ended.wait()
         finally:
             self._link = None
@@ -230,10 +231,10 @@ class LogSubscriber:
         if errors:
             raise errors[0]
 
-    def _unless_replaced(self, doubt: Doubt) -> AbstractAsyncContextManager[None]:
+    def _unless_replaced(self, suspicion: Suspicion) -> AbstractAsyncContextManager[None]:
         session = self.session
-        return self._silent_brokers.unless_replaced(
-            session.topic, session.partition, self._judge, doubt
+        return self._leader_check.unless_replaced(
+            session.topic, session.partition, self._judge, suspicion
         )
 
     def _probe(self, connection: Connection) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from octopi.clients.silence import Silence
+from octopi.clients.suspicion import SilenceTimer
 from octopi.limits import QUESTION_INTERVAL_S, SILENCE_GROWTH
 
 FIRST_S = 0.4
@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self, spoke_at: float | None = 100.0) -> None:
         self.spoke_at = spoke_at
-        self.silence = Silence(FIRST_S, lambda: self.spoke_at)
+        self.silence = SilenceTimer(FIRST_S, lambda: self.spoke_at)
 
     def ask(self) -> float:
         """The next time to ask, after which it was asked."""
@@ -48,7 +48,7 @@ def test_a_word_that_came_while_it_was_asked_counts_more_than_that_nobody_is_in_
     peer = Peer()
     now = peer.ask()
     peer.spoke_at = now + 5  # the next word is owed then
-    peer.silence.nobody_there(now)
+    peer.silence.no_leader(now)
     assert peer.ask() == now + 5 + FIRST_S
     assert peer.ask() > now + 5 + FIRST_S
 
@@ -56,7 +56,7 @@ def test_a_word_that_came_while_it_was_asked_counts_more_than_that_nobody_is_in_
 def test_nothing_is_asked_about_who_owes_nothing() -> None:
     peer = Peer(None)
     assert peer.silence.due_at() == math.inf
-    peer.silence.nobody_there(100.0)
+    peer.silence.no_leader(100.0)
     assert peer.silence.due_at() == math.inf
     peer.spoke_at = 101.0
     assert peer.silence.due_at() == 101.0 + FIRST_S
@@ -68,7 +68,7 @@ def test_while_nobody_is_in_charge_it_is_asked_soon_and_then_less_soon() -> None
         now = peer.ask()
     waits = []
     for _ in range(3):
-        peer.silence.nobody_there(now)
+        peer.silence.no_leader(now)
         waits.append(peer.silence.due_at() - now)
         now = peer.ask()
     expected = [QUESTION_INTERVAL_S * factor for factor in (1, 2, 4)]
@@ -82,5 +82,5 @@ def test_the_next_question_is_always_later_than_the_last(late: list[float], nobo
         now = peer.silence.due_at() + seconds
         peer.silence.asked(now)
         if nobody:
-            peer.silence.nobody_there(now)
+            peer.silence.no_leader(now)
         assert peer.silence.due_at() >= now + QUESTION_INTERVAL_S / 2

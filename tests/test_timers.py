@@ -5,22 +5,22 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from octopi.clients.alarms import Alarms
 from octopi.operating_system import SystemClock
+from octopi.timers import TimerQueue
 
 
-async def test_alarms_ring_in_order_however_they_were_set(
+async def test_timers_ring_in_order_however_they_were_set(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     begin, rang = trio.current_time(), list[tuple[str, float]]()
-    alarms = Alarms(SystemClock(), nursery)
+    timers = TimerQueue(SystemClock(), nursery)
 
     def ringing(name: str, after_s: float) -> None:
         def ring(at: float) -> None:
             assert at == begin + after_s
             rang.append((name, round(trio.current_time() - begin, 2)))
 
-        alarms.set(begin + after_s, ring)
+        timers.set(begin + after_s, ring)
 
     ringing("second", 2)
     await trio.testing.wait_all_tasks_blocked()
@@ -36,14 +36,14 @@ async def test_alarms_ring_in_order_however_they_were_set(
 async def test_who_is_never_done_does_not_keep_the_others_from_their_turn(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    alarms = Alarms(SystemClock(), nursery)
+    timers = TimerQueue(SystemClock(), nursery)
     rings = 0
 
     def again(at: float) -> None:
         nonlocal rings
         rings += 1
-        alarms.set(at, again)
+        timers.set(at, again)
 
-    alarms.set(trio.current_time(), again)
+    timers.set(trio.current_time(), again)
     await trio.sleep(0.1)
     assert 2 < rings < 1000

@@ -1,6 +1,7 @@
-"""Asking a cluster: the register, or a partition's leader, again and again within a time.
+"""Sends a client's requests to the node that can answer them, and retries until a time-out.
 
-Knows where registers are and who was found to lead; knows nothing of what is asked.
+The node is the register, a partition's leader or a given broker.  The router knows the registers'
+addresses and, by its `LeaderLookup`, where partitions are; what is asked is its caller's matter.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from octopi.clients.connections import Connections
-from octopi.clients.doubts import AwaitingAnswer
+from octopi.clients.leader_check import LeaderCheck, judge_leader
 from octopi.clients.leader_lookup import LeaderLookup
-from octopi.clients.retrying import retry
-from octopi.clients.routes import Route
-from octopi.clients.silent_brokers import SilentBrokers, judge_leader
+from octopi.clients.leader_route import LeaderRoute
+from octopi.clients.suspicion import RequestSuspicion
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -26,13 +26,14 @@ from octopi.errors import (
 )
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import LEADER_SILENCE_S, READER_SILENCE_S
+from octopi.retry import retry
 from octopi.wire.messages import DescribeTopic, TopicDescription, TopicInfo
 
 _T = TypeVar("_T")
 
 
-class Questions:
-    """Questions of one client."""
+class RequestRouter:
+    """Routes the requests of one client."""
 
     def __init__(
         self,
@@ -41,18 +42,18 @@ class Questions:
         servers: Sequence[str],
         timeout_s: float,
     ) -> None:
-        """*timeout_s*: for an answer, all attempts together."""
+        """*timeout_s*: for all attempts of one request together."""
         self.lookup = LeaderLookup(environment.clock, self.describe_once)
         self.timeout_s = timeout_s
-        self._silent_brokers = SilentBrokers(self.lookup)
+        self._leader_check = LeaderCheck(self.lookup)
         self._environment = environment
         self._connections = connections
         self._servers = deque(servers)
-        """Registers; the first one is asked."""
+        """Addresses of registers; the first one is asked."""
 
     @property
     def attempt_timeout_s(self) -> float:
-        """For one attempt: a second one, perhaps at another node, shall have its time."""
+        """For one attempt.  It leaves time for a second one, perhaps at another node."""
         return self.timeout_s / 2
 
     async def retry(
@@ -102,16 +103,16 @@ class Questions:
         expected: type[_T],
         wait_s: float = 0.0,
     ) -> _T:
-        """Ask whoever leads a log; *wait_s*: so long it may think before it answers."""
-        route = Route(self.lookup, topic, partition)
+        """Ask the leader of a log, which may wait for *wait_s* before it answers."""
+        route = LeaderRoute(self.lookup, topic, partition)
 
         async def attempt() -> _T:
             place = await route.find()
             judge = partial(judge_leader, place.address, place.epoch)
             patience_s = LEADER_SILENCE_S + (READER_SILENCE_S if wait_s else 0.0)
-            doubt = AwaitingAnswer(self._environment.clock, patience_s)
+            suspicion = RequestSuspicion(self._environment.clock, patience_s)
             try:
-                async with self._silent_brokers.unless_replaced(topic, partition, judge, doubt):
+                async with self._leader_check.unless_replaced(topic, partition, judge, suspicion):
                     connection = await self._connections.get(place.address)
                     return await connection.request(
                         question(connection.next_request()),
@@ -122,7 +123,7 @@ class Questions:
                 if route.redirected(error):
                     return await attempt()
                 if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
-                    # The broker may not know yet, or we not any more: the register does.
+                    # Either the broker or this client is out of date: the register isn't.
                     raise NotReadyError(str(error.args[0])) from error
                 raise
 

@@ -1,4 +1,4 @@
-"""Where a consumer begins: from the words of its caller to an offset for each partition."""
+"""Resolves where a consumer starts: from what its caller gave to an offset for each partition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import attrs
 
 from octopi.errors import InvalidOptionError, TopicReplacedError
 from octopi.identifiers import Offset, PartitionId
-from octopi.position import Anchor, Place as KnownPlace, Position
+from octopi.position import Anchor, Place, Position
 from octopi.wire.messages import FoundOffset, TopicInfo
 
-Place: TypeAlias = Literal["earliest", "latest"] | int | datetime
+OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime
 """A place in one log: its start, its end, an offset, so many messages before the end (a
 negative number), or the first message not older than a time (with time zone)."""
 
-Start: TypeAlias = Place | Position | str
+Start: TypeAlias = OffsetSpec | Position | str
 """A place in each log of a topic, or a position, also as text."""
 
 FindOffset: TypeAlias = Callable[[PartitionId, str, int], Awaitable[FoundOffset]]
@@ -30,12 +30,12 @@ _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class LogStart:
     """Where reading a log begins."""
 
-    place: KnownPlace
+    place: Place
     end: Offset
     """Where the log ended when it was asked, if that was wanted."""
 
 
-def question(place: Place) -> tuple[str, int] | None:
+def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
     """``at`` and ``value`` that ask a log for *place*; None if it is an offset already.
 
     Raises:
@@ -61,9 +61,9 @@ def question(place: Place) -> tuple[str, int] | None:
             )
 
 
-def places(
+def start_places(
     info: TopicInfo, start: Start, partitions: list[PartitionId]
-) -> dict[PartitionId, Place | KnownPlace]:
+) -> dict[PartitionId, OffsetSpec | Place]:
     """The place to begin at in each of *partitions*.
 
     Raises:
@@ -79,13 +79,13 @@ def places(
             f"an offset is a place in one partition, and {info.topic} has {len(partitions)}: "
             "choose one with partitions=[...], or use a position"
         )
-    question(start)  # type: ignore[arg-type]  # raises if it is some other text
+    offset_query(start)  # type: ignore[arg-type]  # raises if it is some other text
     return dict.fromkeys(partitions, start)  # type: ignore[arg-type]
 
 
 def _places_of_position(
     info: TopicInfo, position: Position, partitions: list[PartitionId]
-) -> dict[PartitionId, Place | KnownPlace]:
+) -> dict[PartitionId, OffsetSpec | Place]:
     if position.topic != info.topic:
         raise InvalidOptionError(f"the position is one in {position.topic}, not in {info.topic}")
     if position.topic_id != info.topic_id:
@@ -97,7 +97,7 @@ def _places_of_position(
 
 
 async def find_starts(
-    wanted: Mapping[PartitionId, Place | KnownPlace], find: FindOffset, *, with_end: bool
+    wanted: Mapping[PartitionId, OffsetSpec | Place], find: FindOffset, *, with_end: bool
 ) -> dict[PartitionId, LogStart]:
     """Ask each log; *with_end* also where it ends.
 
@@ -112,14 +112,12 @@ async def find_starts(
     return found
 
 
-async def _find_start(
-    partition: PartitionId, wish: Place | KnownPlace, find: FindOffset
-) -> KnownPlace:
-    if isinstance(wish, KnownPlace):
+async def _find_start(partition: PartitionId, wish: OffsetSpec | Place, find: FindOffset) -> Place:
+    if isinstance(wish, Place):
         return wish
-    asked = question(wish)
+    asked = offset_query(wish)
     if asked is None:
         assert isinstance(wish, int), "whatever needs no question is an offset"
-        return KnownPlace(Offset(wish))
+        return Place(Offset(wish))
     answer = await find(partition, *asked)
-    return KnownPlace(Offset(answer.offset), Anchor(answer.anchor))
+    return Place(Offset(answer.offset), Anchor(answer.anchor))

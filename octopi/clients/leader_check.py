@@ -1,9 +1,9 @@
-"""Whether a broker that says nothing is still the right one: the register knows.
+"""Asks the register whether a silent broker was replaced.
 
-A leader that hangs keeps its connections open, and the register appoints another one a
-second later.  So whoever waits for a broker asks the register, when a `Doubt` says so, and
-leaves the broker if another one has taken its place: never because it is slow, nor because
-the register can't be asked.
+A leader that hangs keeps its connections open, and the register elects another one a second
+later.  So a client that waits for a broker asks the register when a `Suspicion` is due, and leaves
+the broker if it was replaced.  It doesn't leave a broker that is only slow, nor because the
+register doesn't answer.
 """
 
 from __future__ import annotations
@@ -15,80 +15,81 @@ from enum import Enum, auto
 import trio
 
 from octopi.clients.background import background_tasks
-from octopi.clients.doubts import Doubt
 from octopi.clients.leader_lookup import LeaderLookup
-from octopi.clients.retrying import may_pass
+from octopi.clients.suspicion import Suspicion
 from octopi.errors import ConnectionLostError, OctopiError
+from octopi.retry import may_pass
 from octopi.wire.messages import PartitionInfo
 
 
 class Verdict(Enum):
-    """What the register's word means for whoever waits for a broker."""
+    """What the register's answer means for a client that waits for a broker."""
 
     STAY = auto()
-    """It is the right one, or nobody else can be."""
+    """The broker is the right one, or no other broker can be."""
     LEAVE = auto()
-    """Another one is."""
-    NOBODY = auto()
-    """Nobody is now; another one may be soon."""
+    """Another broker is the right one."""
+    NO_LEADER = auto()
+    """No broker leads now; another one may soon."""
 
 
 Judge = Callable[[PartitionInfo], Verdict]
-"""What it means for one broker that a partition is at a place."""
+"""What the register's record of a partition means for one broker."""
 
 
 def judge_leader(address: str, epoch: int, place: PartitionInfo) -> Verdict:
-    """Whether the leader at *address*, found there in *epoch*, still is the leader."""
+    """Whether the broker at *address*, which led in *epoch*, still leads."""
     if place.leader_address:
         is_same = place.leader_address == address and place.epoch <= epoch
         return Verdict.STAY if is_same else Verdict.LEAVE
-    return _without_anybody(place)
+    return _without_leader(place)
 
 
 def judge_reader(address: str, place: PartitionInfo) -> Verdict:
     """Whether the log can still be read at *address*."""
     if address in place.readers or address == place.leader_address:
         return Verdict.STAY
-    return Verdict.LEAVE if place.readers else _without_anybody(place)
+    return Verdict.LEAVE if place.readers else _without_leader(place)
 
 
-def _without_anybody(place: PartitionInfo) -> Verdict:
-    return Verdict.NOBODY if len(place.replicas) > 1 else Verdict.STAY
+def _without_leader(place: PartitionInfo) -> Verdict:
+    return Verdict.NO_LEADER if len(place.replicas) > 1 else Verdict.STAY
 
 
-class SilentBrokers:
-    """Asks about them."""
+class LeaderCheck:
+    """Checks of one client."""
 
     def __init__(self, lookup: LeaderLookup) -> None:
         self._lookup = lookup
 
     async def judge(self, topic: str, partition: int, judge: Judge) -> Verdict:
-        """What *judge* makes of what the register says."""
+        """The verdict of *judge* on the register's answer; `STAY` if the register can't answer."""
         try:
             return judge(await self._lookup.place(topic, partition))
         except OctopiError as error:
-            # A register that can't be asked proves nothing; one that knows no such log does.
+            # That a register can't be reached proves nothing; that it knows no such log does.
             return Verdict.STAY if may_pass(error) else Verdict.LEAVE
 
     @asynccontextmanager
     async def unless_replaced(
-        self, topic: str, partition: int, judge: Judge, doubt: Doubt
+        self, topic: str, partition: int, judge: Judge, suspicion: Suspicion
     ) -> AsyncIterator[None]:
-        """Ask when *doubt* is due, and cancel the block if the answer is to leave.
+        """Run the block; ask whenever *suspicion* is due, and cancel the block if the broker was
+        replaced.
 
         Raises:
-          ConnectionLostError: if it was cancelled for that.
+          ConnectionLostError: if the block was cancelled.
         """
 
         async def ask() -> None:
             while True:
-                await doubt.due()
+                await suspicion.due()
                 verdict = await self.judge(topic, partition, judge)
                 if verdict is Verdict.LEAVE:
                     scope.cancel()
                     return
-                if verdict is Verdict.NOBODY:
-                    doubt.nobody_there()
+                if verdict is Verdict.NO_LEADER:
+                    suspicion.no_leader()
 
         with trio.CancelScope() as scope:
             async with background_tasks() as nursery:

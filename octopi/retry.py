@@ -1,19 +1,52 @@
-"""Asking again: which errors may pass, and for how long one question is asked."""
+"""Trying again: how long to wait between attempts, which errors may pass, and when to give up.
+
+The waits have full jitter below a bound that doubles, after M. Brooker, "Exponential Backoff And
+Jitter" (AWS Architecture Blog, 2015): clients that lost the same node at the same time come back
+spread out, not all at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from octopi.clients.backoff import Backoff
-from octopi.environment import Environment
+from octopi.environment import Chance, Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError, UnreachableError
+from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 
 _T = TypeVar("_T")
 
+_DOUBLINGS_MAX: Final = 16
+"""Beyond that the bound is `BACKOFF_S_MAX` anyway, and the power would overflow one day."""
+
+
+def backoff_s(chance: Chance, failures: int) -> float:
+    """A random wait (seconds) before the next attempt, after *failures* earlier waits."""
+    bound_s = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2.0 ** min(failures, _DOUBLINGS_MAX))
+    return bound_s * chance.random()
+
+
+class Backoff:
+    """The waits between the attempts at one thing."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self.attempts = 0
+        """Waits handed out since the last success."""
+
+    def next_s(self) -> float:
+        """The next wait (seconds)."""
+        wait_s = backoff_s(self._chance, self.attempts)
+        self.attempts += 1
+        return wait_s
+
+    def reset(self) -> None:
+        """An attempt succeeded: begin with short waits the next time."""
+        self.attempts = 0
+
 
 def may_pass(error: OctopiError) -> bool:
-    """Whether the same can succeed later."""
+    """Whether the same request can succeed later."""
     if isinstance(error, RefusedError):
         return error.retryable
     return isinstance(error, UnreachableError | ConnectionLostError)
@@ -29,7 +62,7 @@ def reworded(error: OctopiError, text: str) -> OctopiError:
 async def retry(
     environment: Environment, timeout_s: float, what: str, attempt: Callable[[], Awaitable[_T]]
 ) -> _T:
-    """The result of *attempt*, made again and again until it succeeds.
+    """Repeat *attempt* until it succeeds, and return its result.
 
     Raises:
       OctopiError: what it raised, if that can't pass; else, after *timeout_s*, its last

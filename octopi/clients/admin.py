@@ -5,7 +5,7 @@ have been carried out, so the next one looks first.
 from __future__ import annotations
 
 from octopi.clients.options import not_negative
-from octopi.clients.questions import Questions
+from octopi.clients.routing import RequestRouter
 from octopi.errors import ConnectionLostError, RefusedError, Status
 from octopi.limits import DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
 from octopi.wire.messages import (
@@ -24,7 +24,7 @@ from octopi.wire.messages import (
 class Operating:
     """What a client can have done to the cluster itself; `octopi.clients.client.Client` is one."""
 
-    _questions: Questions
+    _questions: RequestRouter
 
     async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
@@ -105,7 +105,7 @@ class Operating:
         )
 
 
-async def add_partitions(questions: Questions, count: int) -> int:
+async def add_partitions(questions: RequestRouter, count: int) -> int:
     """See `Operating.add_partitions`."""
     wanted = (await _describe(questions)).partition_count + count
     is_lost = False
@@ -125,7 +125,7 @@ async def add_partitions(questions: Questions, count: int) -> int:
 
 
 async def move_replica(
-    questions: Questions, partition: int, leaving: int, joining: int, timeout_s: float
+    questions: RequestRouter, partition: int, leaving: int, joining: int, timeout_s: float
 ) -> None:
     """See `Operating.move_replica`."""
 
@@ -153,5 +153,5 @@ async def move_replica(
     await questions.retry(what, attempt, timeout_s)
 
 
-async def _describe(questions: Questions) -> ClusterDescription:
+async def _describe(questions: RequestRouter) -> ClusterDescription:
     return await questions.register("describe the cluster", DescribeCluster, ClusterDescription)
