@@ -123,10 +123,10 @@ class Client(Operating):
         while True:
             after = topics[-1].topic if topics else ""
 
-            def offset_query(request: int, after: str = after) -> ListTopics:
+            def question(request: int, after: str = after) -> ListTopics:
                 return ListTopics(request, after, LIST_COUNT_MAX // 10)
 
-            page = await self._questions.register("list topics", offset_query, TopicList)
+            page = await self._questions.register("list topics", question, TopicList)
             topics += page.topics
             if not page.more or not page.topics:
                 return topics
@@ -231,14 +231,14 @@ class Client(Operating):
         )
 
     async def _delete(
-        self, what: str, offset_query: Callable[[int], DeleteTopic | DeleteTopicById]
+        self, what: str, question: Callable[[int], DeleteTopic | DeleteTopicById]
     ) -> None:
         is_lost = False
 
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._questions.register_once(offset_query, Done)
+                await self._questions.register_once(question, Done)
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -288,11 +288,11 @@ class Client(Operating):
         while True:
             after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
 
-            def offset_query(request: int, after: tuple[str, int] = after) -> DescribeLogs:
+            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
                 return DescribeLogs(request, topic, *after)
 
             what = f"describe the logs of broker {broker.broker}"
-            page = await self._questions.broker(what, broker.address, offset_query, LogList)
+            page = await self._questions.broker(what, broker.address, question, LogList)
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
