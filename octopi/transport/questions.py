@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -13,14 +13,28 @@ from octopi.transport.failures import refusal
 from octopi.transport.unanswered import Numbered
 from octopi.wire.messages import TYPE_NAMES, Failure
 
-if TYPE_CHECKING:
-    from octopi.transport.connection import Connection
-
 _T = TypeVar("_T")
 
 
+class Asking(Protocol):
+    """The part of `octopi.transport.connection.Connection` that is needed here."""
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, for people to read."""
+
+    async def drained(self) -> None:
+        """Wait for room in the outbox."""
+
+    def ask(self, message: Numbered, on_answer: Callable[[object], None]) -> None:
+        """Send *message*; *on_answer* gets what comes back."""
+
+    def forget(self, request: int) -> None:
+        """Drop what else comes back."""
+
+
 async def answer_to(
-    connection: Connection,
+    connection: Asking,
     message: Numbered,
     expected: type[_T],
     *,

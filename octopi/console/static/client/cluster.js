@@ -2,6 +2,7 @@
 
 import { openConnection } from "./connection.js";
 import { OctopiError } from "./errors.js";
+import { readers } from "./placement.js";
 import { Route } from "./route.js";
 import { Backoff, sleep, unlessAborted } from "./waiting.js";
 
@@ -198,30 +199,4 @@ async function registersOf(broker) {
   } catch (error) {
     throw new OctopiError("unreachable", `${broker} is a broker and did not tell where its register is: ${error.message}`);
   }
-}
-
-export function placeOf(info, partition) {
-  const place = info.partitions.find((one) => one.partition === partition);
-  if (!place) {
-    const has = info.partitions.map((one) => one.partition).join(", ");
-    throw new OctopiError("unknown_partition", `topic ${info.topic} has no partition ${partition}; it has ${has}`);
-  }
-  return place;
-}
-
-export function leaderAddress(info, partition) {
-  const { leader, leader_address: address } = placeOf(info, partition);
-  if (leader === null || !address) throw new OctopiError("not_ready", `nobody leads partition ${partition} of ${info.topic} now`);
-  return address;
-}
-
-// Where a log can be read, best first.
-export function readerAddresses(info, partition) {
-  const addresses = readers(placeOf(info, partition));
-  if (!addresses.length) throw new OctopiError("not_ready", `nobody serves partition ${partition} of ${info.topic} now`);
-  return addresses;
-}
-
-function readers(place) {
-  return [...new Set([...place.readers, place.leader_address])].filter((address) => address !== "");
 }

@@ -6,7 +6,7 @@
 // not taken yet, plus what may be on its way, fits the window, apart from the last record's end.
 
 import { OctopiError, refusal } from "./errors.js";
-import { placeOf, readerAddresses } from "./cluster.js";
+import { placeOf, readerAddresses } from "./placement.js";
 import { isAnchor } from "./position.js";
 import { Trail } from "./trail.js";
 import { isAway, Route } from "./route.js";

@@ -5,7 +5,7 @@
 // circles: at most two in a row before the register is asked again, an address once in an epoch,
 // and never one of an older epoch than the newest that is known.
 
-import { leaderAddress, placeOf } from "./cluster.js";
+import { leaderAddress, placeOf } from "./placement.js";
 
 const REDIRECTS_IN_A_ROW_MAX = 2;
 
