@@ -19,9 +19,9 @@ from octopi.admin.page_writer import InSlices
 from octopi.admin.replicas import Holdings, Look, ReplicaStatus, look, problems
 from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
+from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
-from octopi.clients.routing import RequestRouter
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
 from octopi.limits import (
@@ -78,8 +78,7 @@ class ClusterWatch:
         self._servers = servers
         self._agent = agent
         self._credentials = credentials
-        self._client: Client | None = None
-        self._questions: RequestRouter | None = None
+        self._cluster: ClusterHandle | None = None
         self._looking = trio.Lock()
         self._last: Snapshot | None = None
         self._fresh_until = -math.inf
@@ -88,9 +87,9 @@ class ClusterWatch:
         """Own the connections, until cancelled."""
         async with trio.open_nursery() as nursery:
             connections = Connections(self._environment, nursery, self._agent, self._credentials)
-            servers = self._servers()
-            self._client = Client(self._environment, connections, servers, LOOK_TIMEOUT_S)
-            self._questions = RequestRouter(self._environment, connections, servers, LOOK_TIMEOUT_S)
+            self._cluster = ClusterHandle.of(
+                self._environment, connections, self._servers(), LOOK_TIMEOUT_S
+            )
             await trio.sleep_forever()
 
     async def snapshot(self) -> Snapshot:
@@ -109,19 +108,19 @@ class ClusterWatch:
             return self._last
 
     async def _look(self) -> Snapshot:
-        client, questions = self._client, self._questions
-        if client is None or questions is None:
+        if self._cluster is None:
             raise NotReadyError("the node starts")
+        client, router = Client(self._cluster), self._cluster.router
         seen = await look(client, in_order=False)
         topics = await client.topics()
-        events = await questions.register(
+        events = await router.ask_register(
             "describe events", partial(DescribeEvents, after=0), EventList
         )
         lists: dict[int, SubscriptionList] = {}
 
         async def ask(broker: BrokerInfo) -> None:
             try:
-                lists[broker.broker] = await questions.broker(
+                lists[broker.broker] = await router.ask_broker(
                     "describe subscriptions",
                     broker.address,
                     partial(DescribeSubscriptions, topic=""),

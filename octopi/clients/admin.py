@@ -24,7 +24,7 @@ from octopi.wire.messages import (
 class Operating:
     """What a client can have done to the cluster itself; `octopi.clients.client.Client` is one."""
 
-    _questions: RequestRouter
+    _router: RequestRouter
 
     async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
@@ -35,9 +35,9 @@ class Operating:
               else could lead for *timeout_s*: it keeps only those leaderships then.
         """
         not_negative(broker=broker)
-        await self._questions.retry(
+        await self._router.retry(
             f"drain broker {broker}",
-            lambda: self._questions.register_once(
+            lambda: self._router.ask_register_once(
                 lambda request: DrainBroker(request, broker), Done, timeout_s
             ),
             timeout_s,
@@ -52,7 +52,7 @@ class Operating:
         """
         not_negative(broker=broker)
         what = f"remove broker {broker}"
-        await self._questions.register(what, lambda request: RemoveBroker(request, broker), Done)
+        await self._router.ask_register(what, lambda request: RemoveBroker(request, broker), Done)
 
     async def add_partitions(self, count: int) -> int:
         """Have *count* more partitions, for topics that are created from now on; return how
@@ -62,7 +62,7 @@ class Operating:
           RefusedError: INVALID_OPTION, if there would be too many.
         """
         not_negative(count=count)
-        return await add_partitions(self._questions, count)
+        return await add_partitions(self._router, count)
 
     async def move_replica(
         self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
@@ -79,7 +79,7 @@ class Operating:
               is away, or NOT_READY, if it isn't in sync in time.
         """
         not_negative(partition=partition, leaving=leaving, joining=joining)
-        await move_replica(self._questions, partition, leaving, joining, timeout_s)
+        await move_replica(self._router, partition, leaving, joining, timeout_s)
 
     async def recover_partition(
         self, partition: int, *, accept_loss: bool = False, empty_on: int | None = None
@@ -98,34 +98,34 @@ class Operating:
           NotReadyError: if waiting will do.
         """
         not_negative(partition=partition)
-        return await self._questions.register(
+        return await self._router.ask_register(
             f"recover partition {partition}",
             lambda request: RecoverPartition(request, partition, accept_loss, empty_on),
             PartitionRecovery,
         )
 
 
-async def add_partitions(questions: RequestRouter, count: int) -> int:
+async def add_partitions(router: RequestRouter, count: int) -> int:
     """See `Operating.add_partitions`."""
-    wanted = (await _describe(questions)).partition_count + count
+    wanted = (await _describe(router)).partition_count + count
     is_lost = False
 
     async def attempt() -> None:
         nonlocal is_lost
-        if is_lost and (await _describe(questions)).partition_count >= wanted:
+        if is_lost and (await _describe(router)).partition_count >= wanted:
             return
         try:
-            await questions.register_once(lambda request: AddPartitions(request, count), Done)
+            await router.ask_register_once(lambda request: AddPartitions(request, count), Done)
         except ConnectionLostError:
             is_lost = True
             raise
 
-    await questions.retry(f"add {count} partitions", attempt)
-    return (await _describe(questions)).partition_count
+    await router.retry(f"add {count} partitions", attempt)
+    return (await _describe(router)).partition_count
 
 
 async def move_replica(
-    questions: RequestRouter, partition: int, leaving: int, joining: int, timeout_s: float
+    router: RequestRouter, partition: int, leaving: int, joining: int, timeout_s: float
 ) -> None:
     """See `Operating.move_replica`."""
 
@@ -137,21 +137,21 @@ async def move_replica(
     async def attempt() -> None:
         nonlocal is_lost
         try:
-            await questions.register_once(question, Done, timeout_s)
+            await router.ask_register_once(question, Done, timeout_s)
         except ConnectionLostError:
             is_lost = True
             raise
         except RefusedError as error:
             if is_lost and error.status == Status.INVALID_OPTION:
-                cluster = await _describe(questions)
+                cluster = await _describe(router)
                 record = next(one for one in cluster.partitions if one.partition == partition)
                 if joining in record.in_sync and leaving not in record.replicas:
                     return
             raise
 
     what = f"move partition {partition} from broker {leaving} to {joining}"
-    await questions.retry(what, attempt, timeout_s)
+    await router.retry(what, attempt, timeout_s)
 
 
-async def _describe(questions: RequestRouter) -> ClusterDescription:
-    return await questions.register("describe the cluster", DescribeCluster, ClusterDescription)
+async def _describe(router: RequestRouter) -> ClusterDescription:
+    return await router.ask_register("describe the cluster", DescribeCluster, ClusterDescription)

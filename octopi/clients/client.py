@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal, TypeVar
 
 import attrs
@@ -13,6 +14,7 @@ import trio
 from octopi.clients.admin import Operating
 from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
 from octopi.clients.background import background_tasks
+from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
 from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.consuming.consumer_session import ConsumerSession
@@ -29,7 +31,6 @@ from octopi.clients.fetching import fetch
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.options import not_negative, within
 from octopi.clients.producing.producer import Producer, ProducerOptions
-from octopi.clients.routing import RequestRouter
 from octopi.clients.stored_records import StoredRecords
 from octopi.environment import Environment
 from octopi.errors import (
@@ -72,7 +73,6 @@ from octopi.wire.messages import (
     DescribeCluster,
     DescribeLogs,
     Done,
-    FindOffset,
     FoundOffset,
     ListTopics,
     LogList,
@@ -102,18 +102,9 @@ class Client(Operating):
       ClosedError: if the client was closed.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        connections: Connections,
-        servers: Sequence[str],
-        request_timeout_s: float,
-    ) -> None:
-        self._environment = environment
-        self._connections = connections
-        self._request_timeout_s = request_timeout_s
-        self._questions = RequestRouter(environment, connections, servers, request_timeout_s)
-        self._lookup = self._questions.lookup
+    def __init__(self, cluster: ClusterHandle) -> None:
+        self._cluster = cluster
+        self._router = cluster.router
 
     # --- topics ------------------------------------------------------------------------
 
@@ -126,7 +117,7 @@ class Client(Operating):
             def question(request: int, after: str = after) -> ListTopics:
                 return ListTopics(request, after, LIST_COUNT_MAX // 10)
 
-            page = await self._questions.register("list topics", question, TopicList)
+            page = await self._router.ask_register("list topics", question, TopicList)
             topics += page.topics
             if not page.more or not page.topics:
                 return topics
@@ -138,12 +129,7 @@ class Client(Operating):
           InvalidTopicError: if *name* is no legal name.
           UnknownTopicError: if there is no such topic.
         """
-        topic = topic_name(name)
-        info = await self._questions.retry(
-            f"describe topic {name}", lambda: self._questions.describe_once(topic, create)
-        )
-        self._lookup.remember(info)
-        return info
+        return await self._router.describe_topic(topic_name(name), create=create)
 
     async def create_topic(
         self,
@@ -188,7 +174,7 @@ class Client(Operating):
         async def attempt() -> TopicInfo:
             nonlocal is_lost
             try:
-                answer = await self._questions.register_once(
+                answer = await self._router.ask_register_once(
                     lambda request: CreateTopic(request, topic, count, wanted, options),
                     TopicDescription,
                 )
@@ -196,7 +182,7 @@ class Client(Operating):
                 is_lost = True
                 raise
             except TopicExistsError:
-                info = await self._questions.describe_once(topic, False)
+                info = await self._router.describe_once(topic, False)
                 # An attempt whose answer was lost may have created it.
                 is_ours = info.options == options and len(info.partitions) == count
                 if exist_ok or (is_lost and is_ours):
@@ -204,8 +190,8 @@ class Client(Operating):
                 raise
             return answer.topic
 
-        info = await self._questions.retry(f"create topic {name}", attempt)
-        self._lookup.remember(info)
+        info = await self._router.retry(f"create topic {name}", attempt)
+        self._cluster.lookup.remember(info)
         return info
 
     async def delete_topic(self, name: str) -> None:
@@ -216,7 +202,7 @@ class Client(Operating):
         """
         topic = topic_name(name)
         await self._delete(f"delete topic {name}", lambda request: DeleteTopic(request, topic))
-        self._lookup.forget(topic)
+        self._cluster.lookup.forget(topic)
 
     async def delete_topic_by_id(self, topic_id: str) -> None:
         """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
@@ -238,7 +224,7 @@ class Client(Operating):
         async def attempt() -> None:
             nonlocal is_lost
             try:
-                await self._questions.register_once(question, Done)
+                await self._router.ask_register_once(question, Done)
             except ConnectionLostError:
                 is_lost = True
                 raise
@@ -246,13 +232,13 @@ class Client(Operating):
                 if not is_lost:  # else an attempt whose answer was lost may have deleted it
                     raise
 
-        await self._questions.retry(what, attempt)
+        await self._router.retry(what, attempt)
 
     # --- the cluster -------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterInfo:
         """The brokers and partitions of the cluster."""
-        found = await self._questions.register(
+        found = await self._router.ask_register(
             "describe the cluster", DescribeCluster, ClusterDescription
         )
         return ClusterInfo(
@@ -292,7 +278,7 @@ class Client(Operating):
                 return DescribeLogs(request, topic, *after)
 
             what = f"describe the logs of broker {broker.broker}"
-            page = await self._questions.broker(what, broker.address, question, LogList)
+            page = await self._router.ask_broker(what, broker.address, question, LogList)
             logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
             if not page.more or not page.logs:
                 return logs
@@ -309,18 +295,7 @@ class Client(Operating):
         asked = offset_query(place)
         if asked is None:
             raise InvalidOptionError(f"{place!r} is an offset already")
-        return await self._find_offset(topic_name(topic), PartitionId(partition), *asked)
-
-    async def _find_offset(
-        self, topic: TopicName, partition: PartitionId, at: str, value: int
-    ) -> FoundOffset:
-        return await self._questions.leader(
-            f"find an offset in {topic}/{partition}",
-            topic,
-            partition,
-            lambda request: FindOffset(request, topic, partition, at, value),
-            FoundOffset,
-        )
+        return await self._router.find_offset(topic_name(topic), PartitionId(partition), *asked)
 
     async def fetch(
         self,
@@ -344,7 +319,7 @@ class Client(Operating):
           RecordError: if a record arrived damaged.
         """
         return await fetch(
-            self._questions,
+            self._router,
             topic,
             Place(Offset(offset), Anchor(anchor)),
             partition,
@@ -355,9 +330,7 @@ class Client(Operating):
     @property
     def stored_records(self) -> StoredRecords:
         """Logs in the form in which they are stored, for programs that know it."""
-        return StoredRecords(
-            self._environment, self._connections, self._questions, self._request_timeout_s
-        )
+        return StoredRecords(self._cluster)
 
     # --- producers and consumers -------------------------------------------------------
 
@@ -396,14 +369,7 @@ class Client(Operating):
             create_topics=create_topics,
         )
         async with background_tasks() as nursery:
-            producer = Producer(
-                self._environment,
-                self._connections,
-                self._lookup,
-                nursery,
-                options,
-                self._request_timeout_s,
-            )
+            producer = Producer(self._cluster, nursery, options)
             try:
                 yield producer
                 await producer.flush()
@@ -456,11 +422,10 @@ class Client(Operating):
             chosen = [PartitionId(partition_of(info, one).partition) for one in partitions]
         starts = await find_starts(
             start_places(info, start, chosen),
-            lambda partition, at, value: self._find_offset(name, partition, at, value),
+            partial(self._router.find_offset, name),
             with_end=stop_at_end,
         )
         options = SubscriberOptions(
-            request_timeout_s=self._request_timeout_s,
             reconnect_timeout_s=reconnect_timeout_s,
             skip_gaps=on_gap == "skip",
             resume_forks=on_fork == "resume",
@@ -468,6 +433,7 @@ class Client(Operating):
         consumer = Consumer(name, TopicId(info.topic_id))
         subscribers = [
             LogSubscriber(
+                self._cluster,
                 ConsumerSession(
                     name,
                     partition,
@@ -477,14 +443,7 @@ class Client(Operating):
                     end=found.end if stop_at_end else None,
                 ),
                 options,
-                environment=self._environment,
-                connections=self._connections,
-                lookup=self._lookup,
-                find_bounds=lambda name, one: self._find_offset(name, one, "latest", 0),
-                on_chunk=consumer.take_chunk,
-                on_gap=consumer.take_gap,
-                on_fork=consumer.take_fork,
-                on_end=consumer.take_end,
+                consumer,
             )
             for partition, found in starts.items()
         ]
@@ -545,7 +504,7 @@ async def _connected(
             environment = _system_environment(nursery, tls)
         connections = Connections(environment, nursery, AGENT, credentials)
         try:
-            yield Client(environment, connections, servers, request_timeout_s)
+            yield Client(ClusterHandle.of(environment, connections, servers, request_timeout_s))
             await connections.close()
         finally:
             connections.abandon()

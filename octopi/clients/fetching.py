@@ -14,7 +14,7 @@ from octopi.wire.messages import Fetch, Fetched
 
 
 async def fetch(
-    questions: RequestRouter,
+    router: RequestRouter,
     topic: str,
     place: Place,
     partition: int,
@@ -33,7 +33,7 @@ async def fetch(
     name = topic_name(topic)
     wait_ms = round(wait_s * 1000)
     try:
-        found = await questions.leader(
+        found = await router.ask_leader(
             f"fetch from {topic}/{partition}",
             name,
             PartitionId(partition),

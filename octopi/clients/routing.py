@@ -27,7 +27,7 @@ from octopi.errors import (
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import LEADER_SILENCE_S, READER_SILENCE_S
 from octopi.retry import retry
-from octopi.wire.messages import DescribeTopic, TopicDescription, TopicInfo
+from octopi.wire.messages import DescribeTopic, FindOffset, FoundOffset, TopicDescription, TopicInfo
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ class RequestRouter:
         """*timeout_s*: for all attempts of one request together."""
         self.lookup = LeaderLookup(environment.clock, self.describe_once)
         self.timeout_s = timeout_s
-        self._leader_check = LeaderCheck(self.lookup)
+        self.leader_check = LeaderCheck(self.lookup)
         self._environment = environment
         self._connections = connections
         self._servers = deque(servers)
@@ -62,11 +62,13 @@ class RequestRouter:
         """Try *attempt* until it succeeds or can't any more."""
         return await retry(self._environment, timeout_s or self.timeout_s, what, attempt)
 
-    async def register(self, what: str, question: Callable[[int], Any], expected: type[_T]) -> _T:
+    async def ask_register(
+        self, what: str, question: Callable[[int], Any], expected: type[_T]
+    ) -> _T:
         """Ask the register; *question* makes the message of a request number."""
-        return await self.retry(what, lambda: self.register_once(question, expected))
+        return await self.retry(what, lambda: self.ask_register_once(question, expected))
 
-    async def register_once(
+    async def ask_register_once(
         self, question: Callable[[int], Any], expected: type[_T], timeout_s: float | None = None
     ) -> _T:
         """One attempt to ask the register; the next one asks another if there are several."""
@@ -81,7 +83,7 @@ class RequestRouter:
                 self._servers.rotate(-1)
             raise
 
-    async def broker(
+    async def ask_broker(
         self, what: str, address: str, question: Callable[[int], Any], expected: type[_T]
     ) -> _T:
         """Ask the broker at *address*."""
@@ -94,7 +96,7 @@ class RequestRouter:
 
         return await self.retry(what, attempt)
 
-    async def leader(
+    async def ask_leader(
         self,
         what: str,
         topic: TopicName,
@@ -112,7 +114,7 @@ class RequestRouter:
             patience_s = LEADER_SILENCE_S + (READER_SILENCE_S if wait_s else 0.0)
             suspicion = RequestSuspicion(self._environment.clock, patience_s)
             try:
-                async with self._leader_check.unless_replaced(topic, partition, judge, suspicion):
+                async with self.leader_check.unless_replaced(topic, partition, judge, suspicion):
                     connection = await self._connections.get(place.address)
                     return await connection.request(
                         question(connection.next_request()),
@@ -129,9 +131,37 @@ class RequestRouter:
 
         return await self.retry(what, attempt, self.timeout_s + wait_s)
 
+    async def find_offset(
+        self, topic: TopicName, partition: PartitionId, at: str, value: int = 0
+    ) -> FoundOffset:
+        """The answer of a log's leader to `octopi.wire.messages.FindOffset`.
+
+        Raises:
+          UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
+        """
+        return await self.ask_leader(
+            f"find an offset in {topic}/{partition}",
+            topic,
+            partition,
+            lambda request: FindOffset(request, topic, partition, at, value),
+            FoundOffset,
+        )
+
+    async def describe_topic(self, topic: TopicName, *, create: bool = False) -> TopicInfo:
+        """Ask the register for a topic, and remember where its partitions are.
+
+        Raises:
+          UnknownTopicError: if there is no such topic, unless *create*.
+        """
+        info = await self.retry(
+            f"describe topic {topic}", lambda: self.describe_once(topic, create)
+        )
+        self.lookup.remember(info)
+        return info
+
     async def describe_once(self, name: str, create: bool) -> TopicInfo:
         """One attempt to have a topic described."""
-        answer = await self.register_once(
+        answer = await self.ask_register_once(
             lambda request: DescribeTopic(request, name, create), TopicDescription
         )
         return answer.topic

@@ -15,32 +15,21 @@ from contextlib import asynccontextmanager
 import trio
 
 from octopi.clients.background import background_tasks
-from octopi.clients.connections import Connections
+from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
 from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
-from octopi.clients.routing import RequestRouter
-from octopi.environment import Environment
-from octopi.errors import HistoryLostError, OctopiError, RefusedError, Status
+from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError, RefusedError, Status
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place
 from octopi.record import whole_records_end
-from octopi.wire.messages import FindOffset, FoundOffset, Produce, Produced
+from octopi.wire.messages import FoundOffset, Produce, Produced
 
 
 class StoredRecords:
     """A client's access to logs in their stored form.  Made by `Client.stored_records`."""
 
-    def __init__(
-        self,
-        environment: Environment,
-        connections: Connections,
-        questions: RequestRouter,
-        request_timeout_s: float,
-    ) -> None:
-        self._environment = environment
-        self._connections = connections
-        self._questions = questions
-        self._request_timeout_s = request_timeout_s
+    def __init__(self, cluster: ClusterHandle) -> None:
+        self._cluster = cluster
 
     async def find(
         self, topic: TopicName, partition: PartitionId, at: str, value: int = 0
@@ -50,13 +39,7 @@ class StoredRecords:
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
         """
-        return await self._questions.leader(
-            f"find an offset in {topic}/{partition}",
-            topic,
-            partition,
-            lambda request: FindOffset(request, topic, partition, at, value),
-            FoundOffset,
-        )
+        return await self._cluster.router.find_offset(topic, partition, at, value)
 
     @asynccontextmanager
     async def read(
@@ -78,21 +61,14 @@ class StoredRecords:
         """
         reader = RecordReader()
         subscriber = LogSubscriber(
+            self._cluster,
             ConsumerSession(topic, partition, topic_id, start, window_bytes, end=end),
             SubscriberOptions(
-                request_timeout_s=self._request_timeout_s,
-                reconnect_timeout_s=self._request_timeout_s,
+                reconnect_timeout_s=self._cluster.request_timeout_s,
                 skip_gaps=skip_gaps,
                 resume_forks=False,
             ),
-            environment=self._environment,
-            connections=self._connections,
-            lookup=self._questions.lookup,
-            find_bounds=lambda name, one: self.find(name, one, "earliest"),
-            on_chunk=reader.take_chunk,
-            on_gap=reader.take_gap,
-            on_fork=lambda session, fork: None,
-            on_end=reader.take_end,
+            reader,
         )
         async with background_tasks() as nursery:
             nursery.start_soon(subscriber.run)
@@ -111,7 +87,7 @@ class StoredRecords:
           ConnectionLostError, UnreachableError: in time there was no answer; do it again.
         """
         try:
-            await self._questions.leader(
+            await self._cluster.router.ask_leader(
                 f"append to {topic}/{partition}",
                 topic,
                 partition,
@@ -166,6 +142,9 @@ class RecordReader:
     def take_gap(self, gap: HistoryLostError) -> None:
         """Some were skipped."""
         self.gaps.append(gap)
+
+    def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
+        """Never called: this reader doesn't resume after a fork."""
 
     def take_end(self, why: OctopiError | None) -> None:
         """Everything arrived, or *why* not."""

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from octopi import steps
-from octopi.clients.connections import Connections
+from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
-from octopi.clients.leader_check import LeaderCheck, Verdict, judge_reader
-from octopi.clients.leader_lookup import LeaderLookup, partition_of, reader_addresses
+from octopi.clients.leader_check import Verdict, judge_reader
+from octopi.clients.leader_lookup import partition_of, reader_addresses
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion, Suspicion
-from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
     HistoryForkedError,
@@ -35,7 +33,7 @@ from octopi.errors import (
     UnknownTopicError,
     UnreachableError,
 )
-from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.identifiers import Offset
 from octopi.retry import Backoff, reworded
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
@@ -44,7 +42,6 @@ from octopi.wire.messages import (
     Delivery,
     Failure,
     FindOffset,
-    FoundOffset,
     PartitionInfo,
     Subscribe,
     Subscribed,
@@ -57,7 +54,6 @@ from octopi.wire.messages import (
 class SubscriberOptions:
     """How a log is followed."""
 
-    request_timeout_s: float
     reconnect_timeout_s: float | None
     """Without any broker for so long it is reported; None: never."""
     skip_gaps: bool
@@ -67,38 +63,41 @@ class SubscriberOptions:
     reporting it."""
 
 
+class SubscriberListener(Protocol):
+    """Receives what a `LogSubscriber` reads."""
+
+    def take_chunk(self, subscriber: LogSubscriber, chunk: Chunk) -> None:
+        """Records arrived; call `LogSubscriber.took` when the program took them."""
+
+    def take_gap(self, gap: HistoryLostError) -> None:
+        """Records were skipped that retention had removed."""
+
+    def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
+        """Records that were read are gone from the log, and reading resumes before them."""
+
+    def take_end(self, why: OctopiError | None) -> None:
+        """Called once, last: everything arrived, or *why* not."""
+
+
 class LogSubscriber:
     """Follows one log for a consumer."""
 
     def __init__(
         self,
+        cluster: ClusterHandle,
         session: ConsumerSession,
         options: SubscriberOptions,
-        *,
-        environment: Environment,
-        connections: Connections,
-        lookup: LeaderLookup,
-        find_bounds: Callable[[TopicName, PartitionId], Awaitable[FoundOffset]],
-        on_chunk: Callable[[LogSubscriber, Chunk], None],
-        on_gap: Callable[[HistoryLostError], None],
-        on_fork: Callable[[ConsumerSession, HistoryForkedError], None],
-        on_end: Callable[[OctopiError | None], None],
+        listener: SubscriberListener,
     ) -> None:
-        """*on_end* is called once, with the reason if it isn't that the session finished."""
         self.session = session
         self._options = options
-        self._environment = environment
-        self._clock = environment.clock
-        self._connections = connections
-        self._lookup = lookup
-        self._route = LeaderRoute(lookup, session.topic, session.partition)
-        self._leader_check = LeaderCheck(lookup)
-        self._find_bounds = find_bounds
-        self._on_chunk = on_chunk
-        self._on_gap = on_gap
-        self._on_fork = on_fork
-        self._on_end = on_end
-        self._backoff = Backoff(environment.chance)
+        self._cluster = cluster
+        self._environment = cluster.environment
+        self._clock = cluster.environment.clock
+        self._lookup = cluster.lookup
+        self._route = LeaderRoute(cluster.lookup, session.topic, session.partition)
+        self._listener = listener
+        self._backoff = Backoff(cluster.environment.chance)
         self._link: tuple[Connection, int] | None = None
         """Connection and request number of the subscription."""
         self._lost_at: float | None = None
@@ -144,9 +143,9 @@ class LogSubscriber:
                 except OctopiError as fatal:
                     if (trace := self._environment.trace) is not None:
                         trace(steps.C13_ENDED, **self._of_log, why=str(fatal))
-                    self._on_end(fatal)
+                    self._listener.take_end(fatal)
                     return
-        self._on_end(None)
+        self._listener.take_end(None)
 
     async def _connect(self) -> Connection:
         if not self._addresses:
@@ -156,7 +155,7 @@ class LogSubscriber:
             self._addresses.extend(sorted(readers, key=self._unable.__contains__))
         self._address = self._addresses.popleft()
         async with self._unless_replaced(RequestSuspicion(self._clock)):
-            return await self._connections.get(self._address)
+            return await self._cluster.connections.get(self._address)
 
     async def _find_readers(self) -> list[str]:
         """Where the log can be read; while the register is away, where it may be known."""
@@ -211,12 +210,12 @@ class LogSubscriber:
         connection.ask(message, take)
         self._link = (connection, request)
         try:
-            with self._clock.timeout(self._options.request_timeout_s) as silent:
+            with self._clock.timeout(self._cluster.request_timeout_s) as silent:
                 async with self._unless_replaced(RequestSuspicion(self._clock)):
                     await accepted.wait()
             if silent.cancelled_caught:
                 text = f"{connection.peer} didn't answer a subscription"
-                self._connections.discard(connection, text)
+                self._cluster.connections.discard(connection, text)
                 raise ConnectionLostError(text)
             suspicion = SubscriptionSuspicion(
                 self._clock, connection, partial(self._probe, connection)
@@ -233,7 +232,7 @@ class LogSubscriber:
 
     def _unless_replaced(self, suspicion: Suspicion) -> AbstractAsyncContextManager[None]:
         session = self.session
-        return self._leader_check.unless_replaced(
+        return self._cluster.leader_check.unless_replaced(
             session.topic, session.partition, self._judge, suspicion
         )
 
@@ -261,7 +260,7 @@ class LogSubscriber:
                     got = _place(chunk.offset, chunk.records) | {"highwater": highwater}
                     got["credit"] = self.session.credit
                     trace(steps.C10_DELIVERING, **self._of_log, **got)
-                self._on_chunk(self, chunk)
+                self._listener.take_chunk(self, chunk)
                 if trace is not None:
                     trace(steps.C10_DELIVERED, **self._of_log, **got)
             case Subscribed(_, topic_id, epoch, _, highwater, anchor):
@@ -292,7 +291,7 @@ class LogSubscriber:
             trace(steps.C14_FORKED, **self._of_log, **gone)
         if not self._options.resume_forks:
             raise fork
-        self._on_fork(self.session, fork)
+        self._listener.take_fork(self.session, fork)
 
     async def _mend(self, error: OctopiError) -> None:
         """Return when subscribing can be tried again.
@@ -332,7 +331,7 @@ class LogSubscriber:
     async def _check_history(self) -> None:
         session = self.session
         info = await self._look_up()
-        bounds = await self._find_bounds(session.topic, session.partition)
+        bounds = await self._cluster.router.find_offset(session.topic, session.partition, "latest")
         try:
             gap = session.check_history(bounds.log_start, bounds.highwater)
         except OffsetOutOfRangeError:
@@ -350,7 +349,7 @@ class LogSubscriber:
                 gone = {"offset": session.wanted, "end": gap.available_from}
                 trace(steps.C12_SKIPPED, **self._of_log, **gone)
             session.skip_to(Offset(gap.available_from))
-            self._on_gap(gap)
+            self._listener.take_gap(gap)
         self._has_lost_history = False
 
     @property

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
 import trio
 
 from octopi import steps
-from octopi.clients.connections import Connections
-from octopi.clients.leader_check import LeaderCheck, Verdict, judge_leader
-from octopi.clients.leader_lookup import LeaderLookup
+from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.leader_check import Verdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.producing.producer_session import (
     AskLeader,
@@ -31,7 +31,6 @@ from octopi.clients.producing.producer_session import (
     Stored,
 )
 from octopi.clients.suspicion import RequestSuspicion
-from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.record import scan
@@ -42,43 +41,46 @@ from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
 
 
+@attrs.frozen(eq=False)
+class SharedBySenders:
+    """What all senders of one producer share."""
+
+    nursery: trio.Nursery
+    timers: TimerQueue
+    create_topics: bool
+    """Whether to create topics that are missing."""
+    on_settled: Callable[[Settled], None]
+    on_topic_described: Callable[[TopicInfo], None]
+    """Called with what the register says of a topic while a leader is looked for."""
+    on_fenced: Callable[[RefusedError], None]
+    """Called when a newer producer took over the producer's id."""
+    saw_failure: Callable[[Batch], None]
+    """Called once for each message of a failed batch whose receipt was awaited."""
+
+
 class LogSender:
     """Sends one producer's messages to one log."""
 
     def __init__(
         self,
+        cluster: ClusterHandle,
+        shared: SharedBySenders,
         topic: TopicName,
         partition: PartitionId,
         session: ProducerSession,
-        *,
-        environment: Environment,
-        connections: Connections,
-        lookup: LeaderLookup,
-        create_topics: bool,
-        nursery: trio.Nursery,
-        timers: TimerQueue,
-        on_settled: Callable[[Settled], None],
-        on_topic_described: Callable[[TopicInfo], None],
-        on_fenced: Callable[[RefusedError], None],
-        saw_failure: Callable[[Batch], None],
     ) -> None:
-        """*saw_failure* is told of each message of a failed batch whose sender learned it."""
         self.topic = topic
         self.partition = partition
         self.session = session
-        self.saw_failure = saw_failure
-        self._environment = environment
-        self._clock = environment.clock
-        self._connections = connections
-        self._leader_check = LeaderCheck(lookup)
-        self._create_topics = create_topics
-        self._nursery = nursery
-        self._timers = timers
-        self._on_settled = on_settled
-        self._on_fenced = on_fenced
-        self._backoff = Backoff(environment.chance)
+        self.saw_failure = shared.saw_failure
+        self._cluster = cluster
+        self._shared = shared
+        self._environment = cluster.environment
+        self._clock = cluster.environment.clock
+        self._on_settled = shared.on_settled
+        self._backoff = Backoff(cluster.environment.chance)
         self._connection: Connection | None = None
-        self._route = LeaderRoute(lookup, topic, partition, on_topic_described)
+        self._route = LeaderRoute(cluster.lookup, topic, partition, shared.on_topic_described)
         self._address = ""
         """The leader that the connection goes to, and the epoch that it leads in."""
         self._epoch = 0
@@ -178,7 +180,7 @@ class LogSender:
                 case AskLeader():
                     self._ask_about_leader()
                 case Fenced(why):
-                    self._on_fenced(why)
+                    self._shared.on_fenced(why)
         if (audit := self._environment.audit) is not None:
             audit(session)
         if self._connection is None and not self._is_finding and not session.is_empty:
@@ -186,7 +188,7 @@ class LogSender:
         wake_at = session.wake_at()
         if wake_at < self._wakes_at:
             self._wakes_at = wake_at
-            self._timers.set(wake_at, self._wake)
+            self._shared.timers.set(wake_at, self._wake)
 
     def _send(self, batch: Batch, attempt: int, records: bytes) -> None:
         connection = self._connection
@@ -233,7 +235,7 @@ class LogSender:
             if connection is self._connection:
                 self.session.disconnected(answer)
         else:
-            self._connections.discard(connection, "that is no answer to a produce")
+            self._cluster.connections.discard(connection, "that is no answer to a produce")
         self.pump()
 
     def _facts(self, attempt: int, records: bytes) -> dict[str, Any]:
@@ -257,13 +259,13 @@ class LogSender:
             of_log = {"topic": self.topic, "partition": self.partition}
             trace(steps.C5_REDIRECTED, **of_log, address=effect.address, why=str(effect.why))
         if connection is not None and effect.silent:
-            self._connections.discard(connection, str(effect.why))
+            self._cluster.connections.discard(connection, str(effect.why))
         if not self._is_finding:
             self._start_finding(effect.why)
 
     def _start_finding(self, why: OctopiError | None) -> None:
         self._is_finding = True
-        self._nursery.start_soon(self._find_leader, why)
+        self._shared.nursery.start_soon(self._find_leader, why)
 
     async def _find_leader(self, why: OctopiError | None) -> None:
         """Connect to the leader and tell the session, unless nobody needs it any more."""
@@ -271,13 +273,13 @@ class LogSender:
             await self._back_off()
         while not self.session.is_empty:
             try:
-                place = await self._route.find(create=self._create_topics)
+                place = await self._route.find(create=self._shared.create_topics)
                 self._address, self._epoch = place.address, place.epoch
                 suspicion = RequestSuspicion(self._clock)
-                async with self._leader_check.unless_replaced(
+                async with self._cluster.leader_check.unless_replaced(
                     self.topic, self.partition, self._judge, suspicion
                 ):
-                    self._connection = await self._connections.get(place.address)
+                    self._connection = await self._cluster.connections.get(place.address)
             except OctopiError as error:
                 if not may_pass(error):
                     self.session.fail(error)
@@ -296,11 +298,11 @@ class LogSender:
     def _ask_about_leader(self) -> None:
         if self._connection is not None and not self._is_asking:
             self._is_asking = True
-            self._nursery.start_soon(self._leave_if_replaced, self._connection)
+            self._shared.nursery.start_soon(self._leave_if_replaced, self._connection)
 
     async def _leave_if_replaced(self, connection: Connection) -> None:
         """Ask the register about a silent leader; leave it if another one leads."""
-        verdict = await self._leader_check.judge(self.topic, self.partition, self._judge)
+        verdict = await self._cluster.leader_check.judge(self.topic, self.partition, self._judge)
         self._is_asking = False
         if connection is not self._connection:
             return

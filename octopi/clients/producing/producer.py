@@ -13,10 +13,10 @@ from typing import Final
 import attrs
 import trio
 
-from octopi.clients.connections import Connections
-from octopi.clients.leader_lookup import LeaderLookup, partition_of
+from octopi.clients.cluster_handle import ClusterHandle
+from octopi.clients.leader_lookup import partition_of
 from octopi.clients.options import within
-from octopi.clients.producing.log_sender import LogSender
+from octopi.clients.producing.log_sender import LogSender, SharedBySenders
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
 from octopi.clients.producing.producer_session import (
     Batch,
@@ -26,7 +26,6 @@ from octopi.clients.producing.producer_session import (
 )
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.clients.producing.unreported_failures import UnreportedFailures
-from octopi.environment import Environment
 from octopi.errors import (
     ClosedError,
     DeliveryError,
@@ -103,27 +102,19 @@ class Producer:
     """
 
     def __init__(
-        self,
-        environment: Environment,
-        connections: Connections,
-        lookup: LeaderLookup,
-        nursery: trio.Nursery,
-        options: ProducerOptions,
-        request_timeout_s: float,
+        self, cluster: ClusterHandle, nursery: trio.Nursery, options: ProducerOptions
     ) -> None:
+        environment = cluster.environment
+        self._cluster = cluster
         self._environment = environment
         self._wall_ms = environment.clock.wall_ms
-        self._connections = connections
-        self._lookup = lookup
-        self._nursery = nursery
-        self._timers = TimerQueue(environment.clock, nursery)
         self._options = options
         self._session_options = SessionOptions(
             linger_s=options.linger_s,
             batch_bytes=options.batch_bytes,
             batches_in_flight=options.batches_in_flight,
             delivery_timeout_s=options.delivery_timeout_s,
-            request_timeout_s=request_timeout_s,
+            request_timeout_s=cluster.request_timeout_s,
         )
         self._producer_id = ProducerId(environment.chance.token_bytes(_PRODUCER_ID_BYTES))
         self._senders: dict[tuple[str, int], LogSender] = {}
@@ -135,6 +126,15 @@ class Producer:
         self._yield_is_due = False
         self._closed_by: OctopiError | None = None
         self._unreported = UnreportedFailures()
+        self._shared = SharedBySenders(
+            nursery=nursery,
+            timers=TimerQueue(environment.clock, nursery),
+            create_topics=options.create_topics,
+            on_settled=self._settled,
+            on_topic_described=self._topic_described,
+            on_fenced=self._fail,
+            saw_failure=self._unreported.saw,
+        )
 
     # --- sending -----------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class Producer:
                 self._environment,
                 self._options.delivery_timeout_s,
                 f"find topic {name}",
-                lambda: self._lookup.topic(name, create=create),
+                lambda: self._cluster.lookup.topic(name, create=create),
             )
         except OctopiError as error:
             if may_pass(error):
@@ -365,19 +365,11 @@ class Producer:
         if known is not None:
             return known
         sender = LogSender(
+            self._cluster,
+            self._shared,
             name,
             PartitionId(partition),
             ProducerSession(f"{name}/{partition}", self._producer_id, self._session_options),
-            environment=self._environment,
-            connections=self._connections,
-            lookup=self._lookup,
-            create_topics=self._options.create_topics,
-            nursery=self._nursery,
-            timers=self._timers,
-            on_settled=self._settled,
-            on_topic_described=self._topic_described,
-            on_fenced=self._fail,
-            saw_failure=self._unreported.saw,
         )
         self._senders[name, partition] = sender
         return sender
