@@ -112,30 +112,74 @@ class StatusMeaning:
     fault: Fault
     next: str
     """What the caller does next."""
+    before_append: bool = False
+    """Whether a broker refuses a produce request with this status only before it appends.  Of the
+    others, `UNCOMMITTED` says that the records were appended; where the disk or the program of a
+    broker fails, it does not know."""
+    look_up: bool = False
+    """Whether a broker can give this status because it does not know yet what the register
+    decided.  The request is not retryable as such, but the client looks the topic up at the
+    register and sends the request again if the topic is there."""
+    after_disk_failure: bool = False
+    """Whether the failure of a disk of the cluster can be the cause of this status.  A register
+    whose disk fails may have carried out what it refuses; a repetition then finds the topic
+    created or deleted already."""
+    outdated: bool = False
+    """Whether a request for something that existed when the caller last looked can get this
+    status, because the cluster has changed since."""
+    of_access: bool = False
+    """Whether the token of the caller is the reason: repeating the request is of no use."""
+    of_identity: bool = False
+    """Whether the register has another broker in the place of this one, or none for it."""
 
 
 _ASK_AGAIN: Final = "ask the register (or the address in the answer) and send it there"
 
 STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
-    Status.MALFORMED_MESSAGE: StatusMeaning(False, Fault.CALLER, "mend the client"),
-    Status.UNKNOWN_MESSAGE: StatusMeaning(False, Fault.CALLER, "mend or update the client"),
+    Status.MALFORMED_MESSAGE: StatusMeaning(
+        False, Fault.CALLER, "mend the client", before_append=True
+    ),
+    Status.UNKNOWN_MESSAGE: StatusMeaning(
+        False, Fault.CALLER, "mend or update the client", before_append=True
+    ),
     Status.UNSUPPORTED_VERSION: StatusMeaning(
-        False, Fault.CALLER, "use a client and a node of one protocol version"
+        False, Fault.CALLER, "use a client and a node of one protocol version", before_append=True
     ),
     Status.WRONG_ENDPOINT: StatusMeaning(
-        False, Fault.CALLER, "send it to the endpoint and role it belongs to"
+        False, Fault.CALLER, "send it to the endpoint and role it belongs to", before_append=True
     ),
-    Status.MESSAGE_TOO_LARGE: StatusMeaning(False, Fault.CALLER, "send smaller messages"),
-    Status.TOO_MANY: StatusMeaning(True, Fault.CALLER, "finish some of what is open first"),
+    Status.MESSAGE_TOO_LARGE: StatusMeaning(
+        False, Fault.CALLER, "send smaller messages", before_append=True
+    ),
+    Status.TOO_MANY: StatusMeaning(
+        True, Fault.CALLER, "finish some of what is open first", before_append=True
+    ),
     Status.TOO_SLOW: StatusMeaning(True, Fault.CALLER, "connect again and answer in time"),
-    Status.UNKNOWN_TOPIC: StatusMeaning(False, Fault.CALLER, "create the topic, or mend its name"),
-    Status.INVALID_TOPIC: StatusMeaning(False, Fault.CALLER, "choose another name"),
-    Status.TOPIC_EXISTS: StatusMeaning(False, Fault.CALLER, "use it, or choose another name"),
-    Status.UNKNOWN_PARTITION: StatusMeaning(False, Fault.CALLER, "describe the topic"),
-    Status.INVALID_OPTION: StatusMeaning(False, Fault.CALLER, "mend the option"),
-    Status.MALFORMED_RECORD: StatusMeaning(False, Fault.CALLER, "mend the client's encoder"),
+    Status.UNKNOWN_TOPIC: StatusMeaning(
+        False,
+        Fault.CALLER,
+        "create the topic, or mend its name",
+        before_append=True,
+        look_up=True,
+        after_disk_failure=True,
+    ),
+    Status.INVALID_TOPIC: StatusMeaning(
+        False, Fault.CALLER, "choose another name", before_append=True
+    ),
+    Status.TOPIC_EXISTS: StatusMeaning(
+        False, Fault.CALLER, "use it, or choose another name", after_disk_failure=True
+    ),
+    Status.UNKNOWN_PARTITION: StatusMeaning(
+        False, Fault.CALLER, "describe the topic", before_append=True, look_up=True, outdated=True
+    ),
+    Status.INVALID_OPTION: StatusMeaning(
+        False, Fault.CALLER, "mend the option", before_append=True, outdated=True
+    ),
+    Status.MALFORMED_RECORD: StatusMeaning(
+        False, Fault.CALLER, "mend the client's encoder", before_append=True
+    ),
     Status.RECORD_CHECKSUM: StatusMeaning(
-        True, Fault.NOBODY, "send it again: the bytes changed on the way"
+        True, Fault.NOBODY, "send it again: the bytes changed on the way", before_append=True
     ),
     Status.OFFSET_INSIDE_RECORD: StatusMeaning(
         False, Fault.CALLER, "use offsets that came with a message or a receipt"
@@ -144,13 +188,16 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         False, Fault.CALLER, "start from earliest or latest, or from an offset between them"
     ),
     Status.SEQUENCE_GAP: StatusMeaning(
-        False, Fault.CALLER, "send the missing records first, or start a new producer epoch"
+        False,
+        Fault.CALLER,
+        "send the missing records first, or start a new producer epoch",
+        before_append=True,
     ),
     Status.PRODUCER_FENCED: StatusMeaning(
-        False, Fault.CALLER, "stop: a newer life of this producer is writing"
+        False, Fault.CALLER, "stop: a newer life of this producer is writing", before_append=True
     ),
     Status.UNKNOWN_PRODUCER: StatusMeaning(
-        False, Fault.NOBODY, "start a new producer epoch at sequence 0"
+        False, Fault.NOBODY, "start a new producer epoch at sequence 0", before_append=True
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
         False, Fault.NOBODY, "nothing: the records are stored, their offsets are not remembered"
@@ -158,31 +205,49 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.UNCOMMITTED: StatusMeaning(
         True, Fault.NOBODY, "send it again: the records were appended, and may be kept or lost"
     ),
-    Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
-    Status.NOT_READY: StatusMeaning(True, Fault.NOBODY, "try again in a moment"),
-    Status.NO_BROKER: StatusMeaning(True, Fault.NOBODY, "start a broker, or wait for one"),
-    Status.SHUTTING_DOWN: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN),
+    Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN, before_append=True),
+    Status.NOT_READY: StatusMeaning(
+        True, Fault.NOBODY, "try again in a moment", before_append=True
+    ),
+    Status.NO_BROKER: StatusMeaning(
+        True, Fault.NOBODY, "start a broker, or wait for one", before_append=True
+    ),
+    Status.SHUTTING_DOWN: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN, before_append=True),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
         Fault.NOBODY,
         "go on from the `offset` in the answer, up to which both agree, or from earliest or latest",
     ),
-    Status.DISK_FULL: StatusMeaning(True, Fault.NODE, "free space on the broker's disk"),
+    Status.DISK_FULL: StatusMeaning(
+        True,
+        Fault.NODE,
+        "free space on the broker's disk",
+        before_append=True,
+        after_disk_failure=True,
+    ),
     Status.LOG_READ_ONLY: StatusMeaning(
-        False, Fault.NODE, "look at the broker's disk, then restart the broker"
+        False,
+        Fault.NODE,
+        "look at the broker's disk, then restart the broker",
+        after_disk_failure=True,
     ),
     Status.LOG_CORRUPT: StatusMeaning(
-        False, Fault.NODE, "run `octopi-node verify` on the broker's data directory"
+        False,
+        Fault.NODE,
+        "run `octopi-node verify` on the broker's data directory",
+        after_disk_failure=True,
     ),
-    Status.INTERNAL: StatusMeaning(False, Fault.NODE, "look at the node's log, report the fault"),
+    Status.INTERNAL: StatusMeaning(
+        False, Fault.NODE, "look at the node's log, report the fault", after_disk_failure=True
+    ),
     Status.DUPLICATE_BROKER: StatusMeaning(
         True, Fault.CALLER, "stop the other broker of that id, or use a data directory of its own"
     ),
     Status.WRONG_CLUSTER: StatusMeaning(
-        False, Fault.CALLER, "point the broker at the register of its own cluster"
+        False, Fault.CALLER, "point the broker at the register of its own cluster", of_identity=True
     ),
     Status.BROKER_FENCED: StatusMeaning(
-        False, Fault.CALLER, "register again with a new incarnation"
+        False, Fault.CALLER, "register again with a new incarnation", of_identity=True
     ),
     Status.REGISTER_SUPERSEDED: StatusMeaning(
         True,
@@ -195,17 +260,29 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         "stop it for good, and move its replicas to other brokers (`partitions move`)",
     ),
     Status.UNAUTHENTICATED: StatusMeaning(
-        False, Fault.CALLER, "use a token that was made with a key of this cluster"
+        False,
+        Fault.CALLER,
+        "use a token that was made with a key of this cluster",
+        before_append=True,
+        of_access=True,
     ),
-    Status.FORBIDDEN: StatusMeaning(False, Fault.CALLER, "use a token that grants this"),
-    Status.EXPIRED: StatusMeaning(False, Fault.CALLER, "use a fresh token"),
+    Status.FORBIDDEN: StatusMeaning(
+        False, Fault.CALLER, "use a token that grants this", before_append=True, of_access=True
+    ),
+    Status.EXPIRED: StatusMeaning(
+        False, Fault.CALLER, "use a fresh token", before_append=True, of_access=True
+    ),
     Status.OVER_LIMIT: StatusMeaning(
-        True, Fault.CALLER, "use fewer connections, or raise the limit of the token or of the node"
+        True,
+        Fault.CALLER,
+        "use fewer connections, or raise the limit of the token or of the node",
+        before_append=True,
     ),
     Status.QUOTA_EXCEEDED: StatusMeaning(
         False,
         Fault.CALLER,
         "delete topics, let retention remove messages, or use a token with a larger quota",
+        before_append=True,
     ),
     Status.NOT_A_MEMBER: StatusMeaning(
         False,
@@ -353,9 +430,14 @@ class RefusedError(OctopiError):
         """The offset (bytes) that this status speaks of; see `octopi.wire.messages.Failure`."""
 
     @property
+    def meaning(self) -> StatusMeaning:
+        """The row of the status table for this refusal."""
+        return STATUS_MEANINGS[self.status]
+
+    @property
     def retryable(self) -> bool:
         """Whether the same request can succeed later."""
-        return STATUS_MEANINGS[self.status].retryable
+        return self.meaning.retryable
 
     def __str__(self) -> str:
         return f"{self.args[0]} [{self.status.name.lower()}]"

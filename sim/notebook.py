@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
 
 import trio
 
@@ -26,17 +25,6 @@ from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event as WorldEvent
 from octopi.wire.messages import PartitionRecord
 from sim.plan import Plan
-
-_OF_DISKS: Final = frozenset(
-    {
-        Status.DISK_FULL,
-        Status.LOG_READ_ONLY,
-        Status.LOG_CORRUPT,
-        Status.INTERNAL,
-        Status.UNKNOWN_TOPIC,
-        Status.TOPIC_EXISTS,
-    }
-)
 
 
 class Notebook:
@@ -131,7 +119,8 @@ class Notebook:
     def complain(self, who: str, error: OctopiError) -> None:
         """*who* was told *error*, and never should have been, unless a disk failed: a register
         whose disk fails may have done what it refuses, and says so the next time."""
-        if self.disks_fail() and isinstance(error, RefusedError) and error.status in _OF_DISKS:
+        is_of_disks = isinstance(error, RefusedError) and error.meaning.after_disk_failure
+        if self.disks_fail() and is_of_disks:
             return
         self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
 

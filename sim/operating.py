@@ -8,7 +8,7 @@ from typing import Final
 
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError, Status
+from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError
 from octopi.retry import may_pass
 from octopi.simulation.history import (
     Acknowledged,
@@ -30,9 +30,6 @@ _CHORE_TIMEOUT_S: Final = 5.0
 _SCRATCH_COUNT: Final = 3
 _RENEWALS: Final = 2
 """How often a topic is made under its name."""
-
-_MAY_BE_REFUSED: Final = frozenset({Status.INVALID_OPTION, Status.UNKNOWN_PARTITION})
-"""A chore may ask for what can't be had: its broker or partition is another one by now."""
 
 
 class Operator:
@@ -113,8 +110,9 @@ class Operator:
                 case "move":
                     await self._move(client, chance)
         except OctopiError as error:
-            refused = isinstance(error, RefusedError) and error.status in _MAY_BE_REFUSED
-            if not may_pass(error) and not refused:
+            # Its broker or partition may be another one by now.
+            is_outdated = isinstance(error, RefusedError) and error.meaning.outdated
+            if not may_pass(error) and not is_outdated:
                 self._notebook.complain(f"{self.host} ({chore})", error)
 
     async def _drain(self, client: Client, chance: Random) -> None:

@@ -21,7 +21,6 @@ from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
     RefusedError,
-    Status,
     UnreachableError,
 )
 from octopi.identifiers import PartitionId, TopicName
@@ -124,7 +123,7 @@ class RequestRouter:
             except RefusedError as error:
                 if route.redirected(error):
                     return await attempt()
-                if error.status in {Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION}:
+                if error.meaning.look_up:
                     # Either the broker or this client is out of date: the register isn't.
                     raise NotReadyError(str(error.args[0])) from error
                 raise

@@ -18,16 +18,13 @@ from typing import Final
 import trio
 
 from octopi.environment import Clock, Stopwatch
-from octopi.errors import Status
+from octopi.errors import STATUS_MEANINGS, Status
 from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_PER_TURN
 from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
 _OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
 """What nobody needs to send often, and nobody gains anything by."""
-
-_DENIALS: Final = frozenset({Status.UNAUTHENTICATED, Status.EXPIRED, Status.FORBIDDEN})
-"""How is refused what nobody needs to ask often."""
 
 
 class Turns:
@@ -121,7 +118,7 @@ class Turn:
 
     def refused(self, status: int) -> None:
         """What was asked was refused."""
-        if status in _DENIALS:
+        if STATUS_MEANINGS[Status(status)].of_access:
             self.useless_count += DENIAL_FRAMES
 
     def begin(self) -> bool:

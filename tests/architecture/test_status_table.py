@@ -87,13 +87,16 @@ def test_the_table_has_rows_for_statuses_only_and_in_their_order() -> None:
 
 def test_the_protocol_document_has_the_same_table() -> None:
     document = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (\w+) \| (\w+) \| (.+) \|$", document, re.MULTILINE)
+    row = r"^\| (\d+) \| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| (.+) \|$"
+    rows = re.findall(row, document, re.MULTILINE)
     assert rows == [
         (
             str(int(status)),
             status.name.lower(),
             "yes" if meaning.retryable else "no",
             meaning.fault.value,
+            "yes" if meaning.before_append else "no",
+            "yes" if meaning.look_up else "no",
             meaning.next,
         )
         for status, meaning in STATUS_MEANINGS.items()
@@ -111,6 +114,24 @@ def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:
         Status.RECEIPT_FORGOTTEN,
         Status.HISTORY_FORKED,
     }
+
+
+@each_status
+def test_what_can_be_looked_up_was_refused_before_append(status: Status) -> None:
+    """Or the records of a request that is sent again could be stored twice."""
+    meaning = STATUS_MEANINGS[status]
+    assert meaning.before_append or not meaning.look_up
+
+
+@each_status
+def test_what_is_wrong_with_a_token_was_found_before_append(status: Status) -> None:
+    meaning = STATUS_MEANINGS[status]
+    assert meaning.before_append or not meaning.of_access
+
+
+def test_a_failure_of_the_node_itself_does_not_say_whether_records_were_appended() -> None:
+    unknown = {Status.LOG_READ_ONLY, Status.LOG_CORRUPT, Status.INTERNAL, Status.UNCOMMITTED}
+    assert not any(STATUS_MEANINGS[status].before_append for status in unknown)
 
 
 @each_status

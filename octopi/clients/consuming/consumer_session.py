@@ -18,13 +18,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Final
 
 import attrs
 
 from octopi.clients.consuming.trail import Trail
 from octopi.errors import (
-    STATUS_MEANINGS,
     ConnectionLostError,
     Fault,
     HistoryForkedError,
@@ -34,7 +32,6 @@ from octopi.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
     RefusedError,
-    Status,
     TopicReplacedError,
     UnreachableError,
 )
@@ -57,10 +54,6 @@ class Remedy(Enum):
     """Trying again can't help."""
 
 
-_MAY_BE_ELSEWHERE: Final = frozenset({Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION})
-"""From a broker; the register has the last word."""
-
-
 def remedy(error: OctopiError) -> Remedy:
     """What to do after a subscription ended with *error*."""
     match error:
@@ -68,9 +61,9 @@ def remedy(error: OctopiError) -> Remedy:
             return Remedy.CHECK_HISTORY
         case HistoryForkedError(read_until=None):
             return Remedy.FALL_BACK  # else it is our own, and has been looked into
-        case RefusedError(status=status) if error.retryable or status in _MAY_BE_ELSEWHERE:
+        case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
             return Remedy.LOOK_AGAIN
-        case RefusedError(status=status) if STATUS_MEANINGS[status].fault is Fault.NODE:
+        case RefusedError(meaning=meaning) if meaning.fault is Fault.NODE:
             return Remedy.TRY_ANOTHER
         case ConnectionLostError() | UnreachableError():
             return Remedy.LOOK_AGAIN

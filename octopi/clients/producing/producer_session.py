@@ -19,9 +19,9 @@ repetition by producer id, epoch and sequence.
 all.  So once a batch is *known* not to be stored and is never sent again, nothing behind
 it in that epoch can ever be stored either, not even a copy that is still on its way: the
 batches behind it start over in a new producer epoch.  The converse is the care taken
-here: an answer that never came, or a refusal that can come after an append (those not in
-`_BEFORE_APPEND`), leaves a batch *maybe stored*, and that is what its sender is told if
-no later answer settles it.
+here: an answer that never came, or a refusal that can come after an append (see
+`StatusMeaning.before_append`), leaves a batch *maybe stored*, and that is what its
+sender is told if no later answer settles it.
 
 **Silence.**  While the leader owes an answer and gives none, `AskLeader` has the driver ask
 the register whether it still leads.  If another broker does, the driver calls
@@ -39,7 +39,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
 
 import attrs
 
@@ -56,42 +55,6 @@ from octopi.errors import (
 from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
 from octopi.record import STRUCTURED_BYTES_MIN, BatchBuilder
-
-_BEFORE_APPEND: Final = frozenset(
-    {
-        Status.MALFORMED_MESSAGE,
-        Status.UNKNOWN_MESSAGE,
-        Status.UNSUPPORTED_VERSION,
-        Status.WRONG_ENDPOINT,
-        Status.MESSAGE_TOO_LARGE,
-        Status.TOO_MANY,
-        Status.UNKNOWN_TOPIC,
-        Status.INVALID_TOPIC,
-        Status.UNKNOWN_PARTITION,
-        Status.INVALID_OPTION,
-        Status.MALFORMED_RECORD,
-        Status.RECORD_CHECKSUM,
-        Status.SEQUENCE_GAP,
-        Status.PRODUCER_FENCED,
-        Status.UNKNOWN_PRODUCER,
-        Status.NOT_LEADER,
-        Status.NOT_READY,
-        Status.NO_BROKER,
-        Status.SHUTTING_DOWN,
-        Status.DISK_FULL,
-        Status.UNAUTHENTICATED,
-        Status.FORBIDDEN,
-        Status.EXPIRED,
-        Status.OVER_LIMIT,
-        Status.QUOTA_EXCEEDED,
-    }
-)
-"""Refusals that a broker gives only before it appends.  Of the others UNCOMMITTED says that
-it did append, and a broker whose disk or program fails doesn't know."""
-
-_PASSING: Final = frozenset({Status.UNKNOWN_TOPIC, Status.UNKNOWN_PARTITION})
-"""Not retryable as such, but from a broker they may mean that it doesn't know *yet*: the
-register has the last word, and the driver asks it before it sends again."""
 
 
 @attrs.frozen
@@ -353,7 +316,7 @@ class ProducerSession:
         self._has_heard = True
         self._last_error = why
         batch.sent_at = None
-        if why.status not in _BEFORE_APPEND:
+        if not why.meaning.before_append:
             batch.maybe_stored = True
         match why.status:
             case Status.PRODUCER_FENCED:
@@ -371,7 +334,7 @@ class ProducerSession:
                 batch.first_sequence != 0 and not batch.maybe_stored
             ):
                 self._start_over(batch)
-            case status if why.retryable or status in _PASSING:
+            case _ if why.retryable or why.meaning.look_up:
                 self.disconnected(why, address=why.address)
             case _:
                 self._give_up(batch, why)

@@ -17,7 +17,6 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
-    STATUS_MEANINGS,
     ConnectionLostError,
     DiskFullError,
     Fault,
@@ -53,9 +52,6 @@ _PAGE: Final = 1_000
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
-
-_FENCED: Final = frozenset({Status.BROKER_FENCED, Status.WRONG_CLUSTER})
-"""The register has another broker in the place of this one, or none for it."""
 
 _EDGES: Final[dict[type, tuple[str, str]]] = {
     m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
@@ -274,7 +270,7 @@ class Membership:
                 # good any more, because a stranger has the register's address, or because a message
                 # was changed on its way: its operator may help.
                 is_final = _is_final(refusal) and (
-                    not self._has_joined or refusal.status in _FENCED
+                    not self._has_joined or refusal.meaning.of_identity
                 )
                 if clock.now() - duplicate_since > _DUPLICATE_PATIENCE_S or is_final:
                     raise refusal
@@ -282,7 +278,7 @@ class Membership:
                     "register refuses",
                     register=register,
                     why=str(refusal),
-                    next=STATUS_MEANINGS[refusal.status].next,
+                    next=refusal.meaning.next,
                 )
             if joined_at is not None:
                 # The register counts on this life for a moment.
@@ -298,8 +294,7 @@ class Membership:
 def _is_final(refusal: RefusedError) -> bool:
     """Whether this broker has no place there.  What is wrong with the register itself, such as
     its disk, may be mended while the broker waits."""
-    meaning = STATUS_MEANINGS[refusal.status]
-    return not meaning.retryable and meaning.fault is not Fault.NODE
+    return not refusal.retryable and refusal.meaning.fault is not Fault.NODE
 
 
 class _Session:

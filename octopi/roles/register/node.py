@@ -19,7 +19,6 @@ import trio
 from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
-    STATUS_MEANINGS,
     ConnectionLostError,
     LogReadOnlyError,
     NotReadyError,
@@ -229,7 +228,7 @@ class RegisterNode:
         try:
             admission = self.registrar.admit(join, inventory)
         except SupersededError as error:
-            _log.error("superseded", why=str(error), next=STATUS_MEANINGS[error.status].next)
+            _log.error("superseded", why=str(error), next=error.meaning.next)
             self._fail(error)
             raise
         except RefusedError as error:
