@@ -97,7 +97,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "any-number-of-waiting-fetches",
-        "octopi.roles.broker.sessions",
+        "octopi.roles.broker.services.read",
         """
 -        if self._waiting_count >= WAITING_FETCHES_MAX:
 +        if False:
@@ -162,7 +162,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "look-ups-of-offsets-in-one-turn",
-        "octopi.roles.broker.sessions",
+        "octopi.roles.broker.services.read",
         """
 -                offset = await in_turns(work, another(self._connection.turn))
 +                while True:

@@ -96,7 +96,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "waiting-fetches-hold-up-their-connection",
-        "octopi.roles.broker.sessions",
+        "octopi.roles.broker.services.read",
         """
 -        self._connection.set_aside(message.request)
 """,

@@ -29,14 +29,14 @@ from octopi.limits import (
 )
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.roles.answers import answer_with_room, tell_with_room
-from octopi.roles.broker import sessions
 from octopi.roles.broker.follow_session import _Followed
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.services import describe as describe_service
 from octopi.roles.broker.walks import Walks
-from octopi.roles.register import sessions as register_sessions
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
+from octopi.roles.register.services import topics as topic_service
 from octopi.storage.brief_lock import BriefLock
 from octopi.transport.memory_budget import OUTBOX, Account, Pool
 from octopi.transport.outbox import Outbox
@@ -136,10 +136,10 @@ async def test_lists_wait_until_there_is_memory_for_one() -> None:
 async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_LOGS_PER_PAGE", 3)
-    monkeypatch.setattr(sessions, "_SUBSCRIPTIONS_TOLD", 3)
-    monkeypatch.setattr(register_sessions, "_TOPICS_PER_PAGE", 3)
-    monkeypatch.setattr(register_sessions, "_PARTITIONS_PER_PAGE", 12)
+    monkeypatch.setattr(describe_service, "_LOGS_PER_PAGE", 3)
+    monkeypatch.setattr(describe_service, "_SUBSCRIPTIONS_TOLD", 3)
+    monkeypatch.setattr(topic_service, "_TOPICS_PER_PAGE", 3)
+    monkeypatch.setattr(topic_service, "_PARTITIONS_PER_PAGE", 12)
     async with running_world() as world:
         places = [(await describe(world, name)).partitions[0] for name in "abcd"]
         async with (

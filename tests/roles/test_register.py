@@ -9,8 +9,8 @@ import trio
 
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
 from octopi.membership.registrar import Registrar
-from octopi.roles.register import sessions
 from octopi.roles.register.node import RegisterNode
+from octopi.roles.register.services import cluster as cluster_service
 from octopi.storage import slices
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
@@ -73,7 +73,7 @@ async def test_a_register_that_no_broker_has_told_of_topics_does_not_say_that_th
 async def test_a_large_cluster_is_described_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sessions, slices):
+    for module in (cluster_service, slices):
         monkeypatch.setattr(module, "GROUP_COUNT", 4)
     told: list[list[int]] = []
     describe_partition = Registrar.describe_partition

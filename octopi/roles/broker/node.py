@@ -7,6 +7,7 @@ flusher, retention, the fan-out to subscribers, and the membership.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 import trio
@@ -24,7 +25,12 @@ from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.identity import Identity, begin_life, store_identity
 from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.membership import Membership
-from octopi.roles.broker.sessions import ClientSession
+from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.broker.services.describe import DescribeService
+from octopi.roles.broker.services.produce import ProduceService
+from octopi.roles.broker.services.read import ReadService
+from octopi.roles.broker.services.session import BrokerSession
+from octopi.roles.broker.services.subscribe import SubscribeService
 from octopi.security.doorkeeper import Doorkeeper
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
@@ -36,6 +42,9 @@ from octopi.transport.traffic import Traffic
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
+
+CLIENT_SERVICES: Final = (ProduceService, ReadService, SubscribeService, DescribeService)
+"""What a client connection of a broker is the union of."""
 
 
 @attrs.frozen
@@ -156,8 +165,8 @@ async def _serve(
                 role="broker",
                 agent=options.agent,
                 sessions={
-                    CLIENT: lambda connection, tasks: ClientSession(
-                        environment, logs, connection, tasks
+                    CLIENT: lambda connection, tasks: BrokerSession(
+                        ClientContext(environment, logs, connection, tasks), CLIENT_SERVICES
                     ),
                     FOLLOW: lambda connection, tasks: FollowSession(
                         environment, logs, connection, tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
@@ -14,12 +15,28 @@ from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
 from octopi.roles.register.past import replay
-from octopi.roles.register.sessions import ClientSession, MembershipSession
+from octopi.roles.register.services.cluster import ClusterService
+from octopi.roles.register.services.context import RegisterContext
+from octopi.roles.register.services.operating import OperatingService
+from octopi.roles.register.services.topics import TopicService
+from octopi.roles.register.sessions import MembershipSession
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.transport.connection import Connection
 from octopi.transport.server import serve
+from octopi.transport.services import ServiceSession
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 
 _log = get_logger(__name__)
+
+CLIENT_SERVICES: Final = (TopicService, OperatingService, ClusterService)
+"""What a client connection of a register is the union of."""
+
+
+def _client_session(
+    node: RegisterNode, connection: Connection, tasks: trio.Nursery
+) -> ServiceSession:
+    context = RegisterContext(node, connection, tasks)
+    return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
 
 
 async def _end(node: RegisterNode, wish: trio.Event, ending: trio.Event) -> None:
@@ -84,7 +101,7 @@ async def run_register(
                     role="register",
                     agent=options.agent,
                     sessions={
-                        CLIENT: lambda connection, tasks: ClientSession(node, connection, tasks),
+                        CLIENT: lambda connection, tasks: _client_session(node, connection, tasks),
                         MEMBERSHIP: lambda connection, tasks: MembershipSession(
                             node, connection, tasks
                         ),

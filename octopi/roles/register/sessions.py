@@ -1,10 +1,9 @@
-"""What a register does on one connection, for clients and for brokers."""
+"""What a register does on the connection of a member: it admits the broker and gives it orders."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -17,11 +16,8 @@ from octopi.errors import (
     OctopiError,
     ProtocolError,
     RefusedError,
-    Status,
-    UnknownTopicError,
 )
 from octopi.limits import (
-    LIST_MEMORY_BYTES,
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
     ORDER_RETRY_S_MAX,
@@ -30,15 +26,8 @@ from octopi.limits import (
     TOPIC_COUNT_MAX,
 )
 from octopi.logger import get_logger
-from octopi.roles.answers import answer_with_room, refuse, tell_with_room
-from octopi.roles.register.description import described
-from octopi.roles.register.recovery import Recovery
-from octopi.security.grants import Verb
-from octopi.security.quotas import NOBODY, Creator
-from octopi.security.requirements import not_granted
-from octopi.storage.slices import GROUP_COUNT, Slices, at_once, in_groups, in_turns
+from octopi.roles.answers import refuse
 from octopi.transport.connection import Connection
-from octopi.transport.turns import another
 from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
 
@@ -50,182 +39,10 @@ _log = get_logger(__name__)
 _INVENTORY_PAGES_MAX: Final = TOPIC_COUNT_MAX // 1_000 + 10
 """A page has up to 1,000 entries of each kind."""
 _RECORDS_PER_PAGE: Final = 1_000
-_TOPICS_PER_PAGE: Final = 500
-_PARTITIONS_PER_PAGE: Final = 1_000
 _CLOCK_RESOLUTION_S: Final = 1e-3
 """Differences of times are inexact: what has to last a second may seem to last a little less."""
 
 _T = TypeVar("_T")
-
-
-class ClientSession:
-    """Answers questions about topics and the cluster."""
-
-    def __init__(self, node: RegisterNode, connection: Connection, tasks: trio.Nursery) -> None:
-        self._node = node
-        self._connection = connection
-        self._tasks = tasks
-
-    def handle(self, message: object) -> None:
-        """Answer at once where nothing has to be waited for, else in a task."""
-        match message:
-            case m.DescribeTopic():
-                ready = self._node.ready(message.topic)
-                if ready is None:
-                    self._start(message.request, partial(self._describe, message))
-                else:
-                    self._tell_topic(message.request, ready)
-            case m.CreateTopic():
-                self._start(message.request, partial(self._create, message))
-            case m.DeleteTopic():
-                self._start(message.request, partial(self._delete, message))
-            case m.DeleteTopicById():
-                self._start(message.request, partial(self._delete_by_id, message))
-            case m.ListTopics():
-                self._start(message.request, partial(self._list, message))
-            case m.RecoverPartition():
-                self._start(message.request, partial(self._recover, message))
-            case m.DrainBroker() | m.AddPartitions() | m.MoveReplica() | m.RemoveBroker():
-                self._start(message.request, partial(self._operate, message))
-            case m.DescribeEvents():
-                answer_with_room(self._connection, self._tasks, partial(self._events, message))
-            case m.DescribeCluster():
-                self._tell_cluster(message)
-            case _:
-                raise ProtocolError(f"{type(message).__name__} is no question for a register")
-
-    def _events(self, message: m.DescribeEvents) -> None:
-        state, grants = self._node.registrar.state, self._connection.grants
-        life = state.life.nonce if state.cluster else ""
-        events = [
-            one
-            for one in self._node.events.after(message.after)
-            if not one.topic or grants.covers(one.topic)
-        ]
-        self._connection.post(m.EventList(message.request, life, events))
-
-    def _tell_cluster(self, message: m.DescribeCluster) -> None:
-        """Describe the cluster: at once, or a large one in slices."""
-        connection, registrar, tasks = self._connection, self._node.registrar, self._tasks
-        slices = partial(described, message, registrar, connection.grants)
-        if len(registrar.state.partitions) + len(registrar.state.brokers) <= GROUP_COUNT:
-            answer_with_room(connection, tasks, lambda: connection.post(at_once(slices())))
-            return
-
-        async def tell() -> None:
-            connection.post(await in_turns(slices(), another(connection.turn)))
-
-        tasks.start_soon(tell_with_room, connection, tell)
-
-    def regranted(self) -> None:
-        """Every question is checked by itself."""
-
-    def closed(self) -> None:
-        """Nothing outlives the connection."""
-
-    def _start(self, request: int, work: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.start_soon(self._answer, request, work)
-
-    async def _answer(self, request: int, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except ConnectionLostError:
-            pass
-        except OctopiError as error:
-            refuse(self._connection, request, error)
-
-    async def _describe(self, message: m.DescribeTopic) -> None:
-        creates = message.create and self._connection.grants.allows(Verb.CREATE, message.topic)
-        try:
-            record = await self._node.find_topic(
-                message.topic, creator=self._creator() if creates else None
-            )
-        except UnknownTopicError:
-            if message.create:
-                why = not_granted(Verb.CREATE, message.topic)
-                raise RefusedError(why, Status.FORBIDDEN) from None
-            raise
-        self._tell_topic(message.request, record)
-
-    async def _create(self, message: m.CreateTopic) -> None:
-        record = await self._node.create_topic(
-            message.topic,
-            partition_count=message.partition_count,
-            partitions=message.partitions,
-            options=message.options,
-            creator=self._creator(),
-        )
-        self._tell_topic(message.request, record)
-
-    def _creator(self) -> Creator:
-        """Who creates topics here, as its token says."""
-        entry = self._connection.entry
-        if entry is None:
-            return NOBODY
-        return Creator(entry.identity.subject, entry.identity.quota.topics)
-
-    async def _delete(self, message: m.DeleteTopic) -> None:
-        await self._node.delete_topic(message.topic)
-        self._connection.post(m.Done(message.request))
-
-    async def _delete_by_id(self, message: m.DeleteTopicById) -> None:
-        await self._node.delete_topic_by_id(message.topic_id)
-        self._connection.post(m.Done(message.request))
-
-    async def _operate(
-        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
-    ) -> None:
-        """What operators ask."""
-        self._node.require_gathered()
-        rebalancing = self._node.rebalancing
-        match message:
-            case m.DrainBroker(broker=broker):
-                await rebalancing.drain(broker)
-            case m.AddPartitions(count=count):
-                await rebalancing.add_partitions(count)
-            case m.MoveReplica():
-                await rebalancing.move(message.partition, message.leaving, message.joining)
-            case m.RemoveBroker(broker=broker):
-                await rebalancing.remove(broker)
-        self._connection.post(m.Done(message.request))
-
-    async def _recover(self, message: m.RecoverPartition) -> None:
-        """What an operator asks about a partition without a leader, or orders."""
-        self._node.require_gathered()
-        recovery = Recovery(self._node, message.partition)
-        self._connection.post(await recovery.answer(message))
-
-    async def _list(self, message: m.ListTopics) -> None:
-        """A page of the topics that the asker may know of."""
-        work = self._page_of_topics(message.after, max(1, min(message.count_max, _TOPICS_PER_PAGE)))
-        outbox = self._connection.outbox
-        async with outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES, holds=True):
-            topics, more = await in_turns(work, another(self._connection.turn))
-            self._connection.post(m.TopicList(message.request, topics, more))
-
-    def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
-        state, grants = self._node.registrar.state, self._connection.grants
-        page, more = list[m.TopicRecord](), True
-        while more and len(page) <= wanted:
-            found = self._node.page_of_topics(after, _RECORDS_PER_PAGE)
-            page += [one for one in found if grants.covers(one.topic)]
-            after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
-            yield
-        # What was deleted while others were asked for is no topic any more.
-        page = [one for one in page[: wanted + 1] if state.topic(one.topic) == one]
-        topics, partition_count = list[m.TopicInfo](), 0
-        for some in in_groups(page[:wanted]):
-            for record in some:
-                if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
-                    return topics, True
-                partition_count += len(record.partitions)
-                topics.append(self._node.registrar.describe_topic(record))
-            yield
-        return topics, len(page) > wanted
-
-    def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
-        info = self._node.registrar.describe_topic(record)
-        self._connection.post(m.TopicDescription(request, info))
 
 
 class MembershipSession:

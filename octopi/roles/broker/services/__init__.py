@@ -1,0 +1,1 @@
+"""What a broker offers its clients: one module for each service."""

@@ -1,0 +1,112 @@
+"""What the services of one client connection share: its logs, tasks, memory and refusals."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    NotLeaderError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+)
+from octopi.identifiers import TopicId
+from octopi.limits import WAITING_TASK_MEMORY_BYTES
+from octopi.roles.answers import refuse
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.redirects import redirect
+from octopi.transport.connection import Connection
+
+NOT_SERVED = "this broker doesn't serve the partition any more"
+
+
+class ClientContext:
+    """One client connection of a broker, as its services see it."""
+
+    def __init__(
+        self, environment: Environment, logs: Logs, connection: Connection, tasks: trio.Nursery
+    ) -> None:
+        """*tasks*: the connection's nursery, in which the services start theirs."""
+        self.environment = environment
+        self.logs = logs
+        self.connection = connection
+        self.tasks = tasks
+
+    def served(self, topic: str, partition: int) -> BrokerLog:
+        """The log, if this broker may serve it.
+
+        Raises:
+          NotLeaderError: if not.
+        """
+        log = self.logs.find(topic, partition)
+        if not log.epoch:
+            raise NotLeaderError(
+                f"this broker was not (yet) appointed for partition {partition}: ask the register"
+            )
+        return log
+
+    def replica(self, partition: int) -> PartitionReplica:
+        """This broker's replica.
+
+        Raises:
+          NotLeaderError: if it has none.
+        """
+        replica = self.logs.replica(partition)
+        if replica is None:
+            raise NotLeaderError("this broker is no replica of the partition: ask the register")
+        return replica
+
+    def require_end(self, log: BrokerLog, partition: int) -> None:
+        """See that *log*'s highwater mark is above all that was ever acknowledged.
+
+        Raises:
+          NotLeaderError: if another broker leads, and knows.
+          NotReadyError: if this one has yet to begin to lead the log, or to commit what it
+              found when it did.
+        """
+        leader = self.replica(partition).machine.leader
+        if leader is None:
+            raise NotLeaderError(f"this broker does not lead partition {partition}")
+        led = leader.logs.get(TopicId(log.topic.topic_id))  # it hears of a new log in its turn
+        if led is None or not led.knows_end:
+            raise NotReadyError(
+                f"the new leader of partition {partition} does not know yet how far its replicas "
+                "agree"
+            )
+
+    @contextlib.contextmanager
+    def refusing(self, log: BrokerLog, request: int) -> Iterator[None]:
+        """Answer *request* with what goes wrong within the block, which may wait."""
+        try:
+            yield
+        except ConnectionLostError:
+            pass
+        except OctopiError as error:
+            gone = redirect(self.logs, NOT_SERVED, log.partition)
+            refuse(self.connection, request, error if log.epoch else gone)
+
+    def charge_task(self, kind: str) -> None:
+        """Take the memory for a task that waits; `release_task` gives it back when that ends.
+
+        Raises:
+          RefusedError: TOO_MANY.
+        """
+        account = self.connection.memory.tasks
+        if not account.room(WAITING_TASK_MEMORY_BYTES, WAITING_TASK_MEMORY_BYTES):
+            raise RefusedError(
+                f"the broker has no memory left for more {kind} of this client (--memory-budget)",
+                Status.TOO_MANY,
+            )
+        account.charge(kind, WAITING_TASK_MEMORY_BYTES)
+
+    def release_task(self, kind: str) -> None:
+        """Give back what `charge_task` took."""
+        self.connection.memory.tasks.release(kind, WAITING_TASK_MEMORY_BYTES)

@@ -1,0 +1,52 @@
+"""Describing: which logs and subscriptions this broker has, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from octopi.roles.answers import tell_with_room
+from octopi.roles.broker.services.context import ClientContext
+from octopi.storage.slices import in_turns
+from octopi.transport.services import Service
+from octopi.transport.turns import another
+from octopi.wire import messages as m
+
+_LOGS_PER_PAGE: Final = 500
+_SUBSCRIPTIONS_TOLD: Final = 2_000
+
+
+class DescribeService(Service):
+    """Lists logs and subscriptions of the topics that the client may know of."""
+
+    def __init__(self, context: ClientContext) -> None:
+        super().__init__(
+            {
+                m.DescribeLogs: lambda asked: self._tell_list(partial(self._logs_page, asked)),
+                m.DescribeSubscriptions: lambda asked: self._tell_list(
+                    partial(self._subscriptions_page, asked)
+                ),
+            }
+        )
+        self._context = context
+        self._connection = context.connection
+        self._logs = context.logs
+
+    def _tell_list(self, tell: Callable[[], Awaitable[None]]) -> None:
+        self._context.tasks.start_soon(tell_with_room, self._connection, tell)
+
+    async def _logs_page(self, message: m.DescribeLogs) -> None:
+        covers = self._connection.grants.covers
+        after = (message.after_topic, message.after_partition)
+        work = self._logs.describe(message.topic, after, _LOGS_PER_PAGE + 1, covers)
+        described = await in_turns(work, another(self._connection.turn))
+        page, more = described[:_LOGS_PER_PAGE], len(described) > _LOGS_PER_PAGE
+        self._connection.post(m.LogList(message.request, page, more))
+
+    async def _subscriptions_page(self, message: m.DescribeSubscriptions) -> None:
+        covers = self._connection.grants.covers
+        work = self._logs.describe_subscriptions(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
+        described = await in_turns(work, another(self._connection.turn))
+        some, more = described[:_SUBSCRIPTIONS_TOLD], len(described) > _SUBSCRIPTIONS_TOLD
+        self._connection.post(m.SubscriptionList(message.request, some, more))

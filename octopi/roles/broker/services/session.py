@@ -1,0 +1,51 @@
+"""One client connection of a broker: the services that it offers, and who else serves.
+
+A produce is handled where it is read, without a task of its own; each subscription has one
+in the connection's nursery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from octopi.errors import NotLeaderError
+from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.services.context import ClientContext
+from octopi.transport.services import Service, ServiceSession
+
+
+class BrokerSession(ServiceSession):
+    """One client connection of a broker."""
+
+    def __init__(
+        self, context: ClientContext, services: Iterable[Callable[[ClientContext], Service]]
+    ) -> None:
+        super().__init__("broker", [make(context) for make in services])
+        self._logs = context.logs
+        self._connection = context.connection
+        if (watch := context.environment.watch) is not None:
+            watch(self)
+
+    def sizes(self) -> dict[str, int]:
+        """See `octopi.environment.Sized`."""
+        now = self._connection.statistics()
+        sizes: dict[str, int] = {}
+        for service in self._services:
+            sizes |= service.sizes()
+        waiting_count = sum(service.waiting_count for service in self._services)
+        return sizes | {
+            "requests": now.unanswered_count - waiting_count,
+            "outbox bytes": now.outbox_bytes,
+        }
+
+    def handle(self, message: object) -> None:
+        """Answer now where nothing has to be waited for.
+
+        Raises:
+          OctopiError: the answer to this message; where another broker leads, it says which.
+        """
+        try:
+            super().handle(message)
+        except NotLeaderError as error:
+            partition: int = getattr(message, "partition", -1)  # -1: it is about none
+            raise redirect(self._logs, str(error.args[0]), partition) from error

@@ -1,0 +1,1 @@
+"""What a register offers clients and operators: one module for each service."""

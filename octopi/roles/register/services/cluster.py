@@ -1,0 +1,53 @@
+"""The cluster: its brokers and partitions, and what happened to it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from octopi.roles.answers import answer_with_room, tell_with_room
+from octopi.roles.register.description import described
+from octopi.roles.register.services.context import RegisterContext
+from octopi.storage.slices import GROUP_COUNT, at_once, in_turns
+from octopi.transport.services import Service
+from octopi.transport.turns import another
+from octopi.wire import messages as m
+
+
+class ClusterService(Service):
+    """Describes the cluster, and lists its events."""
+
+    def __init__(self, context: RegisterContext) -> None:
+        super().__init__(
+            {
+                m.DescribeEvents: lambda asked: answer_with_room(
+                    context.connection, context.tasks, partial(self._events, asked)
+                ),
+                m.DescribeCluster: self._tell_cluster,
+            }
+        )
+        self._node = context.node
+        self._connection = context.connection
+        self._tasks = context.tasks
+
+    def _events(self, message: m.DescribeEvents) -> None:
+        state, grants = self._node.registrar.state, self._connection.grants
+        life = state.life.nonce if state.cluster else ""
+        events = [
+            one
+            for one in self._node.events.after(message.after)
+            if not one.topic or grants.covers(one.topic)
+        ]
+        self._connection.post(m.EventList(message.request, life, events))
+
+    def _tell_cluster(self, message: m.DescribeCluster) -> None:
+        """Describe the cluster: at once, or a large one in slices."""
+        connection, registrar, tasks = self._connection, self._node.registrar, self._tasks
+        slices = partial(described, message, registrar, connection.grants)
+        if len(registrar.state.partitions) + len(registrar.state.brokers) <= GROUP_COUNT:
+            answer_with_room(connection, tasks, lambda: connection.post(at_once(slices())))
+            return
+
+        async def tell() -> None:
+            connection.post(await in_turns(slices(), another(connection.turn)))
+
+        tasks.start_soon(tell_with_room, connection, tell)

@@ -1,0 +1,58 @@
+"""What operators order: drains, more partitions, moves, removals and recoveries."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from octopi.roles.register.recovery import Recovery
+from octopi.roles.register.services.context import RegisterContext
+from octopi.transport.services import Service
+from octopi.wire import messages as m
+
+
+class OperatingService(Service):
+    """Carries out what operators order; each order has a task in the connection's nursery."""
+
+    def __init__(self, context: RegisterContext) -> None:
+        super().__init__(
+            {
+                m.RecoverPartition: lambda asked: context.start(
+                    asked.request, partial(self._recover, asked)
+                ),
+                m.DrainBroker: self._start,
+                m.AddPartitions: self._start,
+                m.MoveReplica: self._start,
+                m.RemoveBroker: self._start,
+            }
+        )
+        self._context = context
+        self._node = context.node
+        self._connection = context.connection
+
+    def _start(
+        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
+    ) -> None:
+        self._context.start(message.request, partial(self._operate, message))
+
+    async def _operate(
+        self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
+    ) -> None:
+        """What operators ask."""
+        self._node.require_gathered()
+        rebalancing = self._node.rebalancing
+        match message:
+            case m.DrainBroker(broker=broker):
+                await rebalancing.drain(broker)
+            case m.AddPartitions(count=count):
+                await rebalancing.add_partitions(count)
+            case m.MoveReplica():
+                await rebalancing.move(message.partition, message.leaving, message.joining)
+            case m.RemoveBroker(broker=broker):
+                await rebalancing.remove(broker)
+        self._connection.post(m.Done(message.request))
+
+    async def _recover(self, message: m.RecoverPartition) -> None:
+        """What an operator asks about a partition without a leader, or orders."""
+        self._node.require_gathered()
+        recovery = Recovery(self._node, message.partition)
+        self._connection.post(await recovery.answer(message))

@@ -1,0 +1,78 @@
+"""Sessions that are made of services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from octopi.errors import ProtocolError
+from octopi.roles.broker.node import CLIENT_SERVICES as BROKER_SERVICES
+from octopi.roles.register.running import CLIENT_SERVICES as REGISTER_SERVICES
+from octopi.transport.services import Service, ServiceSession
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT
+
+
+class _Noting(Service):
+    """Notes what it takes."""
+
+    def __init__(self, *kinds: type) -> None:
+        super().__init__(dict.fromkeys(kinds, self._take))
+        self.taken: list[object] = []
+        self.regranted_count = 0
+
+    def _take(self, message: object) -> None:
+        self.taken.append(message)
+
+    def regranted(self) -> None:
+        self.regranted_count += 1
+
+
+def test_each_message_goes_to_the_service_that_takes_its_type() -> None:
+    topics, offsets = _Noting(m.DescribeTopic, m.DeleteTopic), _Noting(m.FindOffset)
+    session = ServiceSession("broker", [topics, offsets])
+    found = m.FindOffset(1, "orders", 3, "earliest", 0)
+    deleted = m.DeleteTopic(2, "orders")
+    session.handle(found)
+    session.handle(deleted)
+    assert (topics.taken, offsets.taken) == ([deleted], [found])
+
+
+def test_a_message_that_no_service_takes_is_an_error_of_the_peer() -> None:
+    session = ServiceSession("register", [_Noting(m.DeleteTopic)])
+    with pytest.raises(ProtocolError, match="FindOffset is no request for a register"):
+        session.handle(m.FindOffset(1, "orders", 3, "earliest", 0))
+
+
+def test_two_services_can_not_take_the_same_type_of_messages() -> None:
+    services = [_Noting(m.DeleteTopic, m.FindOffset), _Noting(m.FindOffset)]
+    with pytest.raises(ValueError, match="two services take FindOffset"):
+        ServiceSession("broker", services)
+
+
+def test_all_services_hear_of_a_fresh_token() -> None:
+    services = [_Noting(m.DeleteTopic), _Noting(m.FindOffset)]
+    ServiceSession("broker", services).regranted()
+    assert [one.regranted_count for one in services] == [1, 1]
+
+
+def test_a_service_holds_and_awaits_nothing_unless_it_says_so() -> None:
+    service = Service({})
+    service.regranted()
+    assert (service.sizes(), service.waiting_count) == ({}, 0)
+
+
+def _taken_by(services: Iterable[Callable[[Any], Service]]) -> set[type]:
+    context = SimpleNamespace(
+        environment=None, logs=None, node=None, connection=None, tasks=None, start=None
+    )
+    return {kind for make in services for kind in make(context).handlers}
+
+
+def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
+    ours = {m.Authenticate}  # taken before a session sees it
+    assert _taken_by(BROKER_SERVICES) == CLIENT.to_broker - ours
+    assert _taken_by(REGISTER_SERVICES) == CLIENT.to_register - ours
