@@ -64,7 +64,7 @@ async def leaders_at_rest(client: octopi.Client) -> dict[int, int]:
     leader of each partition."""
     leaders: dict[int, int] = {}
     while True:
-        seen = (await client.describe_cluster()).partitions
+        seen = (await client.admin.describe_cluster()).partitions
         before = leaders
         leaders = {one.partition: one.leader for one in seen if one.leader is not None}
         in_sync = all(len(one.in_sync) == len(one.replicas) for one in seen)

@@ -243,7 +243,7 @@ class Healer:
                 await clock.sleep_until(clock.now() + _AGAIN_S)
 
     async def _find_unserved(self, client: Client) -> str:
-        info = await client.describe_cluster()
+        info = await client.admin.describe_cluster()
         away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
         return ", ".join(
             f"partition {one.partition}: {one.in_sync} in sync, and clients go to {one.readers}"
@@ -254,7 +254,7 @@ class Healer:
     async def _order_leaders(self, client: Client) -> set[int]:
         """Have the best replica that is left lead where nobody can lead otherwise, as soon as all
         brokers run that ever will; return the partitions that had no leader."""
-        info = await client.describe_cluster()
+        info = await client.admin.describe_cluster()
         waiting = {one.partition for one in info.partitions if one.leader is None}
         if not self._ids() <= {one.broker for one in info.brokers if one.live}:
             return waiting
@@ -262,10 +262,10 @@ class Healer:
             if not await self._waits_for_an_order(client, one):
                 continue
             self._cluster.world.note(ORDERED, _HOST, partition=one.partition)
-            found = await client.recover_partition(one.partition, accept_loss=True)
+            found = await client.admin.recover_partition(one.partition, accept_loss=True)
             if not found.recovered:
                 continue
-            partitions = (await client.describe_cluster()).partitions
+            partitions = (await client.admin.describe_cluster()).partitions
             told = [now for now in partitions if now.partition == one.partition]
             if [now.recovered_epoch for now in told] != [found.epoch]:
                 self._notebook.complaints.append(
@@ -282,7 +282,7 @@ class Healer:
         # The only replica serves what lies before the damage, and takes nothing.
         return len(one.replicas) == 1 and any(
             of.log.fault and of.log.partition == one.partition
-            for of in await client.describe_logs()
+            for of in await client.admin.describe_logs()
         )
 
     async def _move_leaders(self, client: Client) -> None:
@@ -295,7 +295,7 @@ class Healer:
         for number in sorted(self._unmoving):
             record = state.partitions[number]
             spare = min(state.brokers.keys() - {*record.replicas})
-            await client.move_replica(number, record.leader, spare, timeout_s=_MOVE_TIMEOUT_S)
+            await client.admin.move_replica(number, record.leader, spare, timeout_s=_MOVE_TIMEOUT_S)
             self._unmoving.discard(number)
 
     async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
@@ -307,7 +307,9 @@ class Healer:
         if not ids:
             return
         try:
-            await client.move_replica(record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S)
+            await client.admin.move_replica(
+                record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S
+            )
         except RefusedError:
             # A broker that is being drained loses its replicas without us.
             if any(

@@ -106,7 +106,7 @@ class Operator:
                     topic = chance.choice(self._notebook.topics)
                     await have_fetches_wait(self._environment, client, topic)
                 case "grow":
-                    await client.add_partitions(1)
+                    await client.admin.add_partitions(1)
                 case "move":
                     await self._move(client, chance)
         except OctopiError as error:
@@ -116,20 +116,20 @@ class Operator:
                 self._notebook.complain(f"{self.host} ({chore})", error)
 
     async def _drain(self, client: Client, chance: Random) -> None:
-        brokers = (await client.describe_cluster()).brokers
+        brokers = (await client.admin.describe_cluster()).brokers
         if not brokers:
             return
         broker = chance.choice(brokers).broker
-        await client.drain_broker(broker, timeout_s=_CHORE_TIMEOUT_S)
+        await client.admin.drain_broker(broker, timeout_s=_CHORE_TIMEOUT_S)
 
     async def _move(self, client: Client, chance: Random) -> None:
-        info = await client.describe_cluster()
+        info = await client.admin.describe_cluster()
         if not info.partitions:
             return
         partition = chance.choice(info.partitions)
         others = [one.broker for one in info.brokers if one.broker not in partition.replicas]
         if others:
-            await client.move_replica(
+            await client.admin.move_replica(
                 partition.partition,
                 chance.choice(partition.replicas),
                 chance.choice(others),

@@ -228,7 +228,7 @@ async def _locate_and_subscribe(gate: Gate, parameters: dict[str, Any]) -> dict[
     async with octopi.connect(parameters["address"]) as client:
         info = await client.create_topic(topic, exist_ok=True)
         [place] = info.partitions
-        cluster = await client.describe_cluster()
+        cluster = await client.admin.describe_cluster()
         [url] = [one.address for one in cluster.brokers if one.broker == place.leader]
     greet = partial(_greet, topic, place.partition)
     greeting = Greeting(CLIENT.path, SUBPROTOCOL, greet, encode(Heartbeat()))

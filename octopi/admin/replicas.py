@@ -53,13 +53,13 @@ async def look(client: Client, topic: str | None = None, *, in_order: bool = Tru
     """
     import trio
 
-    cluster = await client.describe_cluster()
+    cluster = await client.admin.describe_cluster()
     logs: list[BrokerLog] = []
     silent: dict[int, str] = {}
 
     async def ask(broker: BrokerInfo) -> None:
         try:
-            logs.extend(await client.describe_logs(topic, brokers=[broker]))
+            logs.extend(await client.admin.describe_logs(topic, brokers=[broker]))
         except (NotReadyError, UnreachableError, ConnectionLostError) as error:
             silent[broker.broker] = str(error)
 

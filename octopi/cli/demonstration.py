@@ -138,7 +138,7 @@ class Demonstration:
 
             async def all_committed() -> list[octopi.BrokerLog] | None:
                 (place,) = (await client.describe_topic(_TOPIC)).partitions
-                logs = await client.describe_logs(_TOPIC)
+                logs = await client.admin.describe_logs(_TOPIC)
                 ends = {end for one in logs for end in (one.log.log_end, one.log.highwater)}
                 return logs if len(logs) == len(place.replicas) and len(ends) == 1 else None
 

@@ -1,19 +1,30 @@
-"""What operators ask.  Where something must not be done twice, an attempt whose answer was lost may
-have been carried out, so the next one looks first.
+"""Operating a cluster: its brokers, partitions and replicas.
+
+Where an operation must not happen twice, an attempt whose answer was lost may have been carried
+out.  So the next attempt looks at the cluster first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from octopi.clients.answers import BrokerLog, ClusterInfo
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
-from octopi.errors import ConnectionLostError, RefusedError, Status
+from octopi.errors import ConnectionLostError, RefusedError, Status, UnknownTopicError
+from octopi.identifiers import topic_name
 from octopi.limits import DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
 from octopi.wire.messages import (
     AddPartitions,
+    BrokerInfo,
     ClusterDescription,
+    DeleteTopic,
+    DeleteTopicById,
     DescribeCluster,
+    DescribeLogs,
     Done,
     DrainBroker,
+    LogList,
     MoveReplica,
     PartitionRecovery,
     RecoverPartition,
@@ -21,18 +32,69 @@ from octopi.wire.messages import (
 )
 
 
-class Operating:
-    """What a client can have done to the cluster itself; `octopi.clients.client.Client` is one."""
+class Admin:
+    """Operates a cluster.  Made by `Client`, as its attribute ``admin``.
 
-    _router: RequestRouter
+    All calls try again and raise as those of `Client` do.
+    """
 
-    async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
-        """Have other in-sync replicas lead what *broker* leads; it leads nothing before it
-        joins anew.  Return when it leads nothing.
+    def __init__(self, router: RequestRouter) -> None:
+        self._router = router
+
+    async def describe_cluster(self) -> ClusterInfo:
+        """The brokers and partitions of the cluster."""
+        found = await self._router.ask_register(
+            "describe the cluster", DescribeCluster, ClusterDescription
+        )
+        return ClusterInfo(
+            found.cluster,
+            found.topic_count,
+            found.partition_count,
+            found.brokers,
+            found.partitions,
+            found.learns,
+            found.learns_from,
+            found.unserved,
+        )
+
+    async def describe_logs(
+        self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None
+    ) -> list[BrokerLog]:
+        """The logs of *topic* (None: of all topics), once for each broker that holds one.
+
+        *brokers*: ask these, which `describe_cluster` gave; None: all that are live.  The
+        answers are taken one after another, not at one moment.
 
         Raises:
-          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if nobody
-              else could lead for *timeout_s*: it keeps only those leaderships then.
+          UnknownTopicError: if there is no such topic.
+        """
+        name = "" if topic is None else (await self._router.describe_topic(topic_name(topic))).topic
+        if brokers is None:
+            brokers = [one for one in (await self.describe_cluster()).brokers if one.live]
+        logs = [log for broker in brokers for log in await self._logs_at(broker, name)]
+        return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.broker))
+
+    async def _logs_at(self, broker: BrokerInfo, topic: str) -> list[BrokerLog]:
+        logs: list[BrokerLog] = []
+        while True:
+            after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
+
+            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
+                return DescribeLogs(request, topic, *after)
+
+            what = f"describe the logs of broker {broker.broker}"
+            page = await self._router.ask_broker(what, broker.address, question, LogList)
+            logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
+            if not page.more or not page.logs:
+                return logs
+
+    async def drain_broker(self, broker: int, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
+        """Hand the leaderships of *broker* to other in-sync replicas, and return when it leads
+        nothing.  It leads nothing again before it has rejoined.
+
+        Raises:
+          RefusedError: INVALID_OPTION, if there is no such broker; NOT_READY, if no
+              other replica could lead some partitions for *timeout_s*: it still leads those.
         """
         not_negative(broker=broker)
         await self._router.retry(
@@ -44,7 +106,7 @@ class Operating:
         )
 
     async def remove_broker(self, broker: int) -> None:
-        """Have the cluster forget *broker*, which is away for good.  Its id is never given again.
+        """Remove *broker*, which is gone for good, from the cluster.  Its id is never reused.
 
         Raises:
           RefusedError: INVALID_OPTION, if there is no such broker; BROKER_IN_USE, if it runs or
@@ -55,8 +117,8 @@ class Operating:
         await self._router.ask_register(what, lambda request: RemoveBroker(request, broker), Done)
 
     async def add_partitions(self, count: int) -> int:
-        """Have *count* more partitions, for topics that are created from now on; return how
-        many there are then.
+        """Add *count* partitions, for topics that are created from now on; return how many there
+        are then.
 
         Raises:
           RefusedError: INVALID_OPTION, if there would be too many.
@@ -67,11 +129,11 @@ class Operating:
     async def move_replica(
         self, partition: int, leaving: int, joining: int, *, timeout_s: float = MOVE_TIMEOUT_S
     ) -> None:
-        """Have the broker *joining* hold a replica in the place of the broker *leaving*.
-        Return when it is in sync and the other one's replica is gone.
+        """Move a replica of *partition* from the broker *leaving* to the broker *joining*.  Return
+        when the new one is in sync and the old one is gone.
 
-        Cancelled or timed out, both may hold one; asked again, the register takes it up
-        where it is.
+        After a cancellation or time-out both brokers may hold a replica.  Call it again: the
+        register continues the move.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, if the partition lies on no broker; INVALID_OPTION,
@@ -104,9 +166,22 @@ class Operating:
             PartitionRecovery,
         )
 
+    async def delete_topic_by_id(self, topic_id: str) -> None:
+        """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
+        that is not legal can't be used.  Also one that only brokers hold (`ClusterInfo.unserved`).
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+        """
+        await delete(
+            self._router,
+            f"delete the topic with id {topic_id}",
+            lambda request: DeleteTopicById(request, topic_id),
+        )
+
 
 async def add_partitions(router: RequestRouter, count: int) -> int:
-    """See `Operating.add_partitions`."""
+    """See `Admin.add_partitions`."""
     wanted = (await _describe(router)).partition_count + count
     is_lost = False
 
@@ -127,7 +202,7 @@ async def add_partitions(router: RequestRouter, count: int) -> int:
 async def move_replica(
     router: RequestRouter, partition: int, leaving: int, joining: int, timeout_s: float
 ) -> None:
-    """See `Operating.move_replica`."""
+    """See `Admin.move_replica`."""
 
     def question(request: int) -> MoveReplica:
         return MoveReplica(request, partition, leaving, joining)
@@ -151,6 +226,30 @@ async def move_replica(
 
     what = f"move partition {partition} from broker {leaving} to {joining}"
     await router.retry(what, attempt, timeout_s)
+
+
+async def delete(
+    router: RequestRouter, what: str, question: Callable[[int], DeleteTopic | DeleteTopicById]
+) -> None:
+    """Delete a topic.
+
+    Raises:
+      UnknownTopicError: if there is no such topic.
+    """
+    is_lost = False
+
+    async def attempt() -> None:
+        nonlocal is_lost
+        try:
+            await router.ask_register_once(question, Done)
+        except ConnectionLostError:
+            is_lost = True
+            raise
+        except UnknownTopicError:
+            if not is_lost:  # else an attempt whose answer was lost may have deleted it
+                raise
+
+    await router.retry(what, attempt)
 
 
 async def _describe(router: RequestRouter) -> ClusterDescription:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
-from octopi.clients.admin import Operating
-from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
+from octopi.clients.admin import Admin, delete
+from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.connections import Connections
@@ -37,7 +37,6 @@ from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
     TopicExistsError,
-    UnknownTopicError,
 )
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName, topic_name
 from octopi.limits import (
@@ -65,17 +64,10 @@ from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire.messages import (
-    BrokerInfo,
-    ClusterDescription,
     CreateTopic,
     DeleteTopic,
-    DeleteTopicById,
-    DescribeCluster,
-    DescribeLogs,
-    Done,
     FoundOffset,
     ListTopics,
-    LogList,
     TopicDescription,
     TopicInfo,
     TopicList,
@@ -91,8 +83,10 @@ _WINDOW_BYTES_MAX: Final = 2**40
 _T = TypeVar("_T")
 
 
-class Client(Operating):
-    """A cluster, from outside.  Made by `connect`; use it from any number of tasks.
+class Client:
+    """A connection to a cluster.  Made by `connect`; use it from any number of tasks.
+
+    Topics, producers and consumers are here; what operates the cluster is in `admin`.
 
     Every call tries again, within the client's request time-out, what can be tried again;
     then it raises the last error, which says what was tried.  All calls raise:
@@ -105,6 +99,8 @@ class Client(Operating):
     def __init__(self, cluster: ClusterHandle) -> None:
         self._cluster = cluster
         self._router = cluster.router
+        self.admin = Admin(cluster.router)
+        """Operates brokers, partitions and replicas."""
 
     # --- topics ------------------------------------------------------------------------
 
@@ -201,87 +197,10 @@ class Client(Operating):
           UnknownTopicError: if there is no such topic.
         """
         topic = topic_name(name)
-        await self._delete(f"delete topic {name}", lambda request: DeleteTopic(request, topic))
+        await delete(
+            self._router, f"delete topic {name}", lambda request: DeleteTopic(request, topic)
+        )
         self._cluster.lookup.forget(topic)
-
-    async def delete_topic_by_id(self, topic_id: str) -> None:
-        """Delete the topic with this id, and its messages everywhere, whatever its name is: a name
-        that is not legal can't be used.  Also one that only brokers hold (`ClusterInfo.unserved`).
-
-        Raises:
-          UnknownTopicError: if there is no such topic.
-        """
-        await self._delete(
-            f"delete the topic with id {topic_id}",
-            lambda request: DeleteTopicById(request, topic_id),
-        )
-
-    async def _delete(
-        self, what: str, question: Callable[[int], DeleteTopic | DeleteTopicById]
-    ) -> None:
-        is_lost = False
-
-        async def attempt() -> None:
-            nonlocal is_lost
-            try:
-                await self._router.ask_register_once(question, Done)
-            except ConnectionLostError:
-                is_lost = True
-                raise
-            except UnknownTopicError:
-                if not is_lost:  # else an attempt whose answer was lost may have deleted it
-                    raise
-
-        await self._router.retry(what, attempt)
-
-    # --- the cluster -------------------------------------------------------------------
-
-    async def describe_cluster(self) -> ClusterInfo:
-        """The brokers and partitions of the cluster."""
-        found = await self._router.ask_register(
-            "describe the cluster", DescribeCluster, ClusterDescription
-        )
-        return ClusterInfo(
-            found.cluster,
-            found.topic_count,
-            found.partition_count,
-            found.brokers,
-            found.partitions,
-            found.learns,
-            found.learns_from,
-            found.unserved,
-        )
-
-    async def describe_logs(
-        self, topic: str | None = None, *, brokers: Iterable[BrokerInfo] | None = None
-    ) -> list[BrokerLog]:
-        """The logs of *topic* (None: of all topics), once for each broker that holds one.
-
-        *brokers*: ask these, which `describe_cluster` gave; None: all that are live.  The
-        answers are taken one after another, not at one moment.
-
-        Raises:
-          UnknownTopicError: if there is no such topic.
-        """
-        name = "" if topic is None else (await self.describe_topic(topic)).topic
-        if brokers is None:
-            brokers = [one for one in (await self.describe_cluster()).brokers if one.live]
-        logs = [log for broker in brokers for log in await self._logs_at(broker, name)]
-        return sorted(logs, key=lambda one: (one.log.topic, one.log.partition, one.broker))
-
-    async def _logs_at(self, broker: BrokerInfo, topic: str) -> list[BrokerLog]:
-        logs: list[BrokerLog] = []
-        while True:
-            after = (logs[-1].log.topic, logs[-1].log.partition) if logs else ("", -1)
-
-            def question(request: int, after: tuple[str, int] = after) -> DescribeLogs:
-                return DescribeLogs(request, topic, *after)
-
-            what = f"describe the logs of broker {broker.broker}"
-            page = await self._router.ask_broker(what, broker.address, question, LogList)
-            logs += [BrokerLog(broker.broker, broker.address, log) for log in page.logs]
-            if not page.more or not page.logs:
-                return logs
 
     # --- reading without a consumer ----------------------------------------------------
 

@@ -107,7 +107,9 @@ class Settling:
             return
         async with self._operator() as client:
             try:
-                await client.move_replica(record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S)
+                await client.admin.move_replica(
+                    record.partition, broker, now, timeout_s=_MOVE_TIMEOUT_S
+                )
             except OctopiError as error:
                 if not may_pass(error):
                     raise

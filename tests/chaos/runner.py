@@ -199,7 +199,7 @@ class _Run:
 
     async def _all_in_sync(self) -> str:
         async with octopi.connect(self.cluster.register_url) as client:
-            info = await client.describe_cluster()
+            info = await client.admin.describe_cluster()
         wrong: list[object] = [
             one for one in info.partitions if sorted(one.in_sync) != sorted(one.replicas)
         ]
@@ -209,7 +209,7 @@ class _Run:
 
     async def _all_equal(self) -> str:
         async with octopi.connect(self.cluster.register_url) as client:
-            logs = await client.describe_logs()
+            logs = await client.admin.describe_logs()
         ends: dict[tuple[str, int], set[tuple[int, int]]] = {}
         for one in logs:
             name = (one.log.topic, one.log.partition)

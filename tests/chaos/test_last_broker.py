@@ -43,7 +43,7 @@ async def read_all(client: octopi.Client) -> dict[int, list[bytes]]:
 
 async def all_in_sync(client: octopi.Client) -> None:
     while True:
-        partitions = (await client.describe_cluster()).partitions
+        partitions = (await client.admin.describe_cluster()).partitions
         if all(len(one.in_sync) == len(one.replicas) for one in partitions):
             return
         await trio.sleep(0.05)

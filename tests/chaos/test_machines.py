@@ -83,6 +83,6 @@ def cluster_of(register: NodeProcess) -> str:
 
     async def ask() -> str:
         async with octopi.connect(register.url) as client:
-            return (await client.describe_cluster()).cluster
+            return (await client.admin.describe_cluster()).cluster
 
     return trio.run(ask)

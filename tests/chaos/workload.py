@@ -111,7 +111,7 @@ class Workload:
         with trio.move_on_after(_ANSWER_S):
             try:
                 async with octopi.connect(self._register) as client:
-                    return await client.describe_cluster()
+                    return await client.admin.describe_cluster()
             except octopi.OctopiError as error:
                 if not may_pass(error):
                     self.faults.append(f"the register refuses to describe its cluster: {error!r}")
@@ -124,13 +124,13 @@ class Workload:
 
         async def replace(client: octopi.Client) -> None:
             nonlocal new
-            info = await client.describe_cluster()
+            info = await client.admin.describe_cluster()
             [new] = [one.broker for one in info.brokers if one.address == address and one.live]
             for one in info.partitions:
                 if old in one.replicas:
-                    await client.move_replica(one.partition, old, new)
+                    await client.admin.move_replica(one.partition, old, new)
             if old in {one.broker for one in info.brokers}:
-                await client.remove_broker(old)
+                await client.admin.remove_broker(old)
 
         await self._until_done(replace)
         return new

@@ -62,7 +62,7 @@ class SoleReplica:
         """Wait until the register knows it."""
         with trio.fail_after(20):
             while True:
-                (broker,) = (await self.client.describe_cluster()).brokers
+                (broker,) = (await self.client.admin.describe_cluster()).brokers
                 if bool(broker.disk_trouble) == full:
                     return
                 await trio.sleep(0.05)  # nothing announces it to clients

@@ -202,7 +202,7 @@ async def test_the_second_signal_stops_a_node_at_once(nodes: NodeProcesses) -> N
                 await client.fetch("orders", 0, partition=partition, wait_s=20)
 
         nursery.start_soon(wait_for_messages)
-        await client.describe_logs("orders")  # on the same connection: the fetch is there
+        await client.admin.describe_logs("orders")  # on the same connection: the fetch is there
         broker.signal(signal.SIGTERM)
         await eventually(lambda: refuses_connections(broker.url))
         broker.signal(signal.SIGTERM)

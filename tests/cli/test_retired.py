@@ -37,7 +37,7 @@ async def move_all(cluster: Cluster) -> Path:
     async with octopi.connect(cluster.register.url) as client:
         (topic,) = await client.topics()
         (place,) = topic.partitions
-        await client.move_replica(place.partition, 1, 2, timeout_s=20)
+        await client.admin.move_replica(place.partition, 1, 2, timeout_s=20)
     root = cluster.directory / "broker-1" / "retired"
     await eventually(lambda: root.exists() and all("." not in one.name for one in root.iterdir()))
     return root

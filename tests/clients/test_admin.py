@@ -29,28 +29,28 @@ async def test_every_replica_of_a_log_is_described_with_its_broker(
 ) -> None:
     async with running_world() as world, world.client() as client:
         place = await replicated_topic(world, client)
-        logs = await client.describe_logs("orders")
+        logs = await client.admin.describe_logs("orders")
         assert [one.broker for one in logs] == sorted(place.replicas) == [1, 2, 3]
         assert [one.address for one in logs] == [BROKER, SECOND, THIRD]
         assert len({one.log.log_end for one in logs}) == 1
-        assert await client.describe_logs() == logs
-        brokers = (await client.describe_cluster()).brokers
-        assert await client.describe_logs("orders", brokers=brokers[:1]) == logs[:1]
+        assert await client.admin.describe_logs() == logs
+        brokers = (await client.admin.describe_cluster()).brokers
+        assert await client.admin.describe_logs("orders", brokers=brokers[:1]) == logs[:1]
         with pytest.raises(octopi.UnknownTopicError):
-            await client.describe_logs("nothing")
+            await client.admin.describe_logs("nothing")
 
 
 async def test_a_drained_broker_leads_nothing(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
         leader = (await replicated_topic(world, client)).leader
         assert leader is not None
-        await client.drain_broker(leader)
-        cluster = await client.describe_cluster()
+        await client.admin.drain_broker(leader)
+        cluster = await client.admin.describe_cluster()
         assert {one.broker: one.partitions_led for one in cluster.brokers}[leader] == 0
         assert cluster.partitions[0].leader not in {None, leader}
         assert leader in cluster.partitions[0].replicas
         with pytest.raises(octopi.RefusedError) as caught:
-            await client.drain_broker(77)
+            await client.admin.drain_broker(77)
         assert caught.value.status is octopi.Status.INVALID_OPTION
 
 
@@ -63,17 +63,17 @@ async def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(
         leaving = next(one for one in place.replicas if one != place.leader)
         address = {1: BROKER, 2: SECOND, 3: THIRD}[leaving]
         with pytest.raises(octopi.RefusedError, match=f"runs, at {address}"):
-            await client.remove_broker(leaving)
+            await client.admin.remove_broker(leaving)
         await world.kill(address)
         await trio.testing.wait_all_tasks_blocked()  # the register has asked its address
         with pytest.raises(octopi.RefusedError, match="holds replicas of partitions ") as caught:
-            await client.remove_broker(leaving)
+            await client.admin.remove_broker(leaving)
         assert caught.value.status is octopi.Status.BROKER_IN_USE
-        await client.move_replica(place.partition, leaving, 4)
+        await client.admin.move_replica(place.partition, leaving, 4)
         fault = world.net.fault(m.Done, "break before")
-        await client.remove_broker(leaving)
+        await client.admin.remove_broker(leaving)
         assert fault.struck
-        known = [one.broker for one in (await client.describe_cluster()).brokers]
+        known = [one.broker for one in (await client.admin.describe_cluster()).brokers]
         assert known == sorted({1, 2, 3, 4} - {leaving})
 
 
@@ -81,10 +81,10 @@ async def test_partitions_are_added_once_even_if_the_answer_is_lost(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
-        before = (await client.describe_cluster()).partition_count
-        assert await client.add_partitions(3) == before + 3
+        before = (await client.admin.describe_cluster()).partition_count
+        assert await client.admin.add_partitions(3) == before + 3
         fault = world.net.fault(m.Done, "break before")
-        assert await client.add_partitions(2) == before + 5
+        assert await client.admin.add_partitions(2) == before + 5
         assert fault.struck
         await client.create_topic("orders", at=[before + 4])
 
@@ -94,14 +94,14 @@ async def test_a_replica_moves_to_another_broker(autojump_clock: MockClock) -> N
         place = await replicated_topic(world, client)
         await world.start_broker("ws://broker-4:7100")
         leaving = next(one for one in place.replicas if one != place.leader)
-        await client.move_replica(place.partition, leaving, 4)
+        await client.admin.move_replica(place.partition, leaving, 4)
         (moved,) = (await client.describe_topic("orders")).partitions
         assert sorted(moved.in_sync) == sorted({*place.replicas, 4} - {leaving})
         with pytest.raises(octopi.RefusedError) as caught:
-            await client.move_replica(place.partition, leaving, 4)
+            await client.admin.move_replica(place.partition, leaving, 4)
         assert caught.value.status is octopi.Status.INVALID_OPTION
         with pytest.raises(octopi.RefusedError) as caught:
-            await client.move_replica(7777, leaving, 4)
+            await client.admin.move_replica(7777, leaving, 4)
         assert caught.value.status is octopi.Status.UNKNOWN_PARTITION
 
 
@@ -113,7 +113,7 @@ async def test_a_move_goes_on_when_the_register_is_lost_meanwhile(
         await world.start_broker("ws://broker-4:7100")
         leaving = next(one for one in place.replicas if one != place.leader)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(client.move_replica, place.partition, leaving, 4)
+            nursery.start_soon(client.admin.move_replica, place.partition, leaving, 4)
             await trio.testing.wait_all_tasks_blocked()
             world.net.cut(REGISTER)
         (moved,) = (await client.describe_topic("orders")).partitions
@@ -132,9 +132,9 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
         place = await replicated_topic(world, client)
         await world.start_broker("ws://broker-4:7100")
         leaving = next(one for one in place.replicas if one != place.leader)
-        await client.move_replica(place.partition, leaving, 4)
+        await client.admin.move_replica(place.partition, leaving, 4)
         fault = world.net.fault(m.MoveReplica, "break before")
-        await client.move_replica(place.partition, leaving, 4)
+        await client.admin.move_replica(place.partition, leaving, 4)
         assert fault.struck
 
 
@@ -147,10 +147,10 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
         lambda client: client.create_topic("t", retention_bytes=-1),
         lambda client: client.create_topic("t", segment_bytes=2**63),
         lambda client: client.create_topic("t", min_insync=-1),
-        lambda client: client.drain_broker(-1),
-        lambda client: client.remove_broker(-1),
-        lambda client: client.add_partitions(-1),
-        lambda client: client.move_replica(-1, 1, 2),
+        lambda client: client.admin.drain_broker(-1),
+        lambda client: client.admin.remove_broker(-1),
+        lambda client: client.admin.add_partitions(-1),
+        lambda client: client.admin.move_replica(-1, 1, 2),
         lambda client: client.fetch("t", -1, partition=0),
     ],
 )

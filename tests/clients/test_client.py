@@ -46,7 +46,7 @@ async def test_a_long_list_of_topics_comes_in_pages(autojump_clock: MockClock) -
             await client.create_topic(name)
         assert [one.topic for one in await client.topics()] == names
         assert world.net.count(m.TopicList) == 3
-        logs = await client.describe_logs()
+        logs = await client.admin.describe_logs()
         assert [one.log.topic for one in logs] == names
 
 
@@ -81,13 +81,13 @@ async def test_the_cluster_and_its_logs_are_described(autojump_clock: MockClock)
         await client.create_topic("bills", at=[2])
         async with client.producer() as producer:
             receipt = await producer.send("orders", b"value")
-        cluster = await client.describe_cluster()
+        cluster = await client.admin.describe_cluster()
         assert [one.address for one in cluster.brokers] == [BROKER]
         assert cluster.topic_count == 2
-        (mine,) = await client.describe_logs("orders")
+        (mine,) = await client.admin.describe_logs("orders")
         assert (mine.address, mine.log.partition) == (BROKER, 1)
         assert mine.log.highwater == receipt.next_offset
-        assert [one.log.topic for one in await client.describe_logs()] == ["bills", "orders"]
+        assert [one.log.topic for one in await client.admin.describe_logs()] == ["bills", "orders"]
 
 
 async def test_fetch_reads_once_and_waits_if_asked_to(autojump_clock: MockClock) -> None:

@@ -475,4 +475,4 @@ async def test_two_consumers_of_one_client_share_a_connection_and_nothing_else(
             assert (await anext(two)).value == b"0"
             assert (await anext(one)).value == b"1"
         assert world.net.connect_count == before
-        assert BROKER in {log.address for log in await client.describe_logs("orders")}
+        assert BROKER in {log.address for log in await client.admin.describe_logs("orders")}

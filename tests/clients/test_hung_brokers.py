@@ -277,7 +277,7 @@ async def test_a_subscription_that_is_not_answered_is_made_elsewhere(
         async with other.producer() as producer:
             receipt = await producer.send("orders", b"0")
         if is_connected:
-            await client.describe_logs("orders")
+            await client.admin.describe_logs("orders")
         for number in range(3):  # readers take turns
             with world.net.hang(hung), trio.fail_after(BACK_S):
                 async with client.consumer("orders", start=receipt.offset) as consumer:

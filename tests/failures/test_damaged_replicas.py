@@ -185,10 +185,10 @@ async def found_stuck(url: str) -> str:
         async with octopi.connect(url) as client:
             while True:
                 place = (await client.describe_topic(TOPIC)).partitions[0]
-                cluster = await client.describe_cluster()
+                cluster = await client.admin.describe_cluster()
                 if place.is_stuck and all(one.live for one in cluster.brokers):
                     assert place.leader is None
-                    logs = await client.describe_logs(TOPIC)
+                    logs = await client.admin.describe_logs(TOPIC)
                     found = problems(Look(cluster, logs, {}))
                     assert any("is damaged at byte" in one for one in found)
                     return " ".join(found)

@@ -59,7 +59,7 @@ async def at_rest(url: str, topic: str, replica_count: int) -> list[octopi.Broke
             while True:
                 info = await client.describe_topic(topic)
                 try:
-                    everything = await client.describe_logs()
+                    everything = await client.admin.describe_logs()
                 except OctopiError:
                     everything = []  # a broker went while it was asked
                 logs = [one for one in everything if one.log.topic == topic]

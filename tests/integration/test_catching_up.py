@@ -30,7 +30,7 @@ async def test_a_broker_that_comes_back_is_listed_and_in_sync_again(tmp_path: Pa
             await cluster.restart(away)
             assert address in (await cluster.in_sync("orders", 3)).readers
             async with octopi.connect(cluster.url) as client:
-                brokers = (await client.describe_cluster()).brokers
+                brokers = (await client.admin.describe_cluster()).brokers
             (listed,) = [one for one in brokers if one.address == address]
             assert (listed.live, listed.incarnation) == (True, 2)
         await flow.check_replicas(cluster.data_dirs, 3)
@@ -198,7 +198,7 @@ async def test_a_broker_that_lost_its_data_is_a_new_one_and_takes_the_place_of_t
             await cluster.restart(lost)
             place = await cluster.place("orders")
             async with octopi.connect(cluster.url) as client:
-                await client.move_replica(place.partition, leaving, 4, timeout_s=20)
+                await client.admin.move_replica(place.partition, leaving, 4, timeout_s=20)
             place = await cluster.in_sync("orders", 3)
             assert 4 in place.in_sync
             assert leaving not in place.replicas

@@ -51,7 +51,7 @@ async def without(cluster: LocalCluster, name: str) -> None:
 async def complaint(cluster: LocalCluster, name: str) -> str:
     """What the broker says is wrong with its log."""
     async with octopi.connect(cluster.url) as client:
-        logs = await client.describe_logs("orders")
+        logs = await client.admin.describe_logs("orders")
     (fault,) = [one.log.fault for one in logs if one.address == cluster.address(name)]
     return fault
 

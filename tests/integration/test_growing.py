@@ -54,7 +54,7 @@ async def test_partitions_are_added_while_messages_flow(tmp_path: Path) -> None:
         async with traffic(cluster.url, "orders", producers=2, partitions=4) as flow:
             await flow.progress(50)
             async with octopi.connect(cluster.url) as client:
-                total = await client.add_partitions(4)
+                total = await client.admin.add_partitions(4)
                 assert total == 12
                 await client.create_topic("wide", at=[0, *range(8, total)])
             async with traffic(cluster.url, "wide", producers=6) as wide:

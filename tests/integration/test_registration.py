@@ -20,7 +20,7 @@ async def check_tables(cluster: LocalCluster, info: octopi.TopicInfo, partitions
     every partition on as many of them as there can be, spread evenly."""
     count = len(cluster.names)
     async with octopi.connect(cluster.url) as client:
-        table = await client.describe_cluster()
+        table = await client.admin.describe_cluster()
     addresses = {number: cluster.address(f"broker-{number}") for number in range(1, count + 1)}
     assert {one.broker: one.address for one in table.brokers} == addresses
     assert all(one.live and one.incarnation == 1 for one in table.brokers)

@@ -526,10 +526,10 @@ async def move_a_replica(cluster: LocalCluster, flow: Traffic) -> None:
     async with octopi.connect(cluster.url) as client:
         with trio.fail_after(20):  # on a full disk no replica is kept
             while any(  # noqa: ASYNC110
-                one.disk_trouble for one in (await client.describe_cluster()).brokers
+                one.disk_trouble for one in (await client.admin.describe_cluster()).brokers
             ):
                 await trio.sleep(0.05)  # nothing announces it to clients
-        await client.move_replica(place.partition, leaving, spare, timeout_s=20)
+        await client.admin.move_replica(place.partition, leaving, spare, timeout_s=20)
     await flow.progress(30)
 
 
@@ -538,7 +538,7 @@ async def hand_over(cluster: LocalCluster, flow: Traffic) -> None:
     place = await cluster.place("orders")
     assert place.leader is not None
     async with octopi.connect(cluster.url) as client:
-        await client.drain_broker(place.leader, timeout_s=20)
+        await client.admin.drain_broker(place.leader, timeout_s=20)
     await flow.progress(30)
 
 

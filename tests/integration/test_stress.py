@@ -47,7 +47,7 @@ async def kill_or_restart(cluster: ProcessCluster, chance: random.Random) -> Non
 async def synced(cluster: ProcessCluster, running: set[str]) -> set[str]:
     """Who is in sync, as soon as all of them are alive."""
     async with octopi.connect(cluster.url) as client:
-        brokers = (await client.describe_cluster()).brokers
+        brokers = (await client.admin.describe_cluster()).brokers
     names = {one.broker: cluster.named(one.address) for one in brokers}
     with trio.fail_after(20):
         while True:

@@ -70,7 +70,7 @@ async def test_a_promise_that_did_not_reach_the_disk_is_not_told_before_it_has(
             disks[number].fail(errno.ENOSPC, "replace_file", path_end=path_end, times=3)
         async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
             await producer.send("orders", b"before")
-            await client.drain_broker(before.leader)
+            await client.admin.drain_broker(before.leader)
             await producer.send("orders", b"after")
             after = (await client.describe_topic("orders")).partitions[0]
             assert after.leader in others
@@ -102,7 +102,7 @@ async def all_hold_the_same(client: octopi.Client) -> None:
     with trio.fail_after(20):
         while True:
             in_sync = (await client.describe_topic("orders")).partitions[0].in_sync
-            ends = {one.log.log_end for one in await client.describe_logs("orders")}
+            ends = {one.log.log_end for one in await client.admin.describe_logs("orders")}
             if len(in_sync) == 3 and len(ends) == 1:
                 return
             await trio.sleep(0.05)  # nothing announces it to clients

@@ -123,7 +123,7 @@ async def test_a_new_broker_takes_replicas_and_a_share_of_leaders(tmp_path: Path
             with trio.fail_after(20):
                 while led.get(4, 0) < 2:
                     await trio.sleep(0.1)
-                    described = await client.describe_cluster()
+                    described = await client.admin.describe_cluster()
                     led = {one.broker: one.partitions_led for one in described.brokers}
         assert max(led.values()) - min(led.values()) <= 1
 

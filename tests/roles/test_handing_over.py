@@ -126,7 +126,7 @@ async def test_a_broker_that_dies_after_it_accepted_is_neither_appointed_nor_wai
         await client.create_topic("orders")
         (record,) = first.records.values()
         assert (record.leader, record.in_sync) == (1, [1, 2, 3])
-        nursery.start_soon(client.drain_broker, first.broker)
+        nursery.start_soon(client.admin.drain_broker, first.broker)
         await third.accept(log_end=9)
         await left(third, [first, second])
         await first.accept(log_end=5)
@@ -217,7 +217,7 @@ async def test_nobody_is_told_what_the_register_may_forget(tmp_path: Path) -> No
         ):
 
             async def away() -> bool:
-                return not (await client.describe_cluster()).brokers[1].live
+                return not (await client.admin.describe_cluster()).brokers[1].live
 
             synced = disk.calls.count("sync")
             with disk.syncs_held():

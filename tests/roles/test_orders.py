@@ -22,7 +22,7 @@ async def in_sync(client: octopi.Client, topic: str, count: int) -> None:
     with trio.fail_after(20):
         while True:
             place = (await client.describe_topic(topic)).partitions[0]
-            holders = {one.broker for one in await client.describe_logs(topic)}
+            holders = {one.broker for one in await client.admin.describe_logs(topic)}
             if len(place.in_sync) == count and holders.issuperset(place.in_sync):
                 return
             await trio.sleep(0.02)  # nothing announces it to clients
@@ -71,7 +71,7 @@ async def test_a_topic_made_anew_while_a_broker_is_away_gets_in_sync_there_again
         for topic in ("orders", "other"):
             await in_sync(client, topic, 2)
         told = await client.describe_topic("orders")
-        held = await client.describe_logs("orders")
+        held = await client.admin.describe_logs("orders")
         assert {one.log.topic_id for one in held} == {told.topic_id}
 
 
@@ -105,8 +105,8 @@ async def test_a_topic_made_anew_is_held_as_soon_as_the_older_one_can_be_removed
             disk.fail(errno.EIO, "rename", times=1 << 30)
             await client.delete_topic("orders")
             await create(client, "orders")
-            assert not await client.describe_logs("orders")
+            assert not await client.admin.describe_logs("orders")
             disk.heal()
             with trio.fail_after(10):
-                while not await client.describe_logs("orders"):  # noqa: ASYNC110
+                while not await client.admin.describe_logs("orders"):  # noqa: ASYNC110
                     await trio.sleep(0.02)

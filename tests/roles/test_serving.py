@@ -87,7 +87,7 @@ async def test_one_log_that_can_not_be_made_keeps_no_other_partition_from_servin
         told: list[octopi.PartitionInfo] = []
         with trio.fail_after(10):
             while not (told and told[0].troubles):
-                told = (await client.describe_cluster()).partitions
+                told = (await client.admin.describe_cluster()).partitions
                 await trio.sleep(0.02)  # nothing announces it to clients
         (trouble,) = told[0].troubles
         assert (trouble.broker, told[1].troubles) == (1, [])
@@ -129,7 +129,7 @@ async def test_a_leader_that_takes_no_records_stays_if_no_other_one_does(tmp_pat
         for member in (second, third, first):
             member.connection.post(m.BrokerStatus("full", 0, 100, []))
         with trio.fail_after(10):
-            while len((await client.describe_cluster()).partitions[0].troubles) < 3:  # noqa: ASYNC110
+            while len((await client.admin.describe_cluster()).partitions[0].troubles) < 3:  # noqa: ASYNC110
                 await trio.sleep(0.02)
         assert await leads(client, "orders") == 1
         assert not first.announced

@@ -170,7 +170,7 @@ async def test_lists_leave_out_what_the_asker_may_do_nothing_with(tmp_path: Path
             leader, _ = await ready(cluster, name)
         async with octopi.connect(cluster.register.url, token=fresh(publish="mine*")) as client:
             assert [one.topic for one in await client.topics()] == ["mine", "mine.too"]
-            logs = await client.describe_logs()
+            logs = await client.admin.describe_logs()
             assert [one.log.topic for one in logs] == ["mine", "mine.too"]
         async with cluster.connection(leader, token=everything()) as reader:
             log = (await ready(cluster, "theirs"))[1]

@@ -222,14 +222,14 @@ def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_f
         async def move_another(client: Client) -> None:
             await client.topics()  # it is connected then
             await deciding.wait()
-            await client.move_replica(0, leaving=replicas[1], joining=spare[1])
+            await client.admin.move_replica(0, leaving=replicas[1], joining=spare[1])
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, cluster, move_another, "second")
             await trio.sleep(0.5)
             await ask(
                 cluster,
-                lambda client: client.move_replica(0, leaving=replicas[0], joining=spare[0]),
+                lambda client: client.admin.move_replica(0, leaving=replicas[0], joining=spare[0]),
                 "first",
             )
         record = cluster.register_view.state.partitions[0]
@@ -456,8 +456,11 @@ def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_l
         held_by = cluster.register_view.state.partitions[0].replicas
         (joining,) = {1, 2, 3} - set(held_by)
         kill_at(cluster, steps.E8_DECIDED, "operator")
-        moving = partial(Client.move_replica, partition=0, leaving=held_by[1], joining=joining)
-        await ask(cluster, moving, "operator")
+        await ask(
+            cluster,
+            lambda client: client.admin.move_replica(0, leaving=held_by[1], joining=joining),
+            "operator",
+        )
         await until(lambda: joining in in_sync(cluster))
         assert cluster.stored_records(f"broker-{joining}", "topic", 0)
 
@@ -544,7 +547,7 @@ def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def drain(environment: Environment) -> None:
             async with connect(cluster.address, environment=environment) as client:
-                await client.drain_broker(1)
+                await client.admin.drain_broker(1)
 
         await ask(cluster, lambda client: done(client.create_topic("first")), "maker")
         partitions = cluster.register_view.state.partitions

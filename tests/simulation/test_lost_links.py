@@ -139,7 +139,7 @@ def test_a_silent_broker_is_gone_without_being_looked_for() -> None:
 
 def test_a_drained_broker_stays_drained_when_its_link_breaks() -> None:
     async def drain(client: Client, broker: int) -> None:
-        await client.drain_broker(broker)
+        await client.admin.drain_broker(broker)
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create)

@@ -307,13 +307,13 @@ def test_a_partition_waits_for_a_member_that_is_away_until_an_operator_orders_no
 
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
-            found.append(await client.recover_partition(0))
-            found.append(await client.recover_partition(0, accept_loss=True))
+            found.append(await client.admin.recover_partition(0))
+            found.append(await client.admin.recover_partition(0, accept_loss=True))
             with pytest.raises(RefusedError, match="nothing has to be given up"):
-                await client.recover_partition(0, accept_loss=True)
+                await client.admin.recover_partition(0, accept_loss=True)
 
         async def look(client: Client) -> None:
-            described.append((await client.describe_cluster()).partitions[0])
+            described.append((await client.admin.describe_cluster()).partitions[0])
 
         described: list[m.PartitionInfo] = []
         await ask(cluster, creating("topic"), "maker")
@@ -354,7 +354,7 @@ def test_replicas_in_sync_that_are_gone_for_good_are_given_up_by_order_only() ->
 
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
-            found.append(await client.recover_partition(0, accept_loss=True))
+            found.append(await client.admin.recover_partition(0, accept_loss=True))
 
         await ask(cluster, creating("topic"), "maker")
         await ask(cluster, sending("topic", values[:5]), "first")
@@ -384,11 +384,13 @@ def test_records_that_a_leader_lacks_lead_again_as_the_broker_that_keeps_them_ad
 
     async def scenario(cluster: SimulatedCluster) -> None:
         async def look(client: Client) -> None:
-            faults.extend(one.log.fault for one in await client.describe_logs() if one.log.fault)
+            faults.extend(
+                one.log.fault for one in await client.admin.describe_logs() if one.log.fault
+            )
 
         async def recover(client: Client) -> None:
-            assert (await client.recover_partition(0)).candidate in {2, 3}
-            assert (await client.recover_partition(0, accept_loss=True)).recovered
+            assert (await client.admin.recover_partition(0)).candidate in {2, 3}
+            assert (await client.admin.recover_partition(0, accept_loss=True)).recovered
 
         await ask(cluster, sending("topic", values[:5]), "first")
         await trio.sleep(3.0)
@@ -425,10 +427,10 @@ def test_a_partition_that_is_led_is_not_recovered() -> None:
         async def recover(client: Client) -> None:
             for accept_loss in (False, True):
                 with pytest.raises(RefusedError, match="in sync and runs") as caught:
-                    await client.recover_partition(0, accept_loss=accept_loss)
+                    await client.admin.recover_partition(0, accept_loss=accept_loss)
                 assert caught.value.status == Status.INVALID_OPTION
             with pytest.raises(RefusedError, match="lies nowhere") as caught:
-                await client.recover_partition(7)
+                await client.admin.recover_partition(7)
             assert caught.value.status == Status.UNKNOWN_PARTITION
 
         await ask(cluster, creating("topic"), "maker")
@@ -445,8 +447,8 @@ def test_a_sole_replica_is_asked_only_if_its_loss_is_accepted() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
             with pytest.raises(RefusedError, match="one replica, on broker 1"):
-                await client.recover_partition(0)
-            found.append(await client.recover_partition(0, accept_loss=True))
+                await client.admin.recover_partition(0)
+            found.append(await client.admin.recover_partition(0, accept_loss=True))
 
         await ask(cluster, sending("topic", [b"sent"]), "first")
         await ask(cluster, recover, "operator")
@@ -461,9 +463,9 @@ def test_a_sole_replica_is_asked_only_if_its_loss_is_accepted() -> None:
 def test_without_any_replica_that_answers_nothing_can_be_ordered() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         async def recover(client: Client) -> None:
-            assert (await client.recover_partition(0)).candidate is None
+            assert (await client.admin.recover_partition(0)).candidate is None
             with pytest.raises((RefusedError, NotReadyError), match="no replica"):
-                await client.recover_partition(0, accept_loss=True)
+                await client.admin.recover_partition(0, accept_loss=True)
 
         await ask(cluster, creating("topic"), "maker")
         kill(cluster, *(node.name for node in cluster.brokers))

@@ -269,7 +269,7 @@ def test_a_broker_that_starts_again_gets_in_sync_and_may_lead() -> None:
 
 def test_the_old_leader_leads_on_with_all_its_followers_when_nobody_takes_over_in_time() -> None:
     async def drain(client: Client) -> None:
-        await client.drain_broker(1)
+        await client.admin.drain_broker(1)
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create(1))
@@ -332,7 +332,7 @@ def test_a_register_that_died_within_a_hand_over_ends_it_as_soon_as_the_old_lead
         async def drain(client: Client) -> None:
             broker = cluster.broker_of(leader)
             assert broker is not None
-            await client.drain_broker(broker)
+            await client.admin.drain_broker(broker)
 
         cluster.add_client("operator", _tolerant(cluster, drain))
         cluster.boot("operator")

@@ -179,7 +179,7 @@ def test_a_partition_that_is_added_while_a_stream_goes_on_is_read(
     query = stream(spark, tmp_path, server=cluster.url, **options).start()
     try:
         query.processAllAvailable()
-        count = cluster.ask(lambda client: client.add_partitions(1))
+        count = cluster.ask(lambda client: client.admin.add_partitions(1))
         second = "growing-2"
         cluster.ask(lambda client: client.create_topic(second, at=[count - 1]))
         cluster.fill(second, [b"on the new partition"])

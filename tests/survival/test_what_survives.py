@@ -36,7 +36,7 @@ async def healthy(cluster: ProcessCluster) -> None:
     async with octopi.connect(cluster.url) as client:
         with trio.fail_after(HEALED_S):
             while True:
-                places = (await client.describe_cluster()).partitions
+                places = (await client.admin.describe_cluster()).partitions
                 if all(
                     one.leader is not None and sorted(one.in_sync) == sorted(one.replicas)
                     for one in places

@@ -39,7 +39,7 @@ def list_brokers(
     from octopi.cli.asking import ask
     from octopi.cli.commands.status import print_brokers
 
-    cluster = ask(settings, lambda client: client.describe_cluster())
+    cluster = ask(settings, lambda client: client.admin.describe_cluster())
     if as_json:
         print_json([attrs.asdict(one) for one in cluster.brokers])
     else:
@@ -70,7 +70,7 @@ def drain(
 
     from octopi.cli.asking import ask
 
-    ask(settings, lambda client: client.drain_broker(broker))
+    ask(settings, lambda client: client.admin.drain_broker(broker))
     say(f"broker {broker} leads nothing", err=True)
 
 
@@ -97,5 +97,5 @@ def remove(
 
     from octopi.cli.asking import ask
 
-    ask(settings, lambda client: client.remove_broker(broker))
+    ask(settings, lambda client: client.admin.remove_broker(broker))
     say(f"broker {broker} is forgotten", err=True)

@@ -52,7 +52,7 @@ def list_partitions(
     from octopi.admin.replicas import PARTITION_HEADINGS, notes, partition_rows
     from octopi.cli.asking import ask
 
-    cluster = ask(settings, lambda client: client.describe_cluster())
+    cluster = ask(settings, lambda client: client.admin.describe_cluster())
     if as_json:
         places = [attrs.asdict(one) for one in cluster.partitions]
         print_json({"partition_count": cluster.partition_count, "partitions": places})
@@ -84,7 +84,7 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
 
     from octopi.cli.asking import ask
 
-    total = ask(settings, lambda client: client.add_partitions(count))
+    total = ask(settings, lambda client: client.admin.add_partitions(count))
     say(f"the cluster has {counted(total, 'partition')}", err=True)
 
 
@@ -142,7 +142,7 @@ def recover(
 
     found = ask(
         settings,
-        lambda client: client.recover_partition(
+        lambda client: client.admin.recover_partition(
             partition, accept_loss=accept_loss, empty_on=empty_on
         ),
     )
@@ -254,7 +254,7 @@ def move(
             with _progress(partition, joining) as show:
                 if show is not None:
                     nursery.start_soon(_watch, client, partition, joining, show)
-                await client.move_replica(partition, leaving, joining)
+                await client.admin.move_replica(partition, leaving, joining)
             nursery.cancel_scope.cancel()
 
     ask(settings, question)
@@ -269,11 +269,11 @@ async def _watch(
 
     while True:
         with suppress(NotReadyError, UnreachableError, ConnectionLostError):  # only a look
-            cluster = await client.describe_cluster()
+            cluster = await client.admin.describe_cluster()
             leaders = [one.leader for one in cluster.partitions if one.partition == partition]
             asked = [one for one in cluster.brokers if one.broker in {*leaders, joining}]
             held = dict.fromkeys([*leaders, joining], 0)
-            for one in await client.describe_logs(brokers=asked):
+            for one in await client.admin.describe_logs(brokers=asked):
                 if one.log.partition == partition:
                     held[one.broker] += one.log.log_end - one.log.log_start
             if any(held.values()):

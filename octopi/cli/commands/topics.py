@@ -298,7 +298,7 @@ def delete(
             await client.delete_topic(name)
             say(f"deleted {name}", err=True)
         for topic_id in topic_ids:
-            await client.delete_topic_by_id(topic_id)
+            await client.admin.delete_topic_by_id(topic_id)
             say(f"deleted the topic with id {topic_id}", err=True)
 
     ask(settings, question)
