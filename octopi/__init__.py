@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
     from octopi.clients.client import VERSION as __version__, Client, connect
     from octopi.clients.consuming.consumer import Consumer
+    from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
     from octopi.clients.producing.producer import Producer
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
     from octopi.errors import (
@@ -61,11 +62,21 @@ else:
         if name in __all__:
             from octopi import errors, position, record
             from octopi.clients import client
-            from octopi.clients.consuming import consumer
+            from octopi.clients.consuming import consumer, start_position
             from octopi.clients.producing import producer, receipts
             from octopi.wire import messages
 
-            homes = (client, consumer, position, producer, receipts, errors, record, messages)
+            homes = (
+                client,
+                consumer,
+                start_position,
+                position,
+                producer,
+                receipts,
+                errors,
+                record,
+                messages,
+            )
             original = "VERSION" if name == "__version__" else name
             for home in homes:
                 if hasattr(home, original):
@@ -89,6 +100,7 @@ __all__ = [
     "HistoryLostError",
     "InvalidOptionError",
     "InvalidTopicError",
+    "LastMessages",
     "LogInfo",
     "MalformedRecordError",
     "Message",
@@ -97,6 +109,7 @@ __all__ = [
     "OctopiError",
     "OffsetInsideRecordError",
     "OffsetOutOfRangeError",
+    "OffsetSpec",
     "OutcomeUnknownError",
     "PartitionInfo",
     "PendingReceipt",
@@ -107,6 +120,7 @@ __all__ = [
     "Receipt",
     "RecordError",
     "RefusedError",
+    "Start",
     "Status",
     "TopicExistsError",
     "TopicInfo",
@@ -117,4 +131,5 @@ __all__ = [
     "UnservedTopic",
     "__version__",
     "connect",
+    "last",
 ]

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from octopi.clients.client import Client
-from octopi.clients.consuming.start_position import OffsetSpec
+from octopi.clients.consuming.start_position import OffsetSpec, last
 from octopi.environment import Environment
 from octopi.errors import OctopiError
 from octopi.limits import WAITING_FETCHES_MAX
@@ -20,7 +20,7 @@ from octopi.wire.messages import Fetch, FindOffset, FoundOffset
 _LONG_AGO: Final = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
 """A second after every run begins."""
 
-_PLACES: Final[tuple[OffsetSpec, ...]] = (-3, -(10**6), _LONG_AGO)
+_PLACES: Final[tuple[OffsetSpec, ...]] = (last(3), last(10**6), _LONG_AGO)
 
 _TOO_MANY: Final = 8
 """So many more fetches than may wait."""

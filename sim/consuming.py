@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.start_position import Start
+from octopi.clients.consuming.start_position import Start, last
 from octopi.environment import Environment
 from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError
 from octopi.limits import CONSUMER_WINDOW_BYTES
@@ -70,7 +70,7 @@ class ConsumerProgram:
         if self._stored:
             return self._stored
         if self._notebook.plan.workload.starts_late and self._number % 2:
-            return chance.choice(("latest", -1, -3))
+            return chance.choice(("latest", last(1), last(3)))
         return "earliest"
 
     def _begin(self, consumer: Consumer) -> None:

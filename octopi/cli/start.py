@@ -42,7 +42,12 @@ def parse_start(text: str) -> OffsetSpec | Position:
     if _DIGITS.fullmatch(text):
         return int(text)
     if text[:1] == "-" and _DIGITS.fullmatch(text[1:]) and int(text[1:]) > 0:
-        return int(text)
+        from octopi.clients.consuming.start_position import last
+
+        try:
+            return last(int(text[1:]))
+        except InvalidOptionError as error:
+            raise CommandError(str(error), ExitCode.USAGE) from None
     if text.startswith("v1:"):
         try:
             return Position.parse(text)

@@ -6,7 +6,7 @@ import pytest
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.start import parse_start
-from octopi.clients.consuming.start_position import Start
+from octopi.clients.consuming.start_position import Start, last
 from octopi.position import Position
 
 
@@ -17,8 +17,8 @@ from octopi.position import Position
         ("latest", "latest"),
         ("0", 0),
         ("123456", 123456),
-        ("-1", -1),
-        ("-250", -250),
+        ("-1", last(1)),
+        ("-250", last(250)),
         ("@2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=UTC)),
         ("@2026-11-21T10:00+02:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
         (

@@ -57,8 +57,8 @@ async def test_every_kind_of_start_finds_its_place(autojump_clock: MockClock) ->
             ("earliest", 0),
             (0, 0),
             (receipts[2].offset, 2),
-            (-2, 3),
-            (-100, 0),
+            (octopi.last(2), 3),
+            (octopi.last(100), 0),
             (receipts[1].timestamp, 1),
             (receipts[1].timestamp + timedelta(milliseconds=1), 2),
             (datetime(1999, 1, 1, tzinfo=UTC), 0),
@@ -78,6 +78,7 @@ async def test_every_kind_of_start_finds_its_place(autojump_clock: MockClock) ->
     [
         ("newest", "newest"),
         (1.5, r"1\.5"),
+        (-2, r"octopi\.last\(2\)"),
         (True, "truth value"),
         (datetime(2026, 1, 1), "time zone"),
         ("v1:orders@xyz:0=1", "no position"),
@@ -92,6 +93,12 @@ async def test_a_start_that_is_none_is_refused(
         with pytest.raises(octopi.InvalidOptionError, match=why):
             async with client.consumer("orders", start=start):  # type: ignore[arg-type]
                 pass
+
+
+@pytest.mark.parametrize("count", [0, -1, 2**63])
+def test_last_needs_a_number_of_messages(count: int) -> None:
+    with pytest.raises(octopi.InvalidOptionError, match="count"):
+        octopi.last(count)
 
 
 async def test_an_offset_needs_a_single_partition(autojump_clock: MockClock) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+import octopi
 import octopi.testing
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Invoked, LogName
@@ -173,7 +174,7 @@ async def test_recorded_clients_note_what_they_do_and_nobody_notices(cluster: Cl
             assert messages[0].headers == {"of": b"alice"}
             assert messages[1].key == b"k"
             assert consumer.lag_bytes == 0
-        async with client.consumer("orders", start=-1, stop_at_end=True) as consumer:
+        async with client.consumer("orders", start=octopi.last(1), stop_at_end=True) as consumer:
             assert [[one.value for one in batch] async for batch in consumer.batches()] == [
                 [b"an umbrella"]
             ]

@@ -8,14 +8,41 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from octopi.clients.options import within
 from octopi.errors import InvalidOptionError, TopicReplacedError
 from octopi.identifiers import Offset, PartitionId
 from octopi.position import Anchor, Place, Position
 from octopi.wire.messages import FoundOffset, TopicInfo
 
-OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime
-"""A place in one log: its start, its end, an offset, so many messages before the end (a
-negative number), or the first message not older than a time (with time zone)."""
+_LAST_MAX: Final = 2**63 - 1
+"""The wire has no greater number."""
+
+
+@attrs.frozen
+class LastMessages:
+    """The last *count* messages of each log; see `last`."""
+
+    count: int
+
+
+def last(count: int) -> LastMessages:
+    """The start of the last *count* messages of each log, for `octopi.Client.consumer`::
+
+        async with client.consumer("orders", start=octopi.last(10)) as consumer:
+            ...
+
+    A log that has fewer is read from its start.
+
+    Raises:
+      InvalidOptionError: if *count* is not from 1 to 2^63 - 1.
+    """
+    within("count", count, 1, _LAST_MAX)
+    return LastMessages(count)
+
+
+OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime | LastMessages
+"""A place in one log: its start, its end, an offset, the first message not older than a time (with
+time zone), or the first of the last messages (`last`)."""
 
 Start: TypeAlias = OffsetSpec | Position | str
 """A place in each log of a topic, or a position, also as text."""
@@ -53,11 +80,18 @@ def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
         case bool():
             raise InvalidOptionError("start is a truth value; it must be a place")
         case int():
-            return ("last", -place) if place < 0 else None
+            if place < 0:
+                raise InvalidOptionError(
+                    f"start is {place}, and an offset is never negative; the last {-place} "
+                    f"messages are octopi.last({-place})"
+                )
+            return None
+        case LastMessages(count):
+            return "last", count
         case _:
             raise InvalidOptionError(
-                f"start is {place!r}; it must be earliest, latest, an offset, a negative number "
-                "of messages, a datetime or a position"
+                f"start is {place!r}; it must be earliest, latest, an offset, octopi.last(n), "
+                "a datetime or a position"
             )
 
 
