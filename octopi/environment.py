@@ -12,8 +12,8 @@ device (about 1 ms) and is async.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -374,8 +374,23 @@ class Chance(Protocol):
         """*count* bytes that nobody can guess, for ids."""
 
 
-Trace = Callable[..., None]
-"""Called as ``trace(step, **facts)`` at each named step of `octopi.steps`; never waits."""
+class TraceEvent(Protocol):
+    """Something that a node came to; the protocols' steps are those of `octopi.tracing.steps`."""
+
+    @property
+    def text(self) -> str:
+        """What it is, in words."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What it says, by name."""
+
+    def values(self) -> tuple[Any, ...]:
+        """What it says, without the names, in the same order."""
+
+
+Trace = Callable[[TraceEvent], None]
+"""Called with each step that the node comes to; never waits."""
 
 
 class Machine(Protocol):

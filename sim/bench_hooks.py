@@ -13,13 +13,13 @@ from functools import partial
 from statistics import median
 from time import process_time
 from timeit import repeat
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
 
 from octopi.clients.client import connect
-from octopi.environment import Environment, Trace
+from octopi.environment import Environment, Trace, TraceEvent
 from octopi.limits import JOIN_SECRET_BYTES
 from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -55,7 +55,7 @@ class _Counter:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, step: str, **facts: Any) -> None:  # noqa: ANN401
+    def __call__(self, step: TraceEvent) -> None:
         self.count += 1
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from octopi import steps
 from octopi.simulation.disk_faults import Delay, DiskFault, Fail, Tear
 from octopi.simulation.failures import (
     STEPS,
@@ -30,6 +29,7 @@ from octopi.simulation.failures import (
     Stop,
     Wipe,
 )
+from octopi.tracing import steps
 
 SERVERS: Final = ("register", "leader", "follower", "broker")
 """Roles of servers.  ``broker``: where no partition is spoken of."""
@@ -87,21 +87,23 @@ _BY_WORD: Final = {
 """Roles by the word with which the text of a step begins, behind its code."""
 
 _OTHER_ROLES: Final = {
-    steps.E9_CONFIRMED: ("register",),
-    steps.T2_CONFIRMED: ("register",),
-    steps.T6_CONFIRMED: ("register",),
-    steps.E11_LEADING: ("leader",),
-    steps.E12_FOLLOWING: ("follower",),
-    steps.D6_SETTING_ASIDE: ("follower",),
-    steps.D6_SET_ASIDE: ("follower",),
-    steps.T3_MAKING: ("leader", "follower"),
-    steps.T3_MADE: ("leader", "follower"),
-    steps.T7_REMOVING: ("leader", "follower"),
-    steps.T7_REMOVED: ("leader", "follower"),
+    steps.E9Confirmed.text: ("register",),
+    steps.T2Confirmed.text: ("register",),
+    steps.T6Confirmed.text: ("register",),
+    steps.E11Leading.text: ("leader",),
+    steps.E12Following.text: ("follower",),
+    steps.D6SettingAside.text: ("follower",),
+    steps.D6SetAside.text: ("follower",),
+    steps.T3Making.text: ("leader", "follower"),
+    steps.T3Made.text: ("leader", "follower"),
+    steps.T7Removing.text: ("leader", "follower"),
+    steps.T7Removed.text: ("leader", "follower"),
 }
 """Where a broker is spoken of: what the register hears, and what is about one partition."""
 
-ROLES: Final = {step: _OTHER_ROLES.get(step) or _BY_WORD[step.split()[1]] for step in steps.ALL}
+ROLES: Final = {
+    step.text: _OTHER_ROLES.get(step.text) or _BY_WORD[step.text.split()[1]] for step in steps.ALL
+}
 """Who performs each step."""
 
 _SERVER_ACTIONS: Final[dict[str, Action]] = {
@@ -153,7 +155,7 @@ _TORN: Final = "append during"
 
 def cells() -> list[Cell]:
     """All of them: those of steps, then those of I/O."""
-    found = [Cell(step.split()[0], role) for step in steps.ALL for role in ROLES[step]]
+    found = [Cell(step.code, role) for step in steps.ALL for role in ROLES[step.text]]
     places = [f"{operation} before" for operation in (*_LOOKING, *_CHANGING, *_SYNCING)]
     places += [f"{operation} after" for operation in (*_CHANGING, *_SYNCING)]
     places += [f"{operation} during" for operation in _SYNCING]
@@ -223,13 +225,13 @@ _NEVER: Final[dict[Cell, str]] = {
     for role in roles
 }
 _KNOWN_TO_THE_REGISTER_ALONE: Final = frozenset(
-    {steps.T5_DELETED, steps.T6_TELLING, steps.T6_CONFIRMED}
+    {steps.T5Deleted.text, steps.T6Telling.text, steps.T6Confirmed.text}
 )
 _MAY_BE_DECISIVE: Final = frozenset(
-    {steps.E4_HEARD, steps.E5_LEFT, steps.E6_ACCEPTING, steps.E6_ACCEPTED}
+    {steps.E4Heard.text, steps.E5Left.text, steps.E6Accepting.text, steps.E6Accepted.text}
 )
 _STOPPING: Final = frozenset(
-    {steps.E21_STOPPING, steps.E21_TOLD, steps.E24_LEAVING, steps.E24_LEFT}
+    {steps.E21Stopping.text, steps.E21Told.text, steps.E24Leaving.text, steps.E24Left.text}
 )
 
 

@@ -8,37 +8,40 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from octopi import steps
 from octopi.simulation.history import Acknowledged, Event as HistoryEvent, Invoked
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 
-_Facts = dict[str, Any]
+_Facts = Mapping[str, Any]
 
 _AT_STEPS: Final[dict[str, tuple[str, Callable[[_Facts], bool]]]] = {
-    steps.E1_WANTED: ("a leader was replaced", lambda facts: facts["wish"] is None),
-    steps.E13_TRUNCATED: ("a follower cut its log", lambda facts: True),
-    steps.E14_RESTARTED: ("a follower dropped its log", lambda facts: True),
-    steps.E16_PROPOSED: (
+    steps.E1Wanted.text: ("a leader was replaced", lambda facts: facts["wish"] is None),
+    steps.E13Truncated.text: ("a follower cut its log", lambda facts: True),
+    steps.E14Restarted.text: ("a follower dropped its log", lambda facts: True),
+    steps.E16Proposed.text: (
         "an in-sync set of one was proposed",
         lambda facts: len(facts["in_sync"]) == 1,
     ),
-    steps.E17_ALTERED: ("a proposed in-sync set was refused", lambda facts: not facts["accepted"]),
-    steps.E19_RESIGNED: ("a leader resigned", lambda facts: True),
-    steps.E20_GIVEN_UP: ("a wish about a leader was given up", lambda facts: True),
-    steps.J13_RETIRED: ("a broker gave a replica up", lambda facts: True),
-    steps.P7_ACKNOWLEDGED: (
+    steps.E17Altered.text: (
+        "a proposed in-sync set was refused",
+        lambda facts: not facts["accepted"],
+    ),
+    steps.E19Resigned.text: ("a leader resigned", lambda facts: True),
+    steps.E20GivenUp.text: ("a wish about a leader was given up", lambda facts: True),
+    steps.J13Retired.text: ("a broker gave a replica up", lambda facts: True),
+    steps.P7Acknowledged.text: (
         "a batch was acknowledged again",
         lambda facts: bool(facts["duplicate"]),
     ),
-    steps.P9_REFUSED: ("a producer was refused", lambda facts: True),
-    steps.C2_REPEATED: ("a producer sent a batch again", lambda facts: True),
-    steps.C7_GAVE_UP: ("a producer gave a batch up", lambda facts: True),
-    steps.C9_RESUMING: ("a consumer went on elsewhere", lambda facts: True),
-    steps.D4_RETIRED: ("retention removed a segment", lambda facts: True),
-    steps.T7_REMOVED: ("a topic was removed from a broker", lambda facts: True),
+    steps.P9Refused.text: ("a producer was refused", lambda facts: True),
+    steps.C2Repeated.text: ("a producer sent a batch again", lambda facts: True),
+    steps.C7GaveUp.text: ("a producer gave a batch up", lambda facts: True),
+    steps.C9Resuming.text: ("a consumer went on elsewhere", lambda facts: True),
+    steps.D4Retired.text: ("retention removed a segment", lambda facts: True),
+    steps.T7Removed.text: ("a topic was removed from a broker", lambda facts: True),
 }
 
 _LATER: Final = (
@@ -54,7 +57,7 @@ class Marks:
     """An observer that counts marks."""
 
     def __init__(self) -> None:
-        self.kinds: Final = {*_AT_STEPS, steps.E11_LEADING}
+        self.kinds: Final = {*_AT_STEPS, steps.E11Leading.text}
         self.counts: Counter[str] = Counter()
         self._epochs_at: dict[int, list[float]] = {}
 
@@ -65,7 +68,7 @@ class Marks:
             mark, holds = known
             if holds(event.facts):
                 self.counts[mark] += 1
-        elif event.what == steps.E11_LEADING:
+        elif event.what == steps.E11Leading.text:
             self._epochs_at.setdefault(event.facts["partition"], []).append(event.at)
 
     def look_back(self, events: list[HistoryEvent]) -> None:

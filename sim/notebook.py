@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
@@ -23,6 +22,7 @@ from octopi.simulation.history import (
 from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event as WorldEvent
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 from sim.plan import Plan
 
@@ -53,7 +53,7 @@ class Notebook:
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
         if plan.retention_bytes is not None or plan.retention_ms is not None:
-            cluster.world.observe(self._see_retention, {steps.D4_RETIRED})
+            cluster.world.observe(self._see_retention, {steps.D4Retired.text})
 
     @property
     def now(self) -> float:
@@ -66,7 +66,7 @@ class Notebook:
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
 
     def _see_retention(self, event: WorldEvent) -> None:
-        if event.what == steps.D4_RETIRED:
+        if event.what == steps.D4Retired.text:
             log = LogName(event.facts["topic"], event.facts["partition"])
             self.removed_end[log] = max(self.removed_end.get(log, 0), event.facts["log_start"])
 

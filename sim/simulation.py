@@ -20,7 +20,6 @@ from typing import Final
 import attrs
 import trio
 
-from octopi import steps
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.broker.partition_replica import LEADER_LACKS
 from octopi.roles.register.leadership import MAY_BE_LOST
@@ -38,6 +37,7 @@ from octopi.simulation.schedule import Fifo, Random
 from octopi.simulation.streams import WebSocketTier
 from octopi.simulation.world import Event, Violation, World
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from sim.complaints import listening
 from sim.healing import Healer
 from sim.marks import Marks
@@ -205,7 +205,7 @@ class _Run:
             world.observe(observer, getattr(observer, "kinds", None))
         world.observe(self._marks, self._marks.kinds)
         world.observe(self._see_exit, {"exit"})
-        world.observe(self._see_decision, {steps.E8_DECIDED})
+        world.observe(self._see_decision, {steps.E8Decided.text})
         atlas = Atlas(cluster, may_lose_all=plan.loses_all, may_lose_last=plan.loses_last)
         self._injector = Injector(cluster, atlas, plan.faults)
         self._injector.arm()

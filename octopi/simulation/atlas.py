@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from octopi import steps
 from octopi.membership.cluster_state import Removal
 from octopi.simulation.cluster import WIPE
 from octopi.simulation.damage import Damage
 from octopi.simulation.failures import Destroying, LosePower, RollBack, Rot, Wipe
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 
 if TYPE_CHECKING:
@@ -57,19 +57,25 @@ class Atlas:
         """Host, partition and topic id of logs that are on the device."""
         cluster.world.observe(
             self._see,
-            {steps.D2_PROMISED, steps.E16_PROPOSED, steps.T3_MADE, steps.T7_REMOVING, WIPE},
+            {
+                steps.D2Promised.text,
+                steps.E16Proposed.text,
+                steps.T3Made.text,
+                steps.T7Removing.text,
+                WIPE,
+            },
         )
 
     def _see(self, event: Event) -> None:
-        if event.what == steps.D2_PROMISED:
+        if event.what == steps.D2Promised.text:
             self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
         elif event.what == WIPE:
             self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
-        elif event.what == steps.E16_PROPOSED:
-            self._proposed[event.facts["partition"]] = event.facts
-        elif event.what == steps.T3_MADE:
+        elif event.what == steps.E16Proposed.text:
+            self._proposed[event.facts["partition"]] = dict(event.facts)
+        elif event.what == steps.T3Made.text:
             self._made.add((event.host, event.facts["partition"], event.facts["topic_id"]))
-        elif event.what == steps.T7_REMOVING:
+        elif event.what == steps.T7Removing.text:
             self._made.discard((event.host, event.facts["partition"], event.facts["topic_id"]))
 
     def objection(self, host: str, action: Destroying) -> str:

@@ -31,7 +31,6 @@ from typing import Final, Literal, NamedTuple
 
 import attrs
 
-from octopi import steps
 from octopi.environment import Disk
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
@@ -42,6 +41,7 @@ from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.world import Event
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import NotedLog, load_ends
+from octopi.tracing import steps
 
 Part = Literal[
     "log",
@@ -94,7 +94,9 @@ class Damage:
         return self.part in {"replica", "identity"}
 
 
-_FORGETTING: Final = frozenset({steps.E13_TRUNCATED, steps.E14_RESTARTED, steps.T7_REMOVED})
+_FORGETTING: Final = frozenset(
+    {steps.E13Truncated.text, steps.E14Restarted.text, steps.T7Removed.text}
+)
 
 
 class Flushed:
@@ -103,14 +105,14 @@ class Flushed:
 
     kinds: Final = frozenset(
         {
-            steps.D1_FLUSHED,
-            steps.D3_NOTING,
-            steps.D3_NOTED,
-            steps.D5_RECOVERED,
-            steps.E13_TRUNCATED,
-            steps.E14_RESTARTED,
-            steps.T7_REMOVED,
-            steps.R3_FLUSHED,
+            steps.D1Flushed.text,
+            steps.D3Noting.text,
+            steps.D3Noted.text,
+            steps.D5Recovered.text,
+            steps.E13Truncated.text,
+            steps.E14Restarted.text,
+            steps.T7Removed.text,
+            steps.R3Flushed.text,
             LOSE_POWER,
         }
     )
@@ -131,21 +133,21 @@ class Flushed:
         if event.what == LOSE_POWER:
             self._dark.update(key for key in self._ends if key[0] == event.host)
             return
-        if event.what == steps.R3_FLUSHED:
+        if event.what == steps.R3Flushed.text:
             key, end = (event.host, "journal"), facts["log_end"]
         else:
             directory = log_directory("data", PartitionId(facts["partition"]), facts["topic"])
             key, end = (event.host, directory), facts.get("flushed_end", 0)
-        if event.what == steps.D3_NOTING:
+        if event.what == steps.D3Noting.text:
             self._checkpoints[key] = max(self.checkpoint(*key), facts["recovery_point"])
             return
-        if event.what == steps.D3_NOTED:
+        if event.what == steps.D3Noted.text:
             topic_id, _, before = self._stored.get(key, ("", 0, 0))
             if topic_id != facts["topic_id"] or facts["number"] <= before:
                 before = 0  # another log, or another disk
             self._stored[key] = facts["topic_id"], before, facts["number"]
             return
-        if event.what == steps.D5_RECOVERED:
+        if event.what == steps.D5Recovered.text:
             self._dark.discard(key)
         if event.what in _FORGETTING:
             self._ends.pop(key, None)

@@ -25,13 +25,13 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from octopi import steps
 from octopi.simulation.damage import Damage
 from octopi.simulation.disk_faults import DiskFault
 from octopi.simulation.route import Mishap
+from octopi.tracing import steps
 
-STEPS: Final = {step.partition(" ")[0]: step for step in steps.ALL}
-"""The steps of `octopi.steps`, each by its code, the first word of its text."""
+STEPS: Final = {step.code: step.text for step in steps.ALL}
+"""The texts of `octopi.tracing.steps`, each by its code, the first word of its text."""
 
 
 Way = Literal["both", "in", "out"]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from octopi.environment import Environment, Machine, Watch
+from octopi.environment import Environment, Machine, TraceEvent, Watch
 from octopi.simulation import driver
 from octopi.simulation.bounds import Sizes
 from octopi.simulation.disk import SimulatedDisk
@@ -126,11 +126,11 @@ class Life:
         if self.is_over:
             raise NodeDead(self.host.name)
 
-    def trace(self, step: str, **facts: Any) -> None:  # noqa: ANN401
+    def trace(self, step: TraceEvent) -> None:
         """`octopi.environment.Trace` of this life."""
         if self.is_over:
             raise NodeDead(self.host.name)
-        self.host.world.record(step, self.host.name, self.number, facts)
+        self.host.world.record_step(step, self.host.name, self.number)
         if self.is_over:  # an observer may have ended it
             raise NodeDead(self.host.name)
 

@@ -19,7 +19,6 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from octopi import steps
 from octopi.simulation import damage
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import Node, SimulatedCluster
@@ -57,6 +56,7 @@ from octopi.simulation.failures import (
 from octopi.simulation.host import Life
 from octopi.simulation.places import Waiting, empty, is_behind, is_full, keep_time, unprotect
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 
 FAULT: Final = "fault"
 SKIPPED: Final = "fault skipped"
@@ -177,7 +177,7 @@ class Injector:
                 node.host.effect_observers = [*node.host.effect_observers, observe]
 
     def _look_at_conditions(self, event: Event) -> None:
-        self._acknowledged_count += event.what == steps.P7_ACKNOWLEDGED
+        self._acknowledged_count += event.what == steps.P7Acknowledged.text
         for one in list(self._conditions):
             when, number = one
             # What strikes is an event, too, and may have made others come true.
@@ -194,7 +194,7 @@ class Injector:
                 return any(record.epoch >= when.count for record in records)
             case "in_sync":
                 return any(len(record.in_sync) <= when.count for record in records)
-            case "lag" if event.what == steps.P2_FORWARDING:
+            case "lag" if event.what == steps.P2Forwarding.text:
                 return bool(event.facts["end"] - event.facts["highwater"] >= when.count)
         return False
 

@@ -1,6 +1,6 @@
 """What may never happen inside a cluster, checked at the moment at which it would.
 
-The oracle observes the named steps (`octopi.steps`) and looks at the hosts' disks itself;
+The oracle observes the named steps (`octopi.tracing.steps`) and looks at the hosts' disks itself;
 of what a node believes it takes only what the step says.  It keeps, for each log, the
 records that were ever committed, and who committed them.  Everything else is held against
 that: replicas, receipts, consumers, the choice of leaders.
@@ -66,7 +66,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from octopi import steps
 from octopi.errors import Status
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.membership.entries import PartitionDecided
@@ -80,6 +79,7 @@ from octopi.simulation.recoveries import ORDERED
 from octopi.simulation.succession import Succession
 from octopi.simulation.turns import TURN_BYTES_MAX
 from octopi.simulation.world import Event, Violation
+from octopi.tracing import steps
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
 
@@ -97,38 +97,38 @@ class Oracle(Succession):
             LONG_TURN: self._check_turn,
             OUT_OF_BOUNDS: self._check_bound,
             ORDERED: self._note_order,
-            steps.J5_ADMITTED: self._note_recovery,
-            steps.E7_COUNTED: self._note_recovery,
-            steps.D6_SET_ASIDE: self._note_set_aside,
+            steps.J5Admitted.text: self._note_recovery,
+            steps.E7Counted.text: self._note_recovery,
+            steps.D6SetAside.text: self._note_set_aside,
             WIPE: self._note_empty_disk,
-            steps.D2_PROMISING: self._note_flag,
-            steps.D2_PROMISED: self._note_promise,
-            steps.P4_ACKNOWLEDGING: self._check_promise,
-            steps.P6_COMMITTING: self._check_commit,
-            steps.P6_COMMITTED: self._commit,
-            steps.P7_ACKNOWLEDGING: self._check_receipt,
-            steps.P8_FOLLOWING: self._check_following,
-            steps.P9_REFUSING: self._check_refusal,
-            steps.R3_FLUSHED: self._check_journal,
-            steps.E2_ANNOUNCED: self._check_epoch,
-            steps.E3_ANNOUNCING: self._check_announced,
-            steps.E6_ACCEPTING: self._check_acceptance,
-            steps.E8_DECIDED: self._check_decision,
-            steps.E9_TELLING: self._check_told,
-            steps.E11_LEADING: self._check_leader,
-            steps.E12_FOLLOWING: self._check_role,
-            steps.E13_TRUNCATING: self._check_cut,
-            steps.E14_RESTARTED: self._check_restart,
-            steps.D4_RETIRED: self._check_retention,
-            steps.D5_RECOVERED: self._note_opening,
-            steps.T5_DELETED: self._note_deletion,
-            steps.T7_REMOVED: self._forget_highwater,
-            steps.E16_PROPOSING: self._check_proposal,
-            steps.J13_RETIRING: self._note_giving_up,
-            steps.J13_RETIRED: self._check_kept,
-            steps.E17_ALTERING: self._check_joiner,
-            steps.E17_ALTERED: self._check_altered,
-            steps.C10_DELIVERING: self._check_delivery,
+            steps.D2Promising.text: self._note_flag,
+            steps.D2Promised.text: self._note_promise,
+            steps.P4Acknowledging.text: self._check_promise,
+            steps.P6Committing.text: self._check_commit,
+            steps.P6Committed.text: self._commit,
+            steps.P7Acknowledging.text: self._check_receipt,
+            steps.P8Following.text: self._check_following,
+            steps.P9Refusing.text: self._check_refusal,
+            steps.R3Flushed.text: self._check_journal,
+            steps.E2Announced.text: self._check_epoch,
+            steps.E3Announcing.text: self._check_announced,
+            steps.E6Accepting.text: self._check_acceptance,
+            steps.E8Decided.text: self._check_decision,
+            steps.E9Telling.text: self._check_told,
+            steps.E11Leading.text: self._check_leader,
+            steps.E12Following.text: self._check_role,
+            steps.E13Truncating.text: self._check_cut,
+            steps.E14Restarted.text: self._check_restart,
+            steps.D4Retired.text: self._check_retention,
+            steps.D5Recovered.text: self._note_opening,
+            steps.T5Deleted.text: self._note_deletion,
+            steps.T7Removed.text: self._forget_highwater,
+            steps.E16Proposing.text: self._check_proposal,
+            steps.J13Retiring.text: self._note_giving_up,
+            steps.J13Retired.text: self._check_kept,
+            steps.E17Altering.text: self._check_joiner,
+            steps.E17Altered.text: self._check_altered,
+            steps.C10Delivering.text: self._check_delivery,
         }
 
     @property

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import attrs
 
-from octopi import steps
 from octopi.membership.entries import PartitionDecided
 from octopi.membership.in_sync_changes import newest_set
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 
 ORDERED: Final = "order"
@@ -42,7 +42,7 @@ class Accepted:
 
     @classmethod
     def of_facts(cls, facts: Mapping[str, Any]) -> Accepted:
-        """By the *facts* of `octopi.steps.E7_COUNTED`."""
+        """By the *facts* of `octopi.tracing.steps.E7Counted`."""
         logs = facts["ends"]
         return cls(
             facts["incarnation"],
@@ -56,7 +56,9 @@ class Accepted:
 class Recoveries:
     """Finds such decisions among the events of *cluster*'s world."""
 
-    kinds: Final = frozenset({LOSE_POWER, steps.E7_COUNTED, steps.E8_DECIDED, steps.J5_ADMITTED})
+    kinds: Final = frozenset(
+        {LOSE_POWER, steps.E7Counted.text, steps.E8Decided.text, steps.J5Admitted.text}
+    )
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -77,7 +79,7 @@ class Recoveries:
 
     def found(self, event: Event) -> Iterator[PartitionRecord]:
         """The records of *event* whose leaders lead with what they have."""
-        if event.what == steps.E7_COUNTED:
+        if event.what == steps.E7Counted.text:
             partition, epoch = event.facts["partition"], event.facts["epoch"]
             known, accepted = self._accepted.get(partition, (0, {}))
             accepted = accepted if known == epoch else {}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from octopi import steps
 from octopi.membership.cluster_state import ClusterState
 from octopi.membership.entries import BrokerRegistered, Entry, PartitionDecided
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 
 
@@ -23,10 +23,10 @@ class RegisterView:
         """*register* is its host."""
         self._register = register
         self.kinds: Final = {
-            steps.R1_READ,
-            steps.R2_APPENDED,
-            steps.R3_FLUSHING,
-            steps.R3_FLUSHED,
+            steps.R1Read.text,
+            steps.R2Appended.text,
+            steps.R3Flushing.text,
+            steps.R3Flushed.text,
             "wipe",
         }
         self.state = ClusterState()
@@ -47,12 +47,12 @@ class RegisterView:
     def __call__(self, event: Event) -> None:
         """Take note of *event*."""
         match event.what:
-            case steps.R2_APPENDED:
+            case steps.R2Appended.text:
                 self._appended.extend(event.facts["entries"])
                 self._appended_count += len(event.facts["entries"])
-            case steps.R3_FLUSHING:
+            case steps.R3Flushing.text:
                 self._flushing[event.facts["log_end"]] = self._appended_count
-            case steps.R3_FLUSHED:
+            case steps.R3Flushed.text:
                 flushed_count = self._flushing[event.facts["log_end"]]
                 still = self._appended_count - flushed_count
                 while len(self._appended) > still:
@@ -61,7 +61,7 @@ class RegisterView:
                 self._known_before |= self.state.partitions
                 self.state = ClusterState()
                 self.version += 1
-            case steps.R1_READ:
+            case steps.R1Read.text:
                 self.state = ClusterState()
                 self._appended.clear()
                 self._flushing.clear()

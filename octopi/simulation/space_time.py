@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from octopi import steps
 from octopi.membership.entries import EpochAnnounced, PartitionDecided
 from octopi.simulation.recording import Note, Recording, Sent
 from octopi.simulation.timeline import LogNames, Moment, is_in_conflict, moments
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 
 WORLD: Final = "world"
 NOTES: Final = "notes"
@@ -185,25 +185,25 @@ class _Reader:
         """The present ones, by partition."""
         self._open_leads: dict[tuple[int, int], int] = {}
         """Lane and partition -> position in `leads`."""
-        self._handlers: dict[str, Callable[[int, Event, dict[str, Any]], None]] = {
+        self._handlers: dict[str, Callable[[int, Event, Mapping[str, Any]], None]] = {
             "boot": self._boot,
             "pause": self._pause,
             "resume": self._resume,
             **dict.fromkeys(_DEATHS, self._die),
-            steps.J1_IDENTIFIED: self._identify,
-            steps.J4_JOINED: self._identify,
-            steps.R1_READ: self._decide,
-            steps.R2_APPENDED: self._decide,
-            steps.E5_LEFT: self._leave,
-            steps.E11_LEADING: self._lead,
-            steps.P2_APPENDED: self._append,
-            steps.P3_REPLICATED: self._append,
-            steps.P6_COMMITTED: self._mark,
-            steps.P8_FOLLOWED: self._mark,
-            steps.D1_FLUSHED: self._mark,
-            steps.D3_NOTED: self._mark,
-            steps.E13_TRUNCATED: self._append,
-            steps.E14_RESTARTED: self._restart,
+            steps.J1Identified.text: self._identify,
+            steps.J4Joined.text: self._identify,
+            steps.R1Read.text: self._decide,
+            steps.R2Appended.text: self._decide,
+            steps.E5Left.text: self._leave,
+            steps.E11Leading.text: self._lead,
+            steps.P2Appended.text: self._append,
+            steps.P3Replicated.text: self._append,
+            steps.P6Committed.text: self._mark,
+            steps.P8Followed.text: self._mark,
+            steps.D1Flushed.text: self._mark,
+            steps.D3Noted.text: self._mark,
+            steps.E13Truncated.text: self._append,
+            steps.E14Restarted.text: self._restart,
         }
 
     def read(self, moment: int, event: Event) -> None:
@@ -214,13 +214,13 @@ class _Reader:
 
     # --- lives ---------------------------------------------------------------------------
 
-    def _boot(self, moment: int, event: Event, _: dict[str, Any]) -> None:
+    def _boot(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
         lane = self._hosts[event.host]
         self.lives.append(Life(lane, event.life, moment))
         self._end_spell(lane, "down", moment)
         self._end_spell(lane, "ended", moment)
 
-    def _die(self, moment: int, event: Event, _: dict[str, Any]) -> None:
+    def _die(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
         lane = self._hosts[event.host]
         has_ended = event.what == "exit" and event.facts.get("error") == _NO_ERROR
         is_client = self._kinds.get(event.host) == "client"
@@ -232,10 +232,10 @@ class _Reader:
             if log[2] == lane:
                 marks.append(Mark(moment, None, None))
 
-    def _pause(self, moment: int, event: Event, _: dict[str, Any]) -> None:
+    def _pause(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
         self._begin_spell(self._hosts[event.host], "paused", moment)
 
-    def _resume(self, moment: int, event: Event, _: dict[str, Any]) -> None:
+    def _resume(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
         self._end_spell(self._hosts[event.host], "paused", moment)
 
     def _begin_spell(self, lane: int, what: str, moment: int) -> None:
@@ -250,13 +250,13 @@ class _Reader:
 
     # --- leadership ----------------------------------------------------------------------
 
-    def _identify(self, _: int, event: Event, facts: dict[str, Any]) -> None:
+    def _identify(self, _: int, event: Event, facts: Mapping[str, Any]) -> None:
         self._brokers[facts["broker"]] = event.host
 
     def _name(self, broker: int) -> str:
         return self._brokers.get(broker, f"broker {broker}")
 
-    def _decide(self, moment: int, _: Event, facts: dict[str, Any]) -> None:
+    def _decide(self, moment: int, _: Event, facts: Mapping[str, Any]) -> None:
         for entry in facts["entries"]:
             match entry:
                 case EpochAnnounced(partition, epoch):
@@ -273,13 +273,13 @@ class _Reader:
             self._reigns[reign.partition] = reign
             self.reigns.append(reign)
 
-    def _lead(self, moment: int, event: Event, facts: dict[str, Any]) -> None:
+    def _lead(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
         key = self._hosts[event.host], facts["partition"]
         self._end_lead(key, moment)
         self._open_leads[key] = len(self.leads)
         self.leads.append(Lead(*key, facts["epoch"], moment, None))
 
-    def _leave(self, moment: int, event: Event, facts: dict[str, Any]) -> None:
+    def _leave(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
         self._end_lead((self._hosts[event.host], facts["partition"]), moment)
 
     def _end_lead(self, key: tuple[int, int], moment: int) -> None:
@@ -289,13 +289,13 @@ class _Reader:
 
     # --- logs ----------------------------------------------------------------------------
 
-    def _append(self, moment: int, event: Event, facts: dict[str, Any]) -> None:
+    def _append(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
         self._note(moment, event, log_end=facts["end"], highwater=facts.get("highwater"))
 
-    def _mark(self, moment: int, event: Event, facts: dict[str, Any]) -> None:
+    def _mark(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
         self._note(moment, event, facts["log_end"], facts.get("highwater"))
 
-    def _restart(self, moment: int, event: Event, facts: dict[str, Any]) -> None:
+    def _restart(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
         self._note(moment, event, facts["begin"], facts["begin"])
 
     def _note(self, moment: int, event: Event, log_end: int, highwater: int | None) -> None:

@@ -14,16 +14,17 @@ import hashlib
 import marshal
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
 
+from octopi.environment import TraceEvent
 from octopi.simulation.bounds import Looks
 
 _Due = tuple[float, int, Callable[[], object]]
@@ -35,6 +36,8 @@ and what is the same object."""
 
 _FOLDED_COUNT: Final = 64
 """So many events are folded into the digest at once."""
+
+AStep = TypeVar("AStep", covariant=True)
 
 _PLAIN: Final = {bool, bytes, float, int, str, type(None)}
 
@@ -51,12 +54,30 @@ class Event(NamedTuple):  # made for every step of a run, and cheaper to make th
     life: int
     """Which life of the host, from 1."""
     what: str
-    """A step of `octopi.steps`, or a word of `octopi.simulation`."""
-    facts: dict[str, Any]
+    """The text of a step of `octopi.tracing.steps`, or a word of `octopi.simulation`."""
+    about: TraceEvent | dict[str, Any]
+    """The step; of a word, what it says."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What it says, by name."""
+        about = self.about
+        return about if isinstance(about, dict) else about.facts
 
     def __str__(self) -> str:
         facts = " ".join(f"{name}={value!r}" for name, value in self.facts.items())
         return f"{self.at:10.6f} {self.host or '-':10} {self.what} {facts}".rstrip()
+
+
+class StepEvent(Event, Generic[AStep]):
+    """A step that a node came to."""
+
+    __slots__ = ()
+
+    @property
+    def step(self) -> AStep:
+        """What it is, with its fields."""
+        return cast(AStep, self.about)
 
 
 Observer: TypeAlias = Callable[[Event], None]
@@ -186,9 +207,19 @@ class World:
     def record(self, what: str, host: str, life: int, facts: dict[str, Any]) -> Event:
         """`note`, for those who have the *facts* in a dictionary of their own."""
         number, now = self._event_count, self.now
-        self._event_count = number + 1
         event: Event = _new_event(Event, (number, now, host, life, what, facts))
-        told = (now, host, life, what, *facts.values())
+        self._keep(event, (now, host, life, what, *facts.values()))
+        return event
+
+    def record_step(self, step: TraceEvent, host: str, life: int) -> None:
+        """Record that *host* came to *step*, and tell the observers."""
+        number, now, what = self._event_count, self.now, step.text
+        event: Event = _new_event(StepEvent, (number, now, host, life, what, step))
+        self._keep(event, (now, host, life, what, *step.values()))
+
+    def _keep(self, event: Event, told: tuple[Any, ...]) -> None:
+        self._event_count += 1
+        what = event.what
         self._told.append(_plain(told) if what in self._with_objects else told)
         if len(self._told) == _FOLDED_COUNT:
             self._fold_told()
@@ -203,7 +234,6 @@ class World:
             ]
         for observer in observers:
             observer(event)
-        return event
 
     def fold(self, data: bytes) -> None:
         """Have *data*, such as a message delivered, in the digest without an event."""

@@ -36,10 +36,11 @@ from octopi.simulation.failures import (
 from octopi.simulation.injector import FAULT, Injector
 from octopi.simulation.world import Event
 from octopi.testing.errors import MisuseError
+from octopi.tracing.step import Step
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
-"""What looks like a step of `octopi.steps`."""
+"""What looks like a step of `octopi.tracing.steps`."""
 
 _OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, Rot, Stop, Wipe)
 
@@ -319,13 +320,20 @@ class Faults:
 
     # --- at steps ------------------------------------------------------------------------
 
-    def at(self, step: str, action: AtStep, *, who: str = "any", occurrence: int = 1) -> Trigger:
+    def at(
+        self,
+        step: type[Step] | str,
+        action: AtStep,
+        *,
+        who: str = "any",
+        occurrence: int = 1,
+    ) -> Trigger:
         """Have *action* happen in the very moment in which *who* comes to *step* for the n-th
         time from now on, before anything follows from the step::
 
             cluster.at("P3a", cluster.kill, who="follower")
 
-        *step*: a constant of `octopi.steps` or its code, or a step that a program names itself
+        *step*: a step of `octopi.tracing.steps` or its code, or one that a program names itself
         (`Host.step`).  *action* is called with the name of the host, and can't wait.
         *who*: any, register, broker, client, a host's name, or leader or follower: of the
         partition that the step is about.
@@ -368,8 +376,10 @@ class Faults:
                     one.pull(event.host)
 
 
-def _step(step: str) -> str:
+def _step(step: type[Step] | str) -> str:
     """The text of the event that *step* means."""
+    if not isinstance(step, str):
+        return step.text
     if step in STEPS:
         return STEPS[step]
     if step in STEPS.values() or not _CODE.fullmatch(step):
@@ -378,5 +388,6 @@ def _step(step: str) -> str:
     edges = [one for one in STEPS if one[:-1] == code]
     near = edges or difflib.get_close_matches(code, STEPS) or list(STEPS)[:3]
     raise MisuseError(
-        f"there is no step {step!r}; did you mean {', '.join(near)}? octopi.steps has them all"
+        f"there is no step {step!r}; did you mean {', '.join(near)}? "
+        "octopi.tracing.steps has them all"
     )

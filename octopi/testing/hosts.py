@@ -59,7 +59,19 @@ class Host:
         """
         trace = self.environment.trace
         assert trace is not None, "a simulated host traces"
-        trace(what, **facts)
+        trace(ProgramStep(what, facts))
+
+
+@attrs.frozen
+class ProgramStep:
+    """A step of a program's own; see `octopi.environment.TraceEvent`."""
+
+    text: str
+    facts: dict[str, Any]
+
+    def values(self) -> tuple[Any, ...]:
+        """What it says, without the names."""
+        return tuple(self.facts.values())
 
 
 Run: TypeAlias = Callable[[Host], Awaitable[object]]

@@ -93,7 +93,7 @@ MUTANTS: Final = (
 -        while log.flushed_end < end:
 -            await log.flush()
          if trace is not None:
-             trace(steps.R3_FLUSHED, log_end=end)
+             trace(steps.R3Flushed(log_end=end))
 """,
         "the register doesn't flush its journal",
         LIVENESS,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from octopi import steps
-from octopi.environment import Trace
+from octopi.environment import Trace, TraceEvent
 from tests.cluster import Died
 
 
@@ -21,7 +19,7 @@ class Event:
     """Events of all nodes in their order."""
     node: str
     step: str
-    facts: dict[str, Any]
+    facts: Mapping[str, Any]
 
     def holds(self, **facts: object) -> bool:
         """Whether it speaks of those."""
@@ -33,8 +31,6 @@ class Observation:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.undocumented: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        """Steps with other facts than `octopi.steps.FACTS` says."""
         self._end: tuple[str, str] | None = None
 
     def end_at(self, step: str, node: str) -> None:
@@ -44,11 +40,9 @@ class Observation:
     def of(self, node: str) -> Trace:
         """The observer for *node*."""
 
-        def observe(step: str, **facts: Any) -> None:  # noqa: ANN401
-            self.events.append(Event(len(self.events), node, step, facts))
-            if facts.keys() != set(steps.FACTS[step]):
-                self.undocumented[step, tuple(facts)] += 1
-            if self._end == (step, node):
+        def observe(step: TraceEvent) -> None:
+            self.events.append(Event(len(self.events), node, step.text, step.facts))
+            if self._end == (step.text, node):
                 self._end = None
                 raise Died
 

@@ -7,8 +7,9 @@ import pytest
 import trio
 
 import octopi
-from octopi import steps
+from octopi.environment import TraceEvent
 from octopi.errors import RefusedError
+from octopi.tracing import steps
 from tests.integration.clusters import local_cluster, process_cluster
 from tests.integration.traffic import traffic
 
@@ -43,9 +44,9 @@ async def test_a_follower_that_was_away_fetches_only_what_it_misses(
     """Early failure: it dies while producers go on, and comes back while they do."""
     fetched: list[tuple[int, int]] = []
 
-    def note(step: str, **facts: object) -> None:
-        if step == steps.P3_REPLICATED:
-            fetched.append((int(str(facts["offset"])), int(str(facts["end"]))))
+    def note(step: TraceEvent) -> None:
+        if isinstance(step, steps.P3Replicated):
+            fetched.append((step.offset, step.end))
 
     async with local_cluster(tmp_path, brokers) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:

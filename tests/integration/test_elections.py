@@ -6,7 +6,8 @@ import pytest
 import trio
 
 import octopi
-from octopi import steps
+from octopi.environment import TraceEvent
+from octopi.tracing import steps
 from tests.integration.clusters import (
     LocalCluster,
     NamedBrokers,
@@ -119,11 +120,11 @@ class Unforwarded:
         self.armed_for = ""
         self.log_end = 0
 
-    def trace(self, step: str, **facts: object) -> None:
-        if step == steps.P2_APPENDED and self.armed_for:
+    def trace(self, step: TraceEvent) -> None:
+        if isinstance(step, steps.P2Appended) and self.armed_for:
             self._cluster.node(self.armed_for).scope.cancel()
             self.armed_for = ""
-            self.log_end = int(str(facts["end"]))
+            self.log_end = step.end
 
 
 @pytest.mark.parametrize("brokers", [2, 3])

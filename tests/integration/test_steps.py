@@ -18,12 +18,12 @@ import pytest
 import trio
 
 import octopi
-from octopi import steps
-from octopi.environment import Environment, Trace
+from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import UnknownTopicError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.roles.register import leadership
 from octopi.roles.register.node import RegisterNode
+from octopi.tracing import steps
 from octopi.wire.endpoints import MEMBERSHIP
 from tests.cluster import Cluster, Died, eventually
 from tests.fakes.disk import MemoryDisk
@@ -34,14 +34,14 @@ from tests.integration.traffic import Traffic, traffic
 Victim = Literal["leader", "follower"]
 
 OF_THE_FOLLOWER = (
-    steps.P3_REPLICATING,
-    steps.P3_REPLICATED,
-    steps.P4_ACKNOWLEDGING,
-    steps.P4_ACKNOWLEDGED,
-    steps.P8_FOLLOWING,
-    steps.P8_FOLLOWED,
+    steps.P3Replicating.text,
+    steps.P3Replicated.text,
+    steps.P4Acknowledging.text,
+    steps.P4Acknowledged.text,
+    steps.P8Following.text,
+    steps.P8Followed.text,
 )
-OF_THE_LEADER = tuple(step for step in steps.PRODUCING if step not in OF_THE_FOLLOWER)
+OF_THE_LEADER = tuple(one.text for one in steps.PRODUCING if one.text not in OF_THE_FOLLOWER)
 
 
 @asynccontextmanager
@@ -91,19 +91,18 @@ async def test_a_message_goes_through_the_steps_of_producing_in_their_order(
         for follower in followers:
             await eventually(
                 lambda follower=follower: bool(  # type: ignore[misc]
-                    observation.all(steps.P8_FOLLOWED, follower, highwater=last)
+                    observation.all(steps.P8Followed.text, follower, highwater=last)
                 )
             )
     for receipt in receipts:
         check_produced(observation, receipt, leader, followers)
-    assert not observation.undocumented
 
 
 def check_produced(
     observation: Observation, receipt: octopi.Receipt, leader: str, followers: list[str]
 ) -> None:
     offset, end = receipt.offset, receipt.next_offset
-    appended = observation.first(steps.P2_APPENDED, leader, offset=offset, end=end).facts
+    appended = observation.first(steps.P2Appended.text, leader, offset=offset, end=end).facts
     batch = {name: appended[name] for name in ("producer", "producer_epoch", "sequence", "count")}
 
     def holds(name: str) -> Any:  # noqa: ANN401
@@ -113,37 +112,37 @@ def check_produced(
         return bool(event.facts["offset"] <= offset and event.facts["end"] >= end)
 
     before = [
-        observation.first(steps.C1_SENDING, "client", **batch),
-        observation.first(steps.C1_SENT, "client", **batch),
-        observation.first(steps.P1_RECEIVED, leader, **batch),
-        observation.first(steps.P2_APPENDING, leader, **batch),
-        observation.first(steps.P2_APPENDED, leader, **batch),
+        observation.first(steps.C1Sending.text, "client", **batch),
+        observation.first(steps.C1Sent.text, "client", **batch),
+        observation.first(steps.P1Received.text, leader, **batch),
+        observation.first(steps.P2Appending.text, leader, **batch),
+        observation.first(steps.P2Appended.text, leader, **batch),
     ]
     committed = [
         *(
             observation.first(step, leader, where=holds("highwater"))
-            for step in (steps.P5_IN_SYNC, steps.P6_COMMITTING, steps.P6_COMMITTED)
+            for step in (steps.P5InSync.text, steps.P6Committing.text, steps.P6Committed.text)
         ),
-        observation.first(steps.P7_ACKNOWLEDGING, leader, **batch),
-        observation.first(steps.P7_ACKNOWLEDGED, leader, **batch),
-        observation.first(steps.C3_RECEIPT, "client", **batch),
+        observation.first(steps.P7Acknowledging.text, leader, **batch),
+        observation.first(steps.P7Acknowledged.text, leader, **batch),
+        observation.first(steps.C3Receipt.text, "client", **batch),
     ]
     for follower in followers:
         name = number_of(follower)
         replicated = [
-            observation.first(steps.P2_FORWARDING, leader, where=covers, follower=name),
-            observation.first(steps.P2_FORWARDED, leader, where=covers, follower=name),
-            observation.first(steps.P3_REPLICATING, follower, where=covers),
-            observation.first(steps.P3_REPLICATED, follower, where=covers),
-            observation.first(steps.P4_ACKNOWLEDGING, follower, where=holds("end")),
-            observation.first(steps.P4_ACKNOWLEDGED, follower, where=holds("end")),
-            observation.first(steps.P5_HEARD, leader, where=holds("end"), follower=name),
+            observation.first(steps.P2Forwarding.text, leader, where=covers, follower=name),
+            observation.first(steps.P2Forwarded.text, leader, where=covers, follower=name),
+            observation.first(steps.P3Replicating.text, follower, where=covers),
+            observation.first(steps.P3Replicated.text, follower, where=covers),
+            observation.first(steps.P4Acknowledging.text, follower, where=holds("end")),
+            observation.first(steps.P4Acknowledged.text, follower, where=holds("end")),
+            observation.first(steps.P5Heard.text, leader, where=holds("end"), follower=name),
         ]
         assert_in_order([*before, *replicated, *committed])
         told = min(
             (
                 event
-                for step in (steps.P6_TOLD, steps.P2_FORWARDED)
+                for step in (steps.P6Told.text, steps.P2Forwarded.text)
                 for event in observation.all(step, leader, follower=name)
                 if event.facts["highwater"] >= end
             ),
@@ -151,7 +150,7 @@ def check_produced(
         )
         followed = [
             observation.first(step, follower, where=holds("highwater"))
-            for step in (steps.P8_FOLLOWING, steps.P8_FOLLOWED)
+            for step in (steps.P8Following.text, steps.P8Followed.text)
         ]
         assert_in_order([committed[2], told, *followed])
     assert committed[3].facts["in_sync"] == [1, 2, 3]
@@ -180,40 +179,39 @@ async def test_a_change_of_leadership_goes_through_its_steps_in_their_order(
     def first(step: str, node: str, **facts: Any) -> Event:  # noqa: ANN401
         return observation.first(step, node, since=since, **facts)
 
-    wanted = first(steps.E1_WANTED, register, leader=number_of(before), wish=None)
+    wanted = first(steps.E1Wanted.text, register, leader=number_of(before), wish=None)
     epoch = wanted.facts["epoch"] + 1
 
     assert_in_order(
         [
-            first(steps.R6_LOST, register, broker=number_of(before)),
+            first(steps.R6Lost.text, register, broker=number_of(before)),
             wanted,
-            first(steps.R2_APPENDING, register),
-            first(steps.R2_APPENDED, register),
-            first(steps.R3_FLUSHING, register),
-            first(steps.R3_FLUSHED, register),
-            first(steps.E2_ANNOUNCED, register, epoch=epoch),
-            first(steps.E3_ANNOUNCING, register, epoch=epoch, broker=number),
-            first(steps.E3_TOLD, register, epoch=epoch, broker=number),
-            first(steps.E4_HEARD, leader, epoch=epoch),
-            first(steps.E5_LEFT, leader, role="FOLLOWER"),
-            first(steps.D2_PROMISING, leader, promised=epoch),
-            first(steps.D2_PROMISED, leader, promised=epoch),
-            first(steps.E6_ACCEPTING, leader, epoch=epoch),
-            first(steps.E6_ACCEPTED, leader, epoch=epoch),
-            first(steps.E7_COUNTED, register, epoch=epoch, broker=number),
-            first(steps.E8_DECIDING, register),
-            first(steps.E8_DECIDED, register),
-            first(steps.E9_TELLING, register, broker=number),
-            first(steps.E10_INSTALLING, leader),
-            first(steps.E10_INSTALLED, leader),
-            first(steps.E11_LEADING, leader, epoch=epoch),
-            first(steps.D2_PROMISED, leader, promised=epoch, log_epoch=epoch),
-            first(steps.P6_COMMITTING, leader, epoch=epoch),
-            first(steps.E15_FIRST_COMMIT, leader, epoch=epoch),
+            first(steps.R2Appending.text, register),
+            first(steps.R2Appended.text, register),
+            first(steps.R3Flushing.text, register),
+            first(steps.R3Flushed.text, register),
+            first(steps.E2Announced.text, register, epoch=epoch),
+            first(steps.E3Announcing.text, register, epoch=epoch, broker=number),
+            first(steps.E3Told.text, register, epoch=epoch, broker=number),
+            first(steps.E4Heard.text, leader, epoch=epoch),
+            first(steps.E5Left.text, leader, role="FOLLOWER"),
+            first(steps.D2Promising.text, leader, promised=epoch),
+            first(steps.D2Promised.text, leader, promised=epoch),
+            first(steps.E6Accepting.text, leader, epoch=epoch),
+            first(steps.E6Accepted.text, leader, epoch=epoch),
+            first(steps.E7Counted.text, register, epoch=epoch, broker=number),
+            first(steps.E8Deciding.text, register),
+            first(steps.E8Decided.text, register),
+            first(steps.E9Telling.text, register, broker=number),
+            first(steps.E10Installing.text, leader),
+            first(steps.E10Installed.text, leader),
+            first(steps.E11Leading.text, leader, epoch=epoch),
+            first(steps.D2Promised.text, leader, promised=epoch, log_epoch=epoch),
+            first(steps.P6Committing.text, leader, epoch=epoch),
+            first(steps.E15FirstCommit.text, leader, epoch=epoch),
         ]
     )
-    assert len(observation.all(steps.E11_LEADING, epoch=epoch)) == 1
-    assert not observation.undocumented
+    assert len(observation.all(steps.E11Leading.text, epoch=epoch)) == 1
 
 
 async def test_a_broker_joins_and_a_follower_catches_up_step_by_step(tmp_path: Path) -> None:
@@ -237,41 +235,40 @@ async def test_a_broker_joins_and_a_follower_catches_up_step_by_step(tmp_path: P
         return observation.first(step, node, since=since, **facts)
 
     joined = [
-        first(steps.J1_IDENTIFYING, away, incarnation=2),
-        first(steps.J1_IDENTIFIED, away, incarnation=2),
-        first(steps.J2_CONNECTED, away),
-        first(steps.J3_REPORTING, away),
-        first(steps.J4_JOINING, away, broker=number),
-        first(steps.J5_ADMITTING, register, broker=number),
-        first(steps.R2_APPENDED, register),
-        first(steps.R3_FLUSHED, register),
-        first(steps.J5_ADMITTED, register, broker=number),
-        first(steps.J4_JOINED, away, broker=number),
-        first(steps.E10_INSTALLING, away),
-        first(steps.E10_INSTALLED, away),
+        first(steps.J1Identifying.text, away, incarnation=2),
+        first(steps.J1Identified.text, away, incarnation=2),
+        first(steps.J2Connected.text, away),
+        first(steps.J3Reporting.text, away),
+        first(steps.J4Joining.text, away, broker=number),
+        first(steps.J5Admitting.text, register, broker=number),
+        first(steps.R2Appended.text, register),
+        first(steps.R3Flushed.text, register),
+        first(steps.J5Admitted.text, register, broker=number),
+        first(steps.J4Joined.text, away, broker=number),
+        first(steps.E10Installing.text, away),
+        first(steps.E10Installed.text, away),
     ]
-    assert_in_order([*joined, first(steps.J6_SERVING, register, broker=number)])
+    assert_in_order([*joined, first(steps.J6Serving.text, register, broker=number)])
     assert_in_order(
         [
             *joined,
-            first(steps.E12_FOLLOWING, away),
-            first(steps.J7_STREAM_OPENED, away),
-            first(steps.J8_ASKING, away),
-            first(steps.J8_ASKED, away),
-            first(steps.J9_COMPARING, leader, follower=number),
-            first(steps.J9_COMPARED, leader, follower=number),
-            first(steps.J10_PARTED, away),
-            first(steps.P4_ACKNOWLEDGED, away),
-            first(steps.J11_CAUGHT_UP, leader, follower=number),
-            first(steps.E16_PROPOSING, leader, in_sync=[1, 2, 3]),
-            first(steps.E16_PROPOSED, leader, in_sync=[1, 2, 3]),
-            first(steps.E17_ALTERING, register, accepted=True),
-            first(steps.E17_ALTERED, register, accepted=True),
-            first(steps.E18_LEARNED, leader, in_sync=[1, 2, 3]),
-            first(steps.J12_IN_SYNC, leader, follower=number),
+            first(steps.E12Following.text, away),
+            first(steps.J7StreamOpened.text, away),
+            first(steps.J8Asking.text, away),
+            first(steps.J8Asked.text, away),
+            first(steps.J9Comparing.text, leader, follower=number),
+            first(steps.J9Compared.text, leader, follower=number),
+            first(steps.J10Parted.text, away),
+            first(steps.P4Acknowledged.text, away),
+            first(steps.J11CaughtUp.text, leader, follower=number),
+            first(steps.E16Proposing.text, leader, in_sync=[1, 2, 3]),
+            first(steps.E16Proposed.text, leader, in_sync=[1, 2, 3]),
+            first(steps.E17Altering.text, register, accepted=True),
+            first(steps.E17Altered.text, register, accepted=True),
+            first(steps.E18Learned.text, leader, in_sync=[1, 2, 3]),
+            first(steps.J12InSync.text, leader, follower=number),
         ]
     )
-    assert not observation.undocumented
 
 
 async def test_a_register_reads_after_a_restart_what_it_made_durable(tmp_path: Path) -> None:
@@ -280,22 +277,22 @@ async def test_a_register_reads_after_a_restart_what_it_made_durable(tmp_path: P
         await cluster.create("orders")
         assert_in_order(
             [
-                observation.first(steps.R1_READ, "register", entries=[]),
-                observation.first(steps.R5_GATHERED, "register"),
-                observation.first(steps.R2_APPENDING, "register"),
-                observation.first(steps.R2_APPENDED, "register"),
-                observation.first(steps.J5_ADMITTING, "register"),
-                observation.first(steps.R3_FLUSHING, "register"),
-                observation.first(steps.R3_FLUSHED, "register"),
-                observation.first(steps.J5_ADMITTED, "register"),
+                observation.first(steps.R1Read.text, "register", entries=[]),
+                observation.first(steps.R5Gathered.text, "register"),
+                observation.first(steps.R2Appending.text, "register"),
+                observation.first(steps.R2Appended.text, "register"),
+                observation.first(steps.J5Admitting.text, "register"),
+                observation.first(steps.R3Flushing.text, "register"),
+                observation.first(steps.R3Flushed.text, "register"),
+                observation.first(steps.J5Admitted.text, "register"),
             ]
         )
         await restart_register(cluster, observation)
-        since = observation.all(steps.R1_READ)[-1].number
-        await eventually(lambda: len(observation.all(steps.J6_SERVING, since=since)) == 3)
+        since = observation.all(steps.R1Read.text)[-1].number
+        await eventually(lambda: len(observation.all(steps.J6Serving.text, since=since)) == 3)
     written = [
         entry
-        for event in observation.all(steps.R2_APPENDED)
+        for event in observation.all(steps.R2Appended.text)
         if event.number < since
         for entry in event.facts["entries"]
     ]
@@ -303,12 +300,11 @@ async def test_a_register_reads_after_a_restart_what_it_made_durable(tmp_path: P
     for name in cluster.names:
         assert_in_order(
             [
-                observation.first(steps.J4_JOINING, name, since=since),
-                observation.first(steps.J5_ADMITTED, since=since, broker=number_of(name)),
-                observation.first(steps.J4_JOINED, name, since=since),
+                observation.first(steps.J4Joining.text, name, since=since),
+                observation.first(steps.J5Admitted.text, since=since, broker=number_of(name)),
+                observation.first(steps.J4Joined.text, name, since=since),
             ]
         )
-    assert not observation.undocumented
 
 
 async def restart_register(
@@ -346,8 +342,8 @@ class Trap:
     def of(self, name: str) -> Trace:
         """The observer of one broker."""
 
-        def observe(step: str, **facts: object) -> None:
-            if self.sprung.is_set() or not self.victim or step != self._step:
+        def observe(step: TraceEvent) -> None:
+            if self.sprung.is_set() or not self.victim or step.text != self._step:
                 return
             self._left -= 1
             if self._left:
@@ -410,12 +406,12 @@ async def test_a_follower_that_dies_at_any_step_costs_no_message_and_no_repeat(
 @pytest.mark.parametrize(
     ("step", "victim"),
     [
-        (steps.P2_FORWARDED, "follower"),
-        (steps.P3_REPLICATED, "leader"),
-        (steps.P4_ACKNOWLEDGED, "leader"),
-        (steps.P6_TOLD, "follower"),
-        (steps.P7_ACKNOWLEDGED, "follower"),
-        (steps.P8_FOLLOWED, "leader"),
+        (steps.P2Forwarded.text, "follower"),
+        (steps.P3Replicated.text, "leader"),
+        (steps.P4Acknowledged.text, "leader"),
+        (steps.P6Told.text, "follower"),
+        (steps.P7Acknowledged.text, "follower"),
+        (steps.P8Followed.text, "leader"),
     ],
     ids=lambda value: code(value),
 )
@@ -429,11 +425,11 @@ async def test_a_broker_that_dies_behind_another_ones_step_costs_no_message_and_
 @pytest.mark.parametrize(
     "step",
     [
-        steps.P1_RECEIVED,
-        steps.P2_APPENDED,
-        steps.P5_IN_SYNC,
-        steps.P6_COMMITTED,
-        steps.P7_ACKNOWLEDGED,
+        steps.P1Received.text,
+        steps.P2Appended.text,
+        steps.P5InSync.text,
+        steps.P6Committed.text,
+        steps.P7Acknowledged.text,
     ],
     ids=code,
 )
@@ -473,8 +469,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
         await abandon_a_message(cluster, environment)
         await read_on_behind_a_fork(cluster, environment)
     seen = {event.step for event in observation.events}
-    assert sorted(set(steps.ALL) - seen) == []
-    assert not observation.undocumented
+    assert sorted({one.text for one in steps.ALL} - seen) == []
 
 
 async def cut_a_tail(cluster: LocalCluster, observation: Observation, flow: Traffic) -> None:
@@ -486,12 +481,12 @@ async def cut_a_tail(cluster: LocalCluster, observation: Observation, flow: Traf
     for _ in range(20):
         await cluster.in_sync("orders", 3)
         old = await cluster.leader("orders")
-        observation.end_at(steps.P2_APPENDED, old)
+        observation.end_at(steps.P2Appended.text, old)
         await flow.progress(30)
         await cluster.kill(old)
         await cluster.restart(old)
         await cluster.in_sync("orders", 3)
-        if observation.all(steps.E13_TRUNCATED, old):
+        if observation.all(steps.E13Truncated.text, old):
             return
 
 
@@ -509,7 +504,7 @@ async def fill_a_disk(cluster: LocalCluster, flow: Traffic) -> None:
 async def damage_a_log(cluster: LocalCluster, observation: Observation) -> None:
     """A follower's log is cut short while it is down."""
     follower, *_ = await cluster.followers("orders")
-    await eventually(lambda: bool(observation.all(steps.D1_FLUSHED, follower)))
+    await eventually(lambda: bool(observation.all(steps.D1Flushed.text, follower)))
     await cluster.kill(follower)
     disk = cluster.disks[follower]
     assert disk is not None
@@ -573,7 +568,7 @@ async def follow_from_behind_retention(cluster: LocalCluster, observation: Obser
         async with client.producer() as producer:
             for _ in range(20):
                 await producer.send("kept", bytes(1024))
-        await eventually(lambda: all(observation.all(steps.D4_RETIRED, one) for one in others))
+        await eventually(lambda: all(observation.all(steps.D4Retired.text, one) for one in others))
         await cluster.restart(away)
         await cluster.in_sync("kept", 3)
         async with client.consumer(

@@ -7,9 +7,9 @@ import pytest
 import trio
 
 import octopi
-from octopi import steps
-from octopi.environment import Trace
+from octopi.environment import Trace, TraceEvent
 from octopi.storage import checkpoint
+from octopi.tracing import steps
 from tests.cluster import Cluster, Died, Node, describe, running_cluster
 from tests.fakes.disk import MemoryDisk
 
@@ -138,9 +138,9 @@ async def test_what_is_acknowledged_is_shown_though_the_disk_was_full_when_it_wa
     armed_for = 0
 
     def observer(number: int) -> Trace:
-        def observe(step: str, **facts: object) -> None:
+        def observe(step: TraceEvent) -> None:
             nonlocal armed_for
-            if step == steps.P3_REPLICATING and armed_for == number:
+            if isinstance(step, steps.P3Replicating) and armed_for == number:
                 armed_for = 0
                 raise Died
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from octopi import record
-from octopi.environment import Disk, Environment
+from octopi.environment import Disk, Environment, TraceEvent
 from octopi.operating_system import SystemChance
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.logs import Logs
@@ -68,8 +68,8 @@ async def broker(
 ) -> AsyncIterator[Logs]:
     """A broker's logs, from its start to its end."""
 
-    def trace(step: str, **facts: object) -> None:
-        saw(step)
+    def trace(step: TraceEvent) -> None:
+        saw(step.text)
 
     environment = Environment(clock, MemoryNet(), disk, SystemChance(), trace)
     async with trio.open_nursery() as tasks:

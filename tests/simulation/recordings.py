@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from octopi import steps
 from octopi.simulation.recorder import Recorder
 from octopi.simulation.recording import Broken, Came, Happening, Note, Recording, Sent
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from sim.plan import Plan, Workload
 from sim.simulation import simulate
 
@@ -60,20 +60,22 @@ def lost_write() -> Recording:
     story = Story()
     for host, _ in HOSTS:
         story.event("boot", host)
-    story.event(steps.E11_LEADING, "broker-1", partition=0, epoch=1, in_sync=[1, 2])
-    story.event(steps.P2_APPENDED, "broker-1", **LOG, epoch=1, offset=0, end=100)
+    story.event(steps.E11Leading.text, "broker-1", partition=0, epoch=1, in_sync=[1, 2])
+    story.event(steps.P2Appended.text, "broker-1", **LOG, epoch=1, offset=0, end=100)
     sent = story.send("broker-1", "broker-2")
     story.arrive(sent)
-    story.event(steps.P3_REPLICATED, "broker-2", **LOG, epoch=1, offset=0, end=100)
+    story.event(steps.P3Replicated.text, "broker-2", **LOG, epoch=1, offset=0, end=100)
     committed = story.event(
-        steps.P6_COMMITTED, "broker-1", **LOG, epoch=1, highwater=100, log_end=100
+        steps.P6Committed.text, "broker-1", **LOG, epoch=1, highwater=100, log_end=100
     )
     story.event("kill", "broker-1")
-    story.event(steps.E13_TRUNCATED, "broker-2", **LOG, epoch=2, highwater=0, log_end=100, end=0)
+    story.event(
+        steps.E13Truncated.text, "broker-2", **LOG, epoch=2, highwater=0, log_end=100, end=0
+    )
     lost = story.send("broker-2", "broker-1")
     assert lost.number == 1
     story.pause_s = 1.0
-    leads = story.event(steps.E11_LEADING, "broker-2", partition=0, epoch=2, in_sync=[2])
+    leads = story.event(steps.E11Leading.text, "broker-2", partition=0, epoch=2, in_sync=[2])
     broken = Broken(
         "incomplete-leader",
         "whoever leads has all committed records",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from octopi import steps
 from octopi.simulation.failures import STEPS, AtStep, AtTime, Fault, Kill
 from octopi.simulation.world import Event, Violation
+from octopi.tracing import steps
 from sim.mutants.aftermath import Occurrences, aftermaths
 from sim.plan import Plan, from_token, to_token
 
@@ -29,13 +29,13 @@ def aftermath(what: str, host: str = "broker-2") -> list[Plan]:
 def test_the_place_of_an_event_is_its_step_on_its_host_for_the_nth_time() -> None:
     counts = Occurrences()
     for host in ("broker-1", "broker-2", "broker-2"):
-        counts(event(steps.P6_COMMITTING, host))
-    assert counts.place(event(steps.P6_COMMITTING)) == AtStep("P6a", "broker-2", 2)
+        counts(event(steps.P6Committing.text, host))
+    assert counts.place(event(steps.P6Committing.text)) == AtStep("P6a", "broker-2", 2)
     assert counts.place(event("no step")) is None
 
 
 def test_everything_up_to_what_was_seen_stays_as_it_was_and_then_brokers_are_taken_away() -> None:
-    plans = aftermath(steps.P6_COMMITTING)
+    plans = aftermath(steps.P6Committing.text)
     assert plans
     for plan in plans:
         assert plan.faults[:1] == PLAN.faults
@@ -50,7 +50,7 @@ def test_everything_up_to_what_was_seen_stays_as_it_was_and_then_brokers_are_tak
 def test_each_broker_is_once_the_only_one_that_is_left() -> None:
     brokers = {"broker-1", "broker-2", "broker-3"}
     left = set[str]()
-    for plan in aftermath(steps.P6_COMMITTING):
+    for plan in aftermath(steps.P6Committing.text):
         killed = {one.target for one in plan.faults[1:] if one.action == Kill(None)}
         if len(killed) == 2:
             left |= brokers - killed
@@ -58,9 +58,9 @@ def test_each_broker_is_once_the_only_one_that_is_left() -> None:
 
 
 def test_who_did_it_dies_right_behind_it() -> None:
-    places = {one.place for plan in aftermath(steps.P6_COMMITTING) for one in plan.faults[1:]}
+    places = {one.place for plan in aftermath(steps.P6Committing.text) for one in plan.faults[1:]}
     assert AtStep("P6b", "broker-2", 2) in places
-    assert STEPS["P6b"] == steps.P6_COMMITTED
+    assert STEPS["P6b"] == steps.P6Committed.text
 
 
 def test_what_nobody_did_has_an_aftermath_only_if_it_is_known_when_it_happened() -> None:

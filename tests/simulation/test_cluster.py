@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.simulation.cluster import REGISTER, SimulatedCluster
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until
 
 
@@ -115,7 +115,7 @@ def test_only_what_the_register_has_on_its_device_counts_as_decided() -> None:
         appended: list[Event] = []
 
         def observe(event: Event) -> None:
-            if event.what == steps.R2_APPENDED and not appended:
+            if event.what == steps.R2Appended.text and not appended:
                 appended.append(event)
                 cluster.register.host.lose_power()
 

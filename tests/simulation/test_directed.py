@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from octopi import steps
 from octopi.simulation.failures import AtEffect, AtStep, AtTime, Fault, Kill, Pause, Reset
 from octopi.simulation.injector import FAULT
 from octopi.simulation.world import Event
+from octopi.tracing import steps
 from sim import directed
 from sim.plan import Plan, Workload, from_json, from_token, to_json, to_token
 from sim.simulation import simulate
@@ -36,7 +36,7 @@ def test_a_step_behind_a_fault_is_waited_for_when_that_has_struck() -> None:
     between = [
         one
         for one in events[events.index(faults[0]) : events.index(faults[1])]
-        if one.what == steps.E11_LEADING
+        if one.what == steps.E11Leading.text
     ]
     assert len(between) == 1
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from octopi import steps
 from octopi.environment import Disk, File
+from octopi.tracing import steps
 from sim.exhaust import Done, Exhaustion, Failure, Task, look, perform
 from sim.exhaust_cells import Cell, actions, cells, impossible
 from sim.exhaust_scenarios import SCENARIOS
@@ -35,7 +35,7 @@ def done(cell: Cell, action: str, executed: int, *failures: Failure) -> Done:
 
 def test_every_step_has_a_cell_and_every_such_cell_ten_actions_at_least() -> None:
     found = [cell for cell in cells() if cell.is_step]
-    assert {cell.place for cell in found} == {step.split()[0] for step in steps.ALL}
+    assert {cell.place for cell in found} == {step.code for step in steps.ALL}
     assert all(len(actions(cell)) >= 10 for cell in found)
 
 
@@ -106,10 +106,10 @@ def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
     search.done[APPENDING, "stop"] = done(APPENDING, "stop", 0)
     del search.done[APPENDING, "wipe"]
     table = report(search).splitlines()
-    row = next(line for line in table if line.startswith(steps.P2_APPENDING))
+    row = next(line for line in table if line.startswith(steps.P2Appending.text))
     assert row.split()[-15:] == ["2", "2", "0", "!1", *["2"] * 8, "0", "2", "2"]
-    assert f"  {steps.P2_APPENDING} (leader), stop: it is down" in table
-    assert f"  {steps.P2_APPENDING} (leader), wipe: never come to" in table
+    assert f"  {steps.P2Appending.text} (leader), stop: it is down" in table
+    assert f"  {steps.P2Appending.text} (leader), wipe: never come to" in table
     assert table[-1].startswith("13 of 15 cells (86.7%), 0 can't happen; ")
 
 
@@ -119,7 +119,7 @@ def test_what_is_said_to_be_impossible_must_not_be_done(monkeypatch: pytest.Monk
     for action in actions(REMOVING):
         search.done[REMOVING, action] = done(REMOVING, action, 2)
     assert search.gaps() == [
-        f"{steps.T6_TELLING} (register), wipe: was done, and is said to be impossible"
+        f"{steps.T6Telling.text} (register), wipe: was done, and is said to be impossible"
     ]
     search.done[REMOVING, "wipe"] = done(REMOVING, "wipe", 0)
     assert search.gaps() == []
@@ -148,4 +148,4 @@ def test_the_command_fails_if_a_cell_was_left_out(
     restrict(monkeypatch, Cell("E20", "register"))
     result = program("sim", "exhaust", "--jobs", "1")
     assert result.exit_code == 1
-    assert f"  {steps.E20_GIVEN_UP} (register), kill: never come to" in result.stdout
+    assert f"  {steps.E20GivenUp.text} (register), kill: never come to" in result.stdout

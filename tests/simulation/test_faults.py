@@ -8,7 +8,6 @@ import attrs
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
@@ -46,6 +45,7 @@ from octopi.simulation.host import LOSE_POWER
 from octopi.simulation.injector import FAULT, SKIPPED, Injector
 from octopi.simulation.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until, when
 
 EVERY_ACTION: tuple[Action, ...] = (
@@ -123,8 +123,8 @@ def test_a_fault_strikes_at_the_step_and_the_host_that_it_names_and_nothing_foll
     [fault] = struck(world)
     assert fault.host == "broker-3"
     before = [one for one in [*world.events][: fault.number] if one.host == "broker-3"]
-    assert sum(one.what == steps.P3_REPLICATED for one in before) == 2
-    assert before[-1].what == steps.P3_REPLICATED
+    assert sum(one.what == steps.P3Replicated.text for one in before) == 2
+    assert before[-1].what == steps.P3Replicated.text
     assert [one.what for one in after(world, fault)] == ["kill"]
 
 
@@ -160,7 +160,7 @@ def test_a_fault_strikes_at_a_time_and_when_something_holds() -> None:
     )
     when, at_time = struck(world)
     assert at_time.at == 0.125
-    acknowledged = [one for one in world.events if one.what == steps.P7_ACKNOWLEDGED]
+    acknowledged = [one for one in world.events if one.what == steps.P7Acknowledged.text]
     assert when.number == acknowledged[2].number + 1
     assert when.host == acknowledged[2].host
 
@@ -183,7 +183,7 @@ def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> 
         objections: list[str] = []
         when(
             cluster,
-            lambda event: event.what == steps.J5_ADMITTED and event.facts["incarnation"] > 1,
+            lambda event: event.what == steps.J5Admitted.text and event.facts["incarnation"] > 1,
             lambda: objections.append(atlas.objection(leader, LosePower())),
         )
         alone: list[list[int]] = []
@@ -210,7 +210,7 @@ def test_a_broker_that_flushes_is_spared_until_its_log_is_on_the_device() -> Non
         def look() -> None:
             objections.append(atlas.objection("broker-1", LosePower()))
 
-        when(cluster, lambda event: event.what == steps.T3_MAKING, look)
+        when(cluster, lambda event: event.what == steps.T3Making.text, look)
         await ask(cluster, lambda client: make(client, flush_before_ack=True))
         look()
         before, made = objections
@@ -252,7 +252,7 @@ def test_cuts_may_overlap_and_each_ends_by_itself() -> None:
         assert injector.act(Cut(seconds=0.2), "broker-2") == ""
         assert injector.act(Cut("register", 1.5), "broker-2") == ""
         await until(lambda: cluster.world.now > 1.4)
-        lost = [one for one in cluster.world.events if one.what == steps.R6_LOST]
+        lost = [one for one in cluster.world.events if one.what == steps.R6Lost.text]
         assert [one.facts["broker"] for one in lost] == [2], "the longer cut goes on"
         await until(lambda: cluster.world.now > 3)
         assert injector.act(Kill(), "broker-9") == "there is no such host"
@@ -331,11 +331,11 @@ def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> N
     flushed = Flushed()
     facts = {"partition": 0, "topic": "orders", "flushed_end": 100}
     directory = "data/logs/0/orders"
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D1_FLUSHED, facts))
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D1Flushed.text, facts))
     assert flushed.end("broker-1", directory) == 0
-    flushed(Event(1, 0.0, "broker-1", 1, steps.D1_FLUSHED, {**facts, "flushed_end": 300}))
+    flushed(Event(1, 0.0, "broker-1", 1, steps.D1Flushed.text, {**facts, "flushed_end": 300}))
     assert flushed.end("broker-1", directory) == 100
-    flushed(Event(2, 0.0, "broker-1", 1, steps.E13_TRUNCATED, facts))
+    flushed(Event(2, 0.0, "broker-1", 1, steps.E13Truncated.text, facts))
     assert flushed.end("broker-1", directory) == 0
     assert targets(SimulatedDisk(), "broker-1", Damage(), flushed, None) == []
 
@@ -348,22 +348,22 @@ def test_a_bit_of_a_tail_lies_behind_the_checkpoint() -> None:
     view.open("data/logs/0/orders/00000000000000000000.log", create=True).append(bytes(300))
     disk.settle()
     facts = {"partition": 0, "topic": "orders", "flushed_end": 300, "recovery_point": 120}
-    for what in (steps.D1_FLUSHED, steps.D1_FLUSHED, steps.D3_NOTING):
+    for what in (steps.D1Flushed.text, steps.D1Flushed.text, steps.D3Noting.text):
         flushed(Event(0, 0.0, "broker-1", 1, what, facts))
     [target] = targets(disk, "broker-1", Damage("flip", "tail"), flushed, None)
     assert (target.start_bytes, target.size_bytes) == (120, 300)
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D3_NOTING, {**facts, "recovery_point": 300}))
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D3Noting.text, {**facts, "recovery_point": 300}))
     assert targets(disk, "broker-1", Damage("flip", "tail"), flushed, None) == []
 
 
 def test_where_power_was_lost_only_what_is_still_noted_is_damaged() -> None:
     disk, flushed = SimulatedDisk(), Flushed()
     facts = {"partition": 0, "topic": "orders", "flushed_end": 300}
-    for what in (steps.D1_FLUSHED, steps.D1_FLUSHED):
+    for what in (steps.D1Flushed.text, steps.D1Flushed.text):
         flushed(Event(0, 0.0, "broker-1", 1, what, facts))
     flushed(Event(0, 0.0, "broker-1", 1, LOSE_POWER, {}))
     assert flushed.end("broker-1", "data/logs/0/orders", disk) == 0
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D5_RECOVERED, facts))
+    flushed(Event(0, 0.0, "broker-1", 1, steps.D5Recovered.text, facts))
     assert flushed.end("broker-1", "data/logs/0/orders", disk) == 300
 
 

@@ -11,7 +11,6 @@ import attrs
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import OffsetOutOfRangeError
@@ -37,6 +36,7 @@ from octopi.simulation.injector import Injector
 from octopi.simulation.oracle import Oracle
 from octopi.simulation.world import Event
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from sim.plan import Plan, Workload
 from sim.simulation import Verdict, simulate
 from tests.simulation.clusters import ENOUGH_S, ask, play, small, until, when
@@ -81,7 +81,7 @@ def test_a_topic_deleted_while_a_broker_comes_back_is_not_made_again_there() -> 
             # It is told the partitions; the topics that it holds are about to be told.
             when(
                 cluster,
-                lambda event: event.what == steps.E9_TELLING and event.facts["broker"] == 2,
+                lambda event: event.what == steps.E9Telling.text and event.facts["broker"] == 2,
                 deleting.set,
             )
             cluster.boot("broker-2")
@@ -136,7 +136,7 @@ def test_leading_alone_is_not_proposed_again_before_flag_and_logs_are_on_the_dev
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None
     assert any(
-        event.what == steps.E16_PROPOSING and len(event.facts["in_sync"]) == 1
+        event.what == steps.E16Proposing.text and len(event.facts["in_sync"]) == 1
         for event in verdict.events
     )
 
@@ -147,7 +147,7 @@ def test_a_topic_is_on_its_brokers_also_if_who_made_it_is_lost_meanwhile() -> No
             async with client.producer(create_topics=False) as producer:
                 await producer.send("orphan", b"taken")
 
-        kill_at(cluster, steps.T1_CREATED, "maker")
+        kill_at(cluster, steps.T1Created.text, "maker")
         await ask(cluster, lambda client: done(client.create_topic("orphan")), "maker")
         await ask(cluster, produce)
 
@@ -157,7 +157,7 @@ def test_a_topic_is_on_its_brokers_also_if_who_made_it_is_lost_meanwhile() -> No
 def test_a_topic_is_gone_from_its_brokers_also_if_who_deleted_it_is_lost_meanwhile() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
-        kill_at(cluster, steps.T5_DELETING, "deleter")
+        kill_at(cluster, steps.T5Deleting.text, "deleter")
         await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
         for node in cluster.brokers:
             await until(partial(gone, cluster, node.name, "doomed"))
@@ -171,7 +171,7 @@ def test_a_register_whose_disk_is_full_forgets_who_removed_a_topic_and_asks_agai
             cluster.register.host.disk.capacity_bytes = 0
 
         await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
-        when(cluster, lambda event: event.what == steps.T5_DELETED, fill)
+        when(cluster, lambda event: event.what == steps.T5Deleted.text, fill)
         await ask(cluster, lambda client: done(client.delete_topic("doomed")), "deleter")
         assert cluster.register_view.state.removals
         cluster.register.host.disk.capacity_bytes = None
@@ -193,7 +193,7 @@ def test_a_topic_whose_files_could_not_be_removed_at_once_does_not_come_back() -
         await ask(cluster, lambda client: done(client.create_topic("doomed")), "maker")
         when(
             cluster,
-            lambda event: event.what == steps.T7_REMOVING and event.host == "broker-2",
+            lambda event: event.what == steps.T7Removing.text and event.host == "broker-2",
             partial(fail, True),
         )
         cluster.world.after(1.0, partial(fail, False))
@@ -217,7 +217,7 @@ def test_a_change_that_is_asked_for_while_the_last_one_is_stored_takes_nothing_f
         replicas = cluster.register_view.state.partitions[0].replicas
         spare = sorted({1, 2, 3, 4, 5} - set(replicas))
         deciding = trio.Event()
-        when(cluster, lambda event: event.what == steps.E8_DECIDING, deciding.set)
+        when(cluster, lambda event: event.what == steps.E8Deciding.text, deciding.set)
 
         async def move_another(client: Client) -> None:
             await client.topics()  # it is connected then
@@ -269,7 +269,7 @@ def test_a_consumer_that_is_ahead_of_its_log_asks_now_and_then_only() -> None:
 
         await ask(cluster, lambda client: done(client.create_topic("topic")), "maker")
         await ask(cluster, read)
-        assert 3 < count(cluster, steps.C9_RESUMING) < 50
+        assert 3 < count(cluster, steps.C9Resuming.text) < 50
 
     play(scenario)
 
@@ -298,7 +298,7 @@ def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None, verdict.violation
     assert verdict.counts["fault BreakDisk"] == 1
-    assert any(event.what == steps.D4_RETIRED for event in verdict.events)
+    assert any(event.what == steps.D4Retired.text for event in verdict.events)
 
 
 @pytest.mark.parametrize("early_deaths", [0, 1, 2])
@@ -315,7 +315,7 @@ def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths:
             node.host.kill()
         rotten.disk.flip(path, bit=8 * 150)
         for _ in range(early_deaths):
-            kill_at(cluster, steps.D5_RECOVERED, "broker-1")
+            kill_at(cluster, steps.D5Recovered.text, "broker-1")
             cluster.boot("broker-1")
             await until(lambda: not rotten.is_up)
         cluster.boot("broker-1")
@@ -336,7 +336,7 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
         injector = Injector(cluster, Atlas(cluster), ())
 
         def is_made(event: Event) -> bool:
-            return event.what == steps.R2_APPENDED and bool(cluster.register_view.to_be(0))
+            return event.what == steps.R2Appended.text and bool(cluster.register_view.to_be(0))
 
         def strike() -> None:
             # The other hears of the loss at once, of the topic when that is on the device.
@@ -408,9 +408,9 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
 
         def are_acknowledged(event: Event) -> bool:
             """All of them, and followers don't know."""
-            if event.what == steps.P7_ACKNOWLEDGED:
+            if event.what == steps.P7Acknowledged.text:
                 acknowledged.append(event)
-            return event.what == steps.P6_TELLING and len(acknowledged) == len(sent)
+            return event.what == steps.P6Telling.text and len(acknowledged) == len(sent)
 
         def lose_the_leader() -> None:
             injector.act(Kill(None), acknowledged[0].host)
@@ -430,7 +430,7 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
 
         when(cluster, are_acknowledged, lose_the_leader)
         await ask(cluster, sending("topic", sent))
-        when(cluster, lambda event: event.what == steps.E11_LEADING, hold_up_the_follower)
+        when(cluster, lambda event: event.what == steps.E11Leading.text, hold_up_the_follower)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, cluster, expecting("topic", sent), "reader")
             nursery.start_soon(ask, cluster, fetch_next, "other reader")
@@ -455,7 +455,7 @@ def test_a_broker_that_gets_a_replica_hears_of_its_topics_also_if_who_asked_is_l
         await ask(cluster, sending("topic", [b"value"]))
         held_by = cluster.register_view.state.partitions[0].replicas
         (joining,) = {1, 2, 3} - set(held_by)
-        kill_at(cluster, steps.E8_DECIDED, "operator")
+        kill_at(cluster, steps.E8Decided.text, "operator")
         await ask(
             cluster,
             lambda client: client.admin.move_replica(0, leaving=held_by[1], joining=joining),
@@ -476,7 +476,7 @@ def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_star
         too_late = DiskFault("rename", Fail(errno.ENOSPC, done=True))
         when(
             cluster,
-            lambda event: event.what == steps.R4_SNAPSHOT,
+            lambda event: event.what == steps.R4Snapshot.text,
             lambda: register.disk.faults.add(too_late),
         )
         await ask(cluster, sending("topic", [b"sent"]))
@@ -556,10 +556,10 @@ def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
         cluster.register.host.disk.sync_s = 1.0
         when(
             cluster,
-            lambda event: event.what == steps.R3_FLUSHING,
+            lambda event: event.what == steps.R3Flushing.text,
             lambda: cluster.boot_after("operator", 0.1),
         )
-        when(cluster, lambda event: event.what == steps.E1_WANTED, operator.host.kill)
+        when(cluster, lambda event: event.what == steps.E1Wanted.text, operator.host.kill)
         await ask(cluster, lambda client: done(client.create_topic("second")), "other maker")
         await until(lambda: partitions[0].leader != 1)
 

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client
 from octopi.limits import LINK_GRACE_S, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
 from octopi.simulation.disk_faults import DiskFault, Fail
 from octopi.simulation.world import Event, World
+from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until, when
 
 FOUR_PARTITIONS = ClusterOptions(brokers=3, partitions=4, gather_s=0.05)
@@ -56,8 +56,8 @@ def test_five_resets_of_every_brokers_link_leave_all_leaders_where_they_are() ->
         assert epochs(cluster) == before
 
     world = play(scenario, FOUR_PARTITIONS)
-    assert len(of(world, steps.R7_BROKEN)) == len(of(world, steps.R8_RESTORED)) == 15
-    assert not of(world, steps.R6_LOST)
+    assert len(of(world, steps.R7Broken.text)) == len(of(world, steps.R8Restored.text)) == 15
+    assert not of(world, steps.R6Lost.text)
 
 
 def test_a_link_that_breaks_again_while_it_is_made_is_made_again() -> None:
@@ -68,13 +68,13 @@ def test_a_link_that_breaks_again_while_it_is_made_is_made_again() -> None:
         def again() -> None:
             cluster.network.reset(REGISTER, "broker-1")
 
-        for step in (steps.J2_CONNECTED, steps.J4_JOINED, steps.R8_RESTORED):
+        for step in (steps.J2Connected.text, steps.J4Joined.text, steps.R8Restored.text):
             when(cluster, lambda event, step=step: event.what == step, again)  # type: ignore[misc]
         cluster.network.reset(REGISTER, "broker-1")
         await trio.sleep(2 * LINK_GRACE_S)
         assert epochs(cluster) == before
 
-    assert not of(play(scenario, FOUR_PARTITIONS), steps.R6_LOST)
+    assert not of(play(scenario, FOUR_PARTITIONS), steps.R6Lost.text)
 
 
 def test_a_killed_broker_is_gone_as_soon_as_its_address_refuses() -> None:
@@ -84,7 +84,7 @@ def test_a_killed_broker_is_gone_as_soon_as_its_address_refuses() -> None:
         await until(lambda: 1 not in leaders(cluster))
 
     world = play(scenario, FOUR_PARTITIONS)
-    killed, lost = first_of(world, "kill"), first_of(world, steps.R6_LOST)
+    killed, lost = first_of(world, "kill"), first_of(world, steps.R6Lost.text)
     # The end of the connection has to arrive, and a question and its refusal.
     longest_way_s = 0.001
     assert lost.at - killed.at < 3 * longest_way_s + 0.001
@@ -107,7 +107,7 @@ def test_a_broker_that_starts_again_at_once_is_let_in_at_once_and_the_old_life_i
 
     world = play(scenario, FOUR_PARTITIONS)
     killed = first_of(world, "kill")
-    (joined,) = [one for one in of(world, steps.J5_ADMITTED) if one.facts["incarnation"] == 2]
+    (joined,) = [one for one in of(world, steps.J5Admitted.text) if one.facts["incarnation"] == 2]
     assert joined.at - killed.at < LINK_GRACE_S
 
 
@@ -119,8 +119,8 @@ def test_a_broker_whose_link_stays_broken_is_gone_after_a_bounded_time() -> None
         await until(lambda: 1 not in leaders(cluster))
 
     world = play(scenario, FOUR_PARTITIONS)
-    (broken,) = [one for one in of(world, steps.R7_BROKEN) if one.facts["broker"] == 1]
-    (lost,) = [one for one in of(world, steps.R6_LOST) if one.facts["broker"] == 1]
+    (broken,) = [one for one in of(world, steps.R7Broken.text) if one.facts["broker"] == 1]
+    (lost,) = [one for one in of(world, steps.R6Lost.text) if one.facts["broker"] == 1]
     assert lost.at - broken.at == pytest.approx(LINK_GRACE_S)
 
 
@@ -132,8 +132,8 @@ def test_a_silent_broker_is_gone_without_being_looked_for() -> None:
         cluster.nodes["broker-1"].host.resume()
 
     world = play(scenario, FOUR_PARTITIONS)
-    assert not of(world, steps.R7_BROKEN)
-    paused, lost = first_of(world, "pause"), first_of(world, steps.R6_LOST)
+    assert not of(world, steps.R7Broken.text)
+    paused, lost = first_of(world, "pause"), first_of(world, steps.R6Lost.text)
     assert lost.at - paused.at < MEMBERSHIP_HEARTBEAT_TIMEOUT_S + 0.01
 
 
@@ -158,10 +158,10 @@ def test_a_resignation_that_was_lost_with_the_link_is_repeated() -> None:
         cluster.nodes["broker-1"].host.disk.inject(DiskFault("append", Fail(), ".log", times=9))
         when(
             cluster,
-            lambda event: event.what == steps.E19_RESIGNED,
+            lambda event: event.what == steps.E19Resigned.text,
             lambda: cluster.network.reset(REGISTER, "broker-1"),
         )
         await ask(cluster, produce, "producer")
-        assert len(of(cluster.world, steps.E19_RESIGNED)) > 1
+        assert len(of(cluster.world, steps.E19Resigned.text)) > 1
 
     play(scenario, FOUR_PARTITIONS)

@@ -8,7 +8,6 @@ import attrs
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import connect
 from octopi.environment import Environment
 from octopi.errors import Status
@@ -27,6 +26,7 @@ from octopi.simulation.promises import PROMISES
 from octopi.simulation.recoveries import better_than
 from octopi.simulation.succession import LOST
 from octopi.simulation.world import Event, Violation, World
+from octopi.tracing import steps
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
 OPTIONS = ClusterOptions(partitions=1, gather_s=0.05, rebalance_interval_s=3600.0)
@@ -110,8 +110,8 @@ async def produce_through_kills(scenario: Scenario) -> None:
         scenario.cluster.nodes[event.host].host.kill()
         scenario.cluster.boot_after(event.host, 0.2)
 
-    scenario.at(steps.P2_APPENDED, kill, occurrence=3)
-    scenario.at(steps.P4_ACKNOWLEDGING, kill, occurrence=9)
+    scenario.at(steps.P2Appended.text, kill, occurrence=3)
+    scenario.at(steps.P4Acknowledging.text, kill, occurrence=9)
     await scenario.produce()
 
 
@@ -134,7 +134,7 @@ async def lose_a_broker_while_a_decision_is_flushed(scenario: Scenario) -> None:
         cluster.boot_after(leaver.name, 0.5)
 
         def lose_another(event: Event) -> None:
-            if event.what != steps.E17_ALTERING or not event.facts["accepted"]:
+            if event.what != steps.E17Altering.text or not event.facts["accepted"]:
                 return  # a leader that asks again is refused
             if event.facts["asked"].joiner_incarnation is not None and last.host.life_count == 1:
                 last.host.kill()
@@ -142,7 +142,7 @@ async def lose_a_broker_while_a_decision_is_flushed(scenario: Scenario) -> None:
 
         scenario.world.observers.insert(0, lose_another)
 
-    scenario.at(steps.E15_FIRST_COMMIT, lose_one)
+    scenario.at(steps.E15FirstCommit.text, lose_one)
     await scenario.produce()
     await trio.sleep(3)
 
@@ -168,9 +168,9 @@ def test_a_leader_that_is_answered_before_the_register_can_remember_it_is_found(
         answer = {"asked": asked, "accepted": True, "record": record}
 
         def tell(event: Event) -> None:
-            scenario.oracle(Event(0, 0.0, "register", 1, steps.E17_ALTERED, answer))
+            scenario.oracle(Event(0, 0.0, "register", 1, steps.E17Altered.text, answer))
 
-        scenario.at(steps.R2_APPENDED, tell)
+        scenario.at(steps.R2Appended.text, tell)
         await scenario.produce()
 
     assert broken(answer_early).rule == "undecided-told"
@@ -184,7 +184,7 @@ def test_a_register_that_takes_more_for_flushed_than_its_device_has_is_found() -
                 if path.endswith(".log"):
                     image(disk, path).settled_bytes -= 1
 
-        scenario.at(steps.R3_FLUSHED, cut)
+        scenario.at(steps.R3Flushed.text, cut)
         await scenario.produce()
 
     assert broken(trust_a_flush).rule == "undecided-told"
@@ -196,9 +196,9 @@ def announced(epoch: int) -> Callable[[Scenario], Awaitable[None]]:
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
         stored = {"partition": 0, "promised": 9, "sync_flag": False, "intact": True}
-        scenario.world.note(steps.D2_PROMISED, "broker-1", 1, **stored)
+        scenario.world.note(steps.D2Promised.text, "broker-1", 1, **stored)
         begun = {"partition": 0, "epoch": epoch}
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E2_ANNOUNCED, begun))
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E2Announced.text, begun))
 
     return scene
 
@@ -222,7 +222,7 @@ def test_a_follower_that_acknowledges_what_it_does_not_hold_is_found() -> None:
             (path,) = (one for one in disk.files("data/logs") if one.endswith(".log"))
             del image(disk, path).cached[-1:]
 
-        scenario.at(steps.P3_REPLICATED, forget, occurrence=5)
+        scenario.at(steps.P3Replicated.text, forget, occurrence=5)
         await scenario.produce()
 
     assert broken(lose_a_record).rule == "promised-unheld"
@@ -235,12 +235,12 @@ def test_a_replica_whose_records_change_under_it_is_found() -> None:
             (path,) = (one for one in disk.files("data/logs") if one.endswith(".log"))
             image(disk, path).cached[3] ^= 1
 
-        scenario.at(steps.P8_FOLLOWED, change, occurrence=5)
+        scenario.at(steps.P8Followed.text, change, occurrence=5)
         await scenario.produce()
 
     found = broken(change_a_record)
     assert found.rule == "incomplete-leader"
-    assert found.events[0].what == steps.P6_COMMITTED
+    assert found.events[0].what == steps.P6Committed.text
 
 
 def image(disk: SimulatedDisk, path: str) -> FileImage:
@@ -256,9 +256,9 @@ def promises(*epochs: int, gives_up: bool = False) -> Callable[[Scenario], Await
     async def scene(scenario: Scenario) -> None:
         for number, epoch in enumerate(epochs):
             if gives_up and number:
-                scenario.world.note(steps.J13_RETIRING, "broker-1", 1, partition=7)
+                scenario.world.note(steps.J13Retiring.text, "broker-1", 1, partition=7)
             stored = {"partition": 7, "promised": epoch, "sync_flag": False, "intact": True}
-            scenario.world.note(steps.D2_PROMISED, "broker-1", 1, **stored)
+            scenario.world.note(steps.D2Promised.text, "broker-1", 1, **stored)
 
     return scene
 
@@ -275,7 +275,7 @@ def test_a_replica_that_was_given_up_and_comes_back_has_promised_nothing() -> No
 def test_a_follower_that_acts_in_an_older_epoch_than_it_promised_is_found() -> None:
     async def follow(scenario: Scenario) -> None:
         await promises(3)(scenario)
-        scenario.world.note(steps.E12_FOLLOWING, "broker-1", 1, partition=7, epoch=2, leader=2)
+        scenario.world.note(steps.E12Following.text, "broker-1", 1, partition=7, epoch=2, leader=2)
 
     assert broken(follow).rule == "promise-forgotten"
 
@@ -286,10 +286,10 @@ def decided(*in_sync: int, epoch: int = 9) -> Callable[[Scenario], Awaitable[Non
     async def scene(scenario: Scenario) -> None:
         for host in ("broker-1", "broker-2"):
             stored = {"partition": 7, "promised": 9, "sync_flag": False, "intact": True}
-            scenario.world.note(steps.D2_PROMISED, host, 1, **stored)
+            scenario.world.note(steps.D2Promised.text, host, 1, **stored)
         record = PartitionRecord(7, epoch, 0, 1, 1, [1, 2, 3], list(in_sync))
         entry = PartitionDecided(record)
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, {"entries": [entry]}))
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8Decided.text, {"entries": [entry]}))
 
     return scene
 
@@ -307,7 +307,7 @@ def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], A
         asked = AlterInSync(7, 1, 1, 1, 0, [1, 2, 3], incarnation)
         record = PartitionRecord(7, 1, 1, 1, 1, [1, 2, 3], [1, 2, 3])
         judged = {"asked": asked, "accepted": accepted, "record": record}
-        scenario.world.note(steps.E17_ALTERING, "register", 1, **judged)
+        scenario.world.note(steps.E17Altering.text, "register", 1, **judged)
 
     return scene
 
@@ -323,11 +323,11 @@ def refused(sequence: int) -> Callable[[Scenario], Awaitable[None]]:
 
     async def scene(scenario: Scenario) -> None:
         receipts: list[Event] = []
-        scenario.at(steps.P7_ACKNOWLEDGING, receipts.append, occurrence=MESSAGE_COUNT)
+        scenario.at(steps.P7Acknowledging.text, receipts.append, occurrence=MESSAGE_COUNT)
         await scenario.produce()
         (last,) = receipts
         about = {**last.facts, "sequence": sequence, "status": Status.RECEIPT_FORGOTTEN}
-        scenario.world.note(steps.P9_REFUSING, last.host, last.life, **about, reason="a test")
+        scenario.world.note(steps.P9Refusing.text, last.host, last.life, **about, reason="a test")
 
     return scene
 
@@ -352,7 +352,7 @@ def proposes(*in_sync: int, stops: bool) -> Callable[[Scenario], Awaitable[None]
         asked = AlterInSync(
             record.partition, record.epoch, record.leader, 1, record.version, list(in_sync), None
         )
-        scenario.world.note(steps.E16_PROPOSING, host, 1, **attrs.asdict(asked))
+        scenario.world.note(steps.E16Proposing.text, host, 1, **attrs.asdict(asked))
 
     return scene
 
@@ -396,15 +396,15 @@ def recovered(
         stored = {"partition": record.partition, "sync_flag": True, "intact": True}
         for broker in (1, 2, 3):
             promised = {**stored, "promised": decided.epoch, "log_epoch": record.epoch}
-            scenario.world.note(steps.D2_PROMISED, f"broker-{broker}", 2, **promised)
+            scenario.world.note(steps.D2Promised.text, f"broker-{broker}", 2, **promised)
             accepted = {"partition": 0, "epoch": decided.epoch, "broker": broker}
             accepted |= {"incarnation": 1, "log_epoch": record.epoch}
-            scenario.world.note(steps.E7_COUNTED, "register", 1, **accepted, ends=[])
+            scenario.world.note(steps.E7Counted.text, "register", 1, **accepted, ends=[])
         lost = [1, 2, 3] if was_in_sync else [1, 3]
         before = attrs.evolve(record, version=record.version + 1, in_sync=[*in_sync], lost=lost)
         cluster.register_view.state.apply(PartitionDecided(before))
         facts = {"entries": [PartitionDecided(decided)], "losses": [[]]}
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8_DECIDED, facts))
+        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8Decided.text, facts))
 
     return scene
 

@@ -9,7 +9,6 @@ import attrs
 import pytest
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.membership.entries import PartitionDecided
@@ -17,6 +16,7 @@ from octopi.membership.leadership_change import LogLoss
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from octopi.wire import messages as m
 from tests.simulation.clusters import ask, play, small, until, when
 
@@ -75,7 +75,7 @@ def in_sync(cluster: SimulatedCluster) -> list[int]:
     return cluster.register_view.state.partitions[0].in_sync
 
 
-@pytest.mark.parametrize("full_from", [steps.R5_GATHERED, steps.R2_APPENDED])
+@pytest.mark.parametrize("full_from", [steps.R5Gathered.text, steps.R2Appended.text])
 def test_a_register_that_rebuilds_while_its_disk_is_full_believes_no_older_record(
     full_from: str,
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_register_that_could_not_take_over_its_cluster_founds_no_other_one() -
         def fill() -> None:
             register.disk.capacity_bytes = 0
 
-        when(cluster, lambda event: event.what == steps.R5_GATHERED, fill)
+        when(cluster, lambda event: event.what == steps.R5Gathered.text, fill)
         cluster.boot("register")
         cluster.boot("broker-1")
         await trio.sleep(6.0)
@@ -177,7 +177,7 @@ def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
         sets: list[list[int]] = []
 
         def see(event: Event) -> None:
-            if event.what == steps.J5_ADMITTED:
+            if event.what == steps.J5Admitted.text:
                 sets.extend(
                     one.record.in_sync
                     for one in event.facts["entries"]
@@ -194,7 +194,7 @@ def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("full_from", [steps.R5_GATHERED, steps.R2_APPENDED])
+@pytest.mark.parametrize("full_from", [steps.R5Gathered.text, steps.R2Appended.text])
 def test_a_register_that_can_not_journal_what_brokers_told_calls_no_topic_unknown(
     full_from: str,
 ) -> None:
@@ -233,7 +233,7 @@ def everybody(cluster: SimulatedCluster) -> list[str]:
 
 def recoveries(world: World) -> list[list[LogLoss]]:
     """What was told to be lost each time that a leader was chosen though that may be so."""
-    told = [one.facts["losses"] for one in world.events if one.what == steps.E8_DECIDED]
+    told = [one.facts["losses"] for one in world.events if one.what == steps.E8Decided.text]
     return [lost for decided in told for lost in decided]
 
 

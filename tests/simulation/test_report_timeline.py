@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import attrs
 from hypothesis import given, strategies as st
 
-from octopi import steps
 from octopi.simulation.recording import Broken, Came, Recording
 from octopi.simulation.timeline import LINE_LENGTH_MAX, fields, timeline
 from octopi.simulation.wording import brief, one_line
+from octopi.tracing import steps
 from octopi.wire.messages import Acknowledge, Replicate
 from tests.simulation.recordings import LOG, Story, aborted_read, lost_write, real_run
 
@@ -104,7 +104,7 @@ def test_an_event_has_its_number_time_host_step_log_and_facts() -> None:
 
 def test_lines_in_conflict_are_marked() -> None:
     marked = [fields(line)[3] for line in timeline(lost_write()) if line.startswith(">")]
-    assert marked == [steps.P6_COMMITTED, steps.E11_LEADING]
+    assert marked == [steps.P6Committed.text, steps.E11Leading.text]
 
 
 def test_a_message_says_when_it_arrives_or_that_it_never_does() -> None:
@@ -141,8 +141,8 @@ def test_another_life_of_a_host_has_its_number() -> None:
 def test_a_topic_that_was_made_twice_is_told_with_its_id() -> None:
     story = Story()
     for topic_id in ("0a", "0b"):
-        story.event(steps.P2_APPENDED, "broker-1", **(LOG | {"topic_id": topic_id}), end=1)
-    story.event(steps.P2_APPENDED, "broker-1", topic="other", topic_id="0c", partition=0, end=1)
+        story.event(steps.P2Appended.text, "broker-1", **(LOG | {"topic_id": topic_id}), end=1)
+    story.event(steps.P2Appended.text, "broker-1", topic="other", topic_id="0c", partition=0, end=1)
     first, second, other = timeline(story.recording())
     assert "topic_id=0a" in fields(first)
     assert "topic_id=0b" in fields(second)

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import pytest
 
-from octopi import steps
 from octopi.clients.producing.producer_session import ProducerSession
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
@@ -17,6 +16,7 @@ from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Reset, Wipe
 from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Rested
 from octopi.simulation.world import Event, Violation
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionInfo, PartitionRecord
 from sim import producing, simulation
 from sim.plan import Plan, Workload
@@ -57,7 +57,7 @@ def test_the_same_plan_has_the_same_digest_and_another_seed_another_one() -> Non
 def test_an_observer_that_finds_a_rule_broken_ends_the_run() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
-            if event.what == steps.P7_ACKNOWLEDGED:
+            if event.what == steps.P7Acknowledged.text:
                 cluster.world.fail(Violation("nobody acknowledges", "somebody did", (event,)))
 
         return observe
@@ -65,13 +65,13 @@ def test_an_observer_that_finds_a_rule_broken_ends_the_run() -> None:
     verdict = simulate(Plan(1, workload=QUICK), [watch])
     assert verdict.rule == "nobody acknowledges"
     assert verdict.violation is not None
-    assert verdict.violation.events[0].what == steps.P7_ACKNOWLEDGED
+    assert verdict.violation.events[0].what == steps.P7Acknowledged.text
 
 
 def test_an_exception_that_a_node_logs_is_told_and_so_is_an_error_without_excuse() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
-            if event.what == steps.P6_COMMITTED and not cluster.world.now > 1:
+            if event.what == steps.P6Committed.text and not cluster.world.now > 1:
                 get_logger("octopi.test").error("out of order", partition=7)
 
         return observe
@@ -85,7 +85,7 @@ def test_an_exception_that_a_node_logs_is_told_and_so_is_an_error_without_excuse
 def test_an_exception_within_a_node_is_a_broken_rule() -> None:
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
-            if event.what == steps.P2_APPENDED:
+            if event.what == steps.P2Appended.text:
                 raise ZeroDivisionError("a fault of ours")
 
         return observe
@@ -100,7 +100,7 @@ def test_a_server_that_crashes_is_started_again_where_only_clients_are_to_judge(
 
     def watch(cluster: SimulatedCluster) -> Observer:
         def observe(event: Event) -> None:
-            if event.what == steps.P2_APPENDED and not crashes:
+            if event.what == steps.P2Appended.text and not crashes:
                 crashes.append(event)
                 raise ZeroDivisionError("a fault of ours")
 
@@ -153,7 +153,7 @@ def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:
         workload = Workload(producers=1, records=20, burst_count=10, batch_bytes=batch_bytes)
         verdict = simulate(Plan(1, workload=workload))
         assert verdict.violation is None, verdict.details
-        return sum(event.what == steps.P1_RECEIVED for event in verdict.events)
+        return sum(event.what == steps.P1Received.text for event in verdict.events)
 
     assert batches(1) >= 20 > batches(Workload().batch_bytes)
 
@@ -231,7 +231,7 @@ def test_brokers_take_messages_instead_of_one_whose_disk_is_full_or_fails() -> N
     plan = Plan(3, partitions=3, workload=attrs.evolve(QUICK, topic_partitions=3))
     verdict = simulate(attrs.evolve(plan, spoils_disks=True), events_kept=None)
     assert verdict.violation is None, verdict.details
-    told = [one.facts for one in verdict.events if one.what == steps.J14_TROUBLED]
+    told = [one.facts for one in verdict.events if one.what == steps.J14Troubled.text]
     assert any("No space" in one["disk_trouble"] for one in told)
     failed = [one.reason for facts in told for one in facts["troubles"]]
     assert any("Input/output" in reason for reason in failed)
@@ -248,7 +248,9 @@ def test_producers_find_leaders_that_changed_while_they_were_silent_without_the_
         -1
     ]
     heard = [
-        one for one in verdict.events if gone < one.number < back and one.what == steps.C3_RECEIPT
+        one
+        for one in verdict.events
+        if gone < one.number < back and one.what == steps.C3Receipt.text
     ]
     assert {one.host for one in heard} >= {"producer-1"}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from octopi import steps
 from octopi.membership.entries import EpochAnnounced, PartitionDecided
 from octopi.simulation.space_time import Lane, Life, Mark, Reign, Spell, code, diagram
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 from tests.simulation.recordings import LOG, Story, aborted_read, lost_write, real_run
 
@@ -63,10 +63,10 @@ def test_a_client_that_comes_to_its_end_is_not_down() -> None:
 
 def test_a_leader_leads_until_it_leaves_its_role_or_dies() -> None:
     story = Story()
-    story.event(steps.E11_LEADING, "broker-1", partition=0, epoch=1)
-    story.event(steps.E11_LEADING, "broker-1", partition=1, epoch=4)
-    story.event(steps.E5_LEFT, "broker-1", partition=0, epoch=1, role="LEADER")
-    story.event(steps.E5_LEFT, "broker-2", partition=1, epoch=4, role="FOLLOWER")
+    story.event(steps.E11Leading.text, "broker-1", partition=0, epoch=1)
+    story.event(steps.E11Leading.text, "broker-1", partition=1, epoch=4)
+    story.event(steps.E5Left.text, "broker-1", partition=0, epoch=1, role="LEADER")
+    story.event(steps.E5Left.text, "broker-2", partition=1, epoch=4, role="FOLLOWER")
     story.event("kill", "broker-1")
     leads = diagram(story.recording()).leads
     assert [(one.partition, one.epoch, one.begin, one.end) for one in leads] == [
@@ -78,14 +78,14 @@ def test_a_leader_leads_until_it_leaves_its_role_or_dies() -> None:
 def test_reigns_are_what_the_register_decided_with_the_names_of_hosts() -> None:
     story = Story()
     for number in (1, 2):
-        story.event(steps.J1_IDENTIFIED, f"broker-{number}", cluster="", broker=number)
+        story.event(steps.J1Identified.text, f"broker-{number}", cluster="", broker=number)
     entries: list[object] = [EpochAnnounced(0, 2)]
-    story.event(steps.R2_APPENDED, "register", entries=entries)
+    story.event(steps.R2Appended.text, "register", entries=entries)
     entries = [PartitionDecided(PartitionRecord(0, 2, 0, 2, 1, [1, 2], [2]))]
-    story.event(steps.R2_APPENDED, "register", entries=entries)
+    story.event(steps.R2Appended.text, "register", entries=entries)
     entries = [PartitionDecided(PartitionRecord(0, 2, 1, 2, 1, [1, 2], [1, 2]))]
-    story.event(steps.R2_APPENDED, "register", entries=entries)
-    story.event(steps.R1_READ, "register", entries=entries)
+    story.event(steps.R2Appended.text, "register", entries=entries)
+    story.event(steps.R1Read.text, "register", entries=entries)
     drawn = diagram(story.recording())
     leader = drawn.hosts["broker-2"]
     assert drawn.reigns == (
@@ -97,13 +97,13 @@ def test_reigns_are_what_the_register_decided_with_the_names_of_hosts() -> None:
 
 def test_marks_follow_a_replica_through_appends_commits_cuts_and_death() -> None:
     story = Story()
-    story.event(steps.P3_REPLICATED, "broker-1", **LOG, offset=0, end=100)
-    story.event(steps.P3_REPLICATED, "broker-1", **LOG, offset=100, end=200)
-    story.event(steps.P8_FOLLOWED, "broker-1", **LOG, highwater=100, log_end=200)
-    story.event(steps.D1_FLUSHED, "broker-1", **LOG, log_end=200, flushed_end=200)
-    story.event(steps.E13_TRUNCATED, "broker-1", **LOG, highwater=100, log_end=200, end=100)
+    story.event(steps.P3Replicated.text, "broker-1", **LOG, offset=0, end=100)
+    story.event(steps.P3Replicated.text, "broker-1", **LOG, offset=100, end=200)
+    story.event(steps.P8Followed.text, "broker-1", **LOG, highwater=100, log_end=200)
+    story.event(steps.D1Flushed.text, "broker-1", **LOG, log_end=200, flushed_end=200)
+    story.event(steps.E13Truncated.text, "broker-1", **LOG, highwater=100, log_end=200, end=100)
     story.event("kill", "broker-1")
-    story.event(steps.E14_RESTARTED, "broker-1", 2, **LOG, log_end=0, begin=50)
+    story.event(steps.E14Restarted.text, "broker-1", 2, **LOG, log_end=0, begin=50)
     assert diagram(story.recording()).marks == {
         ("orders", 0, 0): (
             Mark(0, 100, None),
@@ -139,9 +139,9 @@ def test_an_empty_recording_has_an_empty_diagram() -> None:
 
 
 def test_every_step_has_a_code_and_nothing_else_has() -> None:
-    assert {code(step) for step in steps.PRODUCING} == {f"P{number}" for number in range(1, 9)}
-    assert code(steps.E10_INSTALLED) == "E10"
-    assert all(code(step) for step in steps.ALL)
+    assert {code(step.text) for step in steps.PRODUCING} == {f"P{number}" for number in range(1, 9)}
+    assert code(steps.E10Installed.text) == "E10"
+    assert all(code(step.text) for step in steps.ALL)
     assert not any(map(code, ("boot", "fault", "end of cut", "E1", "")))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from octopi import steps
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.limits import (
@@ -19,6 +18,7 @@ from octopi.limits import (
 )
 from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
 from octopi.simulation.world import Event, World
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 from tests.simulation.clusters import ask, play, until, when
 
@@ -52,7 +52,7 @@ def of(world: World, step: str, host: str | None = None) -> list[Event]:
 
 
 def announced(world: World, partition: int = 0) -> list[Event]:
-    return [one for one in of(world, steps.E2_ANNOUNCED) if one.facts["partition"] == partition]
+    return [one for one in of(world, steps.E2Announced.text) if one.facts["partition"] == partition]
 
 
 async def stopped(cluster: SimulatedCluster, name: str) -> float:
@@ -107,15 +107,15 @@ def test_a_stopping_broker_closes_nothing_before_others_lead_and_nobody_counts_o
         await ask(cluster, produce, "producer")
 
     world = play(scenario, FOUR_PARTITIONS)
-    (told,) = of(world, steps.E21_TOLD, "broker-1")
-    (emptied,) = of(world, steps.E22_EMPTIED)
-    (left,) = of(world, steps.E24_LEFT, "broker-1")
-    (lost,) = of(world, steps.R6_LOST)
+    (told,) = of(world, steps.E21Told.text, "broker-1")
+    (emptied,) = of(world, steps.E22Emptied.text)
+    (left,) = of(world, steps.E24Left.text, "broker-1")
+    (lost,) = of(world, steps.R6Lost.text)
     exited = next(one for one in of(world, "exit", "broker-1"))
-    sets = [one.at for one in of(world, steps.E17_ALTERED) if one.facts["accepted"]]
+    sets = [one.at for one in of(world, steps.E17Altered.text) if one.facts["accepted"]]
     assert told.at < max(sets) < emptied.at < left.at < lost.at < exited.at
-    assert not of(world, steps.E16_PROPOSED, "broker-1"), "who stops proposes nothing"
-    assert not of(world, steps.R7_BROKEN), "it said goodbye"
+    assert not of(world, steps.E16Proposed.text, "broker-1"), "who stops proposes nothing"
+    assert not of(world, steps.R7Broken.text), "it said goodbye"
 
 
 def test_a_hundred_partitions_are_handed_over_side_by_side() -> None:
@@ -178,7 +178,7 @@ def test_a_follower_that_stops_stays_in_sync_until_another_one_can_take_its_plac
         assert life is not None
         when(
             cluster,
-            lambda event: event.what == steps.J5_ADMITTED,
+            lambda event: event.what == steps.J5Admitted.text,
             lambda: cluster.stop(stopping),
         )
         await until(life.ended.is_set)
@@ -188,7 +188,7 @@ def test_a_follower_that_stops_stays_in_sync_until_another_one_can_take_its_plac
     world = play(scenario)
     sizes = [
         len(one.facts["record"].in_sync)
-        for one in of(world, steps.E17_ALTERED)
+        for one in of(world, steps.E17Altered.text)
         if one.facts["accepted"]
     ]
     assert min(sizes) == 2
@@ -239,7 +239,7 @@ def test_a_broker_that_stops_without_its_register_stops_soon() -> None:
 def test_a_hand_over_outlives_a_reset_of_the_stopping_brokers_link() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await ask(cluster, create(4))
-        for step in (steps.E21_TOLD, steps.E22_EMPTYING, steps.E6_ACCEPTED):
+        for step in (steps.E21Told.text, steps.E22Emptying.text, steps.E6Accepted.text):
             when(
                 cluster,
                 lambda event, step=step: event.what == step,  # type: ignore[misc]
@@ -249,7 +249,7 @@ def test_a_hand_over_outlives_a_reset_of_the_stopping_brokers_link() -> None:
         assert {one.leader for one in records(cluster)} == {2, 3}
         assert all(set(one.in_sync) == {2, 3} for one in records(cluster))
 
-    assert len(of(play(scenario, FOUR_PARTITIONS), steps.R6_LOST)) == 1
+    assert len(of(play(scenario, FOUR_PARTITIONS), steps.R6Lost.text)) == 1
 
 
 def test_a_broker_that_starts_again_gets_in_sync_and_may_lead() -> None:
@@ -295,14 +295,14 @@ def test_a_register_that_stops_finishes_a_change_of_leaders_that_is_under_way() 
         leader = cluster.leader(0)
         when(
             cluster,
-            lambda event: event.what == steps.E3_TOLD,
+            lambda event: event.what == steps.E3Told.text,
             lambda: cluster.stop(REGISTER),
         )
         cluster.stop(leader)
         await until(lambda: not cluster.register.host.is_up)
         assert record(cluster).epoch == 2
         assert cluster.leader(0) != leader
-        leading = [one.host for one in of(cluster.world, steps.E11_LEADING)]
+        leading = [one.host for one in of(cluster.world, steps.E11Leading.text)]
         assert leading[-1] == cluster.leader(0), "it was told, too"
 
     world = play(scenario)
@@ -319,13 +319,13 @@ def test_a_register_that_died_within_a_hand_over_ends_it_as_soon_as_the_old_lead
         other = next(one.name for one in cluster.brokers if one.name != leader)
         when(
             cluster,
-            lambda event: event.what == steps.E6_ACCEPTED,
+            lambda event: event.what == steps.E6Accepted.text,
             cluster.register.host.kill,
         )
         # Nobody waits for one of the others, which is gone for good.
         when(
             cluster,
-            lambda event: event.what == steps.E6_ACCEPTED,
+            lambda event: event.what == steps.E6Accepted.text,
             cluster.nodes[other].host.kill,
         )
 

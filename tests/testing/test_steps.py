@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 import octopi.testing
-from octopi import steps
 from octopi.testing import Cluster, Host, MisuseError, simulated
+from octopi.tracing import steps
 
 
 async def send(cluster: Cluster, count: int = 1) -> None:
@@ -18,7 +18,7 @@ async def send(cluster: Cluster, count: int = 1) -> None:
             await producer.send("orders", b"a hat")
 
 
-@pytest.mark.parametrize("step", [steps.P3_REPLICATED, "P3b"])
+@pytest.mark.parametrize("step", [steps.P3Replicated.text, "P3b"])
 def test_a_step_is_named_by_its_constant_or_its_code(step: str) -> None:
     async def scene(cluster: Cluster) -> list[str]:
         hosts: list[str] = []
@@ -112,7 +112,7 @@ async def test_a_program_names_steps_of_its_own(cluster: Cluster) -> None:
 async def test_an_unknown_step_is_answered_with_what_comes_near(cluster: Cluster) -> None:
     with pytest.raises(MisuseError, match="did you mean P3a, P3b"):
         cluster.at("P3", cluster.kill)
-    with pytest.raises(MisuseError, match=r"octopi\.steps has them all"):
+    with pytest.raises(MisuseError, match=r"octopi\.tracing\.steps has them all"):
         cluster.at("X77", cluster.kill)
 
 

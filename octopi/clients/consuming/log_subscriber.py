@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from octopi import steps
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
 from octopi.clients.leader_check import Verdict, judge_reader
@@ -35,6 +34,8 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset
 from octopi.retry import Backoff, reworded
+from octopi.tracing import steps
+from octopi.tracing.client import DeliveryStep
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import (
@@ -119,7 +120,8 @@ class LogSubscriber:
     def took(self, chunk: Chunk) -> None:
         """The program took *chunk*: let the broker send more."""
         if (trace := self._environment.trace) is not None:
-            trace(steps.C11_TAKEN, **self._of_log, **_place(chunk.offset, chunk.records))
+            end = chunk.offset + len(chunk.records)
+            trace(steps.C11Taken(**self._of_log, offset=chunk.offset, end=end))
         credit = self.session.took(chunk)
         if (audit := self._environment.audit) is not None:
             audit(self.session)
@@ -142,7 +144,7 @@ class LogSubscriber:
                     await self._mend(error)
                 except OctopiError as fatal:
                     if (trace := self._environment.trace) is not None:
-                        trace(steps.C13_ENDED, **self._of_log, why=str(fatal))
+                        trace(steps.C13Ended(**self._of_log, why=str(fatal)))
                     self._listener.take_end(fatal)
                     return
         self._listener.take_end(None)
@@ -206,7 +208,7 @@ class LogSubscriber:
             request, session.topic, session.partition, place.offset, session.credit, place.anchor
         )
         if (trace := self._environment.trace) is not None:
-            trace(steps.C8_SUBSCRIBING, **self._of_log, offset=place.offset, peer=connection.peer)
+            trace(steps.C8Subscribing(**self._of_log, offset=place.offset, peer=connection.peer))
         connection.ask(message, take)
         self._link = (connection, request)
         try:
@@ -257,16 +259,24 @@ class LogSubscriber:
                     return
                 self._unable.clear()
                 if (trace := self._environment.trace) is not None:
-                    got = _place(chunk.offset, chunk.records) | {"highwater": highwater}
-                    got["credit"] = self.session.credit
-                    trace(steps.C10_DELIVERING, **self._of_log, **got)
+                    got = DeliveryStep(
+                        **self._of_log,
+                        offset=chunk.offset,
+                        end=chunk.offset + len(chunk.records),
+                        highwater=highwater,
+                        credit=self.session.credit,
+                    )
+                    trace(steps.C10Delivering(*got.values()))
                 self._listener.take_chunk(self, chunk)
                 if trace is not None:
-                    trace(steps.C10_DELIVERED, **self._of_log, **got)
+                    trace(steps.C10Delivered(*got.values()))
             case Subscribed(_, topic_id, epoch, _, highwater, anchor):
                 if (trace := self._environment.trace) is not None:
-                    accepted = {"topic_id": topic_id, "epoch": epoch, "highwater": highwater}
-                    trace(steps.C8_SUBSCRIBED, **self._of_log, **accepted)
+                    trace(
+                        steps.C8Subscribed(
+                            **self._of_log, topic_id=topic_id, epoch=epoch, highwater=highwater
+                        )
+                    )
                 self._lost_at = None
                 self._route.arrived()
                 self._addresses.clear()
@@ -287,8 +297,7 @@ class LogSubscriber:
           HistoryForkedError: if that is to be reported.
         """
         if (trace := self._environment.trace) is not None:
-            gone = {"offset": fork.offset, "end": fork.read_until}
-            trace(steps.C14_FORKED, **self._of_log, **gone)
+            trace(steps.C14Forked(**self._of_log, offset=fork.offset, end=fork.read_until))
         if not self._options.resume_forks:
             raise fork
         self._listener.take_fork(self.session, fork)
@@ -312,7 +321,7 @@ class LogSubscriber:
             if self._unable >= self._readers and self._options.reconnect_timeout_s is not None:
                 raise error
         if (trace := self._environment.trace) is not None:
-            trace(steps.C9_RESUMING, **self._of_log, offset=self.session.wanted, why=str(error))
+            trace(steps.C9Resuming(**self._of_log, offset=self.session.wanted, why=str(error)))
         if self._route.redirected(error):
             self._addresses.appendleft(self._route.take_told())
         now = self._clock.now()
@@ -346,8 +355,8 @@ class LogSubscriber:
             if not self._options.skip_gaps:
                 raise gap
             if (trace := self._environment.trace) is not None:
-                gone = {"offset": session.wanted, "end": gap.available_from}
-                trace(steps.C12_SKIPPED, **self._of_log, **gone)
+                wanted, found = session.wanted, gap.available_from
+                trace(steps.C12Skipped(**self._of_log, offset=wanted, end=found))
             session.skip_to(Offset(gap.available_from))
             self._listener.take_gap(gap)
         self._has_lost_history = False
@@ -356,7 +365,3 @@ class LogSubscriber:
     def _of_log(self) -> dict[str, Any]:
         """Which log, for observers."""
         return {"topic": self.session.topic, "partition": self.session.partition}
-
-
-def _place(offset: int, records: bytes) -> dict[str, int]:
-    return {"offset": offset, "end": offset + len(records)}

@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 import trio
 
-from octopi import steps
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_check import Verdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
@@ -36,6 +35,7 @@ from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.record import scan
 from octopi.retry import Backoff, may_pass
 from octopi.timers import TimerQueue
+from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
@@ -168,9 +168,15 @@ class LogSender:
                     outcome = effect.batch.outcome
                     trace = self._environment.trace
                     if trace is not None and not isinstance(outcome, Stored):
-                        of_log = {"topic": self.topic, "partition": self.partition}
-                        given_up = {"sequence": effect.batch.first_sequence, "count": effect.count}
-                        trace(steps.C7_GAVE_UP, **of_log, **given_up, why=repr(outcome))
+                        trace(
+                            steps.C7GaveUp(
+                                topic=self.topic,
+                                partition=self.partition,
+                                sequence=effect.batch.first_sequence,
+                                count=effect.count,
+                                why=repr(outcome),
+                            )
+                        )
                     self._on_settled(effect)
                     settled = self._waiting.pop(effect.batch, None)
                     if settled is not None:
@@ -197,13 +203,15 @@ class LogSender:
         told: dict[str, Any] = {}
         if (trace := self._environment.trace) is not None:
             told = self._facts(attempt, records)
-            trace(steps.C1_SENDING if attempt == 1 else steps.C2_REPEATING, **told)
+            sending = steps.C1Sending if attempt == 1 else steps.C2Repeating
+            trace(sending(**told))
         connection.ask(
             Produce(request, self.topic, self.partition, records),
             partial(self._take_answer, connection, request, batch, attempt, told),
         )
         if trace is not None:
-            trace(steps.C1_SENT if attempt == 1 else steps.C2_REPEATED, **told)
+            sent = steps.C1Sent if attempt == 1 else steps.C2Repeated
+            trace(sent(**told))
 
     def _take_answer(
         self,
@@ -223,13 +231,19 @@ class LogSender:
             self._backoff.reset()
             self._route.arrived()
             if trace is not None:
-                receipt = {"offset": answer.offset, "duplicate": answer.duplicate}
-                trace(steps.C3_RECEIPT, **told, **receipt, records_epoch=answer.epoch)
+                trace(
+                    steps.C3Receipt(
+                        **told,
+                        offset=answer.offset,
+                        duplicate=answer.duplicate,
+                        records_epoch=answer.epoch,
+                    )
+                )
             stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
             self.session.answered(batch, attempt, stored)
         elif isinstance(answer, Failure):
             if trace is not None:
-                trace(steps.C4_REFUSED, **told, status=answer.status, reason=answer.reason)
+                trace(steps.C4Refused(**told, status=answer.status, reason=answer.reason))
             self.session.refused(batch, attempt, refusal(answer))
         elif isinstance(answer, ConnectionLostError):
             if connection is self._connection:
@@ -256,8 +270,14 @@ class LogSender:
     def _let_go(self, effect: FindLeader) -> None:
         connection, self._connection = self._connection, None
         if (trace := self._environment.trace) is not None:
-            of_log = {"topic": self.topic, "partition": self.partition}
-            trace(steps.C5_REDIRECTED, **of_log, address=effect.address, why=str(effect.why))
+            trace(
+                steps.C5Redirected(
+                    topic=self.topic,
+                    partition=self.partition,
+                    address=effect.address,
+                    why=str(effect.why),
+                )
+            )
         if connection is not None and effect.silent:
             self._cluster.connections.discard(connection, str(effect.why))
         if not self._is_finding:
@@ -288,8 +308,11 @@ class LogSender:
                 await self._back_off()
             else:
                 if (trace := self._environment.trace) is not None:
-                    of_log = {"topic": self.topic, "partition": self.partition}
-                    trace(steps.C6_FOUND, **of_log, address=place.address)
+                    trace(
+                        steps.C6Found(
+                            topic=self.topic, partition=self.partition, address=place.address
+                        )
+                    )
                 self.session.connected()
                 break
         self._is_finding = False

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import trio
 
-from octopi import record, steps
+from octopi import record
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
@@ -35,6 +35,7 @@ from octopi.storage.ends_file import NotedCheckpoint
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import in_turns
+from octopi.tracing import steps
 from octopi.wire.messages import LogInfo, TopicRecord
 
 _log = get_logger(__name__)
@@ -148,8 +149,9 @@ class BrokerLog(ReadableLog):
         stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
         sequences = sequences_of(stored)
         if (trace := environment.trace) is not None:
-            opened = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition}
-            trace(steps.D5_RECOVERING, **opened)
+            trace(
+                steps.D5Recovering(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
+            )
         noted = ends.noted(TopicId(topic.topic_id)) if ends is not None else None
         files = await open_files(
             environment,
@@ -174,8 +176,14 @@ class BrokerLog(ReadableLog):
             sequences,
         )
         if trace is not None:
-            known = {"log_start": log.start, "highwater": log.highwater}
-            trace(steps.D5_RECOVERED, **log._ends(), **known, epochs=log.state.epochs.dump())
+            trace(
+                steps.D5Recovered(
+                    **log._ends(),
+                    log_start=log.start,
+                    highwater=log.highwater,
+                    epochs=log.state.epochs.dump(),
+                )
+            )
         return log
 
     # --- writing ---------------------------------------------------------------------
@@ -333,12 +341,12 @@ class BrokerLog(ReadableLog):
         if self._files.flushed_end >= end:
             return
         if (trace := self._environment.trace) is not None:
-            trace(steps.D1_FLUSHING, **self._ends())
+            trace(steps.D1Flushing(**self._ends()))
         while self._files.flushed_end < min(end, self._files.end):
             await self._files.flush()
         self.note_ends()
         if trace is not None:
-            trace(steps.D1_FLUSHED, **self._ends())
+            trace(steps.D1Flushed(**self._ends()))
 
     def note_ends(self) -> None:
         """Note how far the log is durable and committed; neither waits nor fails."""
@@ -408,11 +416,11 @@ class BrokerLog(ReadableLog):
         await self._flush_to(recovery_point)
         if (trace := self._environment.trace) is not None:
             noted = {key: state[key] for key in ("number", "highwater", "recovery_point", "epochs")}
-            trace(steps.D3_NOTING, **self._ends(), **noted)
+            trace(steps.D3Noting(**self._ends(), **noted))
         path = f"{self.directory}/checkpoint"
         await checkpoint.store(self._environment.disk, path, state)
         if trace is not None:
-            trace(steps.D3_NOTED, **self._ends(), **noted)
+            trace(steps.D3Noted(**self._ends(), **noted))
         self._recovery_point = recovery_point
         epochs = tuple((epoch, begin) for epoch, begin in state["epochs"])
         self._checkpoint = NotedCheckpoint(state["number"], start, recovery_point, epochs)
@@ -489,7 +497,7 @@ class BrokerLog(ReadableLog):
         self.state.start = self._files.start
         if removed.segment_count:
             if (trace := self._environment.trace) is not None:
-                trace(steps.D4_RETIRED, **self._ends(), log_start=self.start)
+                trace(steps.D4Retired(**self._ends(), log_start=self.start))
             _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
 
     @property

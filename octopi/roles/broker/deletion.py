@@ -13,7 +13,6 @@ from typing import Final
 import attrs
 import trio
 
-from octopi import steps
 from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
 from octopi.identifiers import TopicId, id_fault, topic_name_fault
@@ -24,6 +23,7 @@ from octopi.roles.broker.log_files import partition_number, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.tracing import steps
 from octopi.wire.messages import RemovedTopic
 
 _log = get_logger(__name__)
@@ -161,7 +161,7 @@ class Deletion:
           StorageError: if the disk fails.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.T7_REMOVING, **doomed.facts)
+            trace(steps.T7Removing(**doomed.facts))
         if doomed.log is not None:
             await doomed.log.discard()
         ends = self._ends.get(doomed.partition)
@@ -170,7 +170,7 @@ class Deletion:
         if doomed.directory:
             await self._remove(doomed)
         if trace is not None:
-            trace(steps.T7_REMOVED, **doomed.facts)
+            trace(steps.T7Removed(**doomed.facts))
         if doomed.directory:
             remove_directory(self._disk, doomed.new_directory)
 

@@ -1,6 +1,6 @@
 """What the steps of a broker say of a log, a batch, a commit: for `Environment.trace` alone.
 
-Names are those of `octopi.steps`.  Nothing here is called while nobody observes.
+Names are those of `octopi.tracing.steps`.  Nothing here is called while nobody observes.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from typing import Final
 import attrs
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -39,6 +38,8 @@ from octopi.logger import get_logger
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.logs import Logs
+from octopi.tracing import steps
+from octopi.tracing.produce import FollowerMarkStep, ForwardStep
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 
@@ -140,7 +141,7 @@ class FollowSession:
                     raise ProtocolError("a stream acknowledges what its own follower holds")
                 if (trace := self._environment.trace) is not None:
                     of_log = facts.of_log(followed.log, message.epoch)
-                    trace(steps.P5_HEARD, **of_log, follower=message.broker, end=message.end)
+                    trace(steps.P5Heard(**of_log, follower=message.broker, end=message.end))
                 followed.acknowledge(Offset(message.end))
                 followed.wake()
                 replica.submit(partial(replica.machine.acknowledge, message))
@@ -294,7 +295,7 @@ class FollowSession:
             records=records,
             highwater=highwater,
         )
-        self._trace(log, message, steps.P2_FORWARDING, steps.P6_TELLING)
+        self._trace(log, message, steps.P2Forwarding, steps.P6Telling)
         self._connection.post(message)
         followed.position = Offset(followed.position + len(records))
         if records:
@@ -303,10 +304,16 @@ class FollowSession:
             self._due[log.topic_id] = None
         self._logs.catching_up.sent(self, len(records))
         followed.told_highwater = highwater
-        self._trace(log, message, steps.P2_FORWARDED, steps.P6_TOLD)
+        self._trace(log, message, steps.P2Forwarded, steps.P6Told)
         return len(records) or 1
 
-    def _trace(self, log: BrokerLog, message: m.Replicate, records: str, mark: str) -> None:
+    def _trace(
+        self,
+        log: BrokerLog,
+        message: m.Replicate,
+        records: type[ForwardStep],
+        mark: type[FollowerMarkStep],
+    ) -> None:
         """An edge of what *message* is about: records, or only the highwater mark."""
         trace = self._environment.trace
         if trace is None:
@@ -316,9 +323,9 @@ class FollowSession:
         told["highwater"] = message.highwater
         if message.records:
             told |= {"offset": message.offset, "end": message.offset + len(message.records)}
-            trace(records, **told, records_epoch=message.records_epoch)
+            trace(records(**told, records_epoch=message.records_epoch))
         else:
-            trace(mark, **told)
+            trace(mark(**told))
 
     def _leads(self, partition: int, epoch: int) -> bool:
         """Whether this broker still leads in the epoch of the session.  If not, the log is

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -20,6 +19,7 @@ from octopi.logger import get_logger
 from octopi.retry import backoff_s
 from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.wire import messages as m
@@ -103,7 +103,7 @@ class FollowerStream:
             await nursery.start(self._run_connection, connection, nursery, agreed)
             if (trace := self._environment.trace) is not None:
                 partition = self._replica.partition
-                trace(steps.J7_STREAM_OPENED, partition=partition, leader=self.leader)
+                trace(steps.J7StreamOpened(partition=partition, leader=self.leader))
             self._replica.submit(self._replica.machine.stream_opened)
             with self._environment.clock.timeout(MEMBERSHIP_HEARTBEAT_TIMEOUT_S) as slow:
                 await agreed.wait()
@@ -128,7 +128,7 @@ class FollowerStream:
                     log = replica.logs.get(TopicId(message.topic_id))
                     if (trace := self._environment.trace) is not None and log is not None:
                         said = facts.of_message(log, message)
-                        trace(steps.J10_PARTED, **said, leader=self.leader)
+                        trace(steps.J10Parted(**said, leader=self.leader))
                     agreed.set()
                     replica.submit(lambda: replica.machine.followed(message))
                 case m.Replicate():

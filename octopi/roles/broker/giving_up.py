@@ -3,7 +3,6 @@ deleted."""
 
 from __future__ import annotations
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import PartitionId
@@ -15,6 +14,7 @@ from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica
 from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.replica_ends import ends_path
+from octopi.tracing import steps
 
 _log = get_logger(__name__)
 
@@ -67,7 +67,7 @@ class GivingUp:
           StorageError: if the disk fails: then it can be called again.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.J13_RETIRING, partition=partition_id)
+            trace(steps.J13Retiring(partition=partition_id))
         if replica is not None:
             await replica.settled()
         known = self._opening.logs
@@ -78,7 +78,7 @@ class GivingUp:
             await self._delete(partition_id, logs)
         self._opening.give_up(partition_id)
         if trace is not None:
-            trace(steps.J13_RETIRED, partition=partition_id)
+            trace(steps.J13Retired(partition=partition_id))
         _log.info("replica given up", partition=partition_id)
 
     def _is_to_be_kept(self, partition_id: PartitionId) -> bool:
@@ -97,10 +97,10 @@ class GivingUp:
         trace = self._environment.trace
         for log in logs:
             if trace is not None:
-                trace(steps.T7_REMOVING, **doomed_log(log).facts)
+                trace(steps.T7Removing(**doomed_log(log).facts))
             await log.put_away()
             if trace is not None:
-                trace(steps.T7_REMOVED, **doomed_log(log).facts)
+                trace(steps.T7Removed(**doomed_log(log).facts))
         # Topics that were deleted: those don't go along.
         await self._opening.deletion.delete(lambda log: log.partition == partition_id)
         if (ends := self._opening.ends.get(partition_id)) is not None:

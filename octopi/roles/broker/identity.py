@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import attrs
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import ProtocolError, StorageError, SupersededError
 from octopi.limits import LIVES_IN_DOUBT_MAX
 from octopi.storage import checkpoint
+from octopi.tracing import steps
 from octopi.wire.messages import Joined, RegisterLife
 
 
@@ -80,13 +80,9 @@ class Identity:
         )
 
     @property
-    def facts(self) -> dict[str, object]:
-        """For traces."""
-        return {
-            "cluster": self.cluster,
-            "broker": self.broker,
-            "incarnation": self.incarnation,
-        }
+    def facts(self) -> tuple[str, int | None, int]:
+        """For traces; see `octopi.tracing.join.IdentityStep`."""
+        return self.cluster, self.broker, self.incarnation
 
 
 def stored_identity(environment: Environment, path: str) -> Identity | None:
@@ -130,7 +126,7 @@ async def store_identity(environment: Environment, data_directory: str, identity
       StorageError: if that can't be done.
     """
     if (trace := environment.trace) is not None:
-        trace(steps.J1_IDENTIFYING, **identity.facts)
+        trace(steps.J1Identifying(*identity.facts))
     await checkpoint.store(environment.disk, f"{data_directory}/identity", attrs.asdict(identity))
     if trace is not None:
-        trace(steps.J1_IDENTIFIED, **identity.facts)
+        trace(steps.J1Identified(*identity.facts))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import Offset, PartitionId
@@ -40,6 +39,7 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.storage.slices import Slices, in_groups
+from octopi.tracing import steps
 from octopi.transport.handshake import NodeCredentials
 from octopi.wire import messages as m
 from octopi.wire.messages import LogInfo, PartitionRecord, SubscriptionInfo, TopicRecord
@@ -315,7 +315,7 @@ class Logs(Peers):
         assert self._identity is not None
         self.stream_keys.learn(brokers)
         if (trace := self._environment.trace) is not None:
-            trace(steps.E10_INSTALLING, records=records)
+            trace(steps.E10Installing(records=records))
         undone: list[m.Undone] = []
         try:
             await self._table.remember(records, brokers)
@@ -328,7 +328,7 @@ class Logs(Peers):
         failed = {one.partition for one in undone}
         stored = [one for one in records if one.partition not in failed]
         if trace is not None and stored:
-            trace(steps.E10_INSTALLED, records=stored)
+            trace(steps.E10Installed(records=stored))
         self._note_away(frozenset(one.broker for one in brokers if not one.live))
         for decided in stored:
             try:
@@ -391,7 +391,7 @@ class Logs(Peers):
         replica = self._replicas.get(message.partition)
         if replica is not None:
             if (trace := self._environment.trace) is not None:
-                trace(steps.E4_HEARD, partition=message.partition, epoch=message.epoch)
+                trace(steps.E4Heard(partition=message.partition, epoch=message.epoch))
             replica.submit(partial(replica.machine.announced, message))
 
     def in_sync_altered(self, message: m.InSyncAltered) -> None:
@@ -437,12 +437,11 @@ class Logs(Peers):
     async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> None:
         directory = log_directory(self._data_directory, partition_id, topic.topic)
         if (trace := self._environment.trace) is not None:
-            made = {"topic": topic.topic, "topic_id": topic.topic_id, "partition": partition_id}
-            trace(steps.T3_MAKING, **made)
+            trace(steps.T3Making(topic.topic, topic.topic_id, partition_id))
         await self._deletion.delete(lambda log: log.directory == directory)
         log = await self._opening.make(directory, topic, partition_id)
         if trace is not None:
-            trace(steps.T3_MADE, **made)
+            trace(steps.T3Made(topic.topic, topic.topic_id, partition_id))
         self._replicas[partition_id].add_log(log)
 
     async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.Undone]:

@@ -14,7 +14,6 @@ from typing import Final
 import attrs
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -40,6 +39,8 @@ from octopi.membership.acceptance import pages_of
 from octopi.retry import backoff_s
 from octopi.roles.broker.identity import Identity
 from octopi.roles.broker.logs import Logs
+from octopi.tracing import steps
+from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection
 from octopi.wire import messages as m
@@ -53,10 +54,10 @@ _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
 
-_EDGES: Final[dict[type, tuple[str, str]]] = {
-    m.AcceptEpoch: (steps.E6_ACCEPTING, steps.E6_ACCEPTED),
-    m.AlterInSync: (steps.E16_PROPOSING, steps.E16_PROPOSED),
-    m.Resign: (steps.E19_RESIGNING, steps.E19_RESIGNED),
+_EDGES: Final[dict[type, tuple[Callable[..., Step], Callable[..., Step]]]] = {
+    m.AcceptEpoch: (steps.E6Accepting, steps.E6Accepted),
+    m.AlterInSync: (steps.E16Proposing, steps.E16Proposed),
+    m.Resign: (steps.E19Resigning, steps.E19Resigned),
 }
 """What it means to tell the register this."""
 
@@ -123,10 +124,10 @@ class Membership:
         trace, (before, after) = self._environment.trace, _EDGES[type(message)]
         for page in pages_of(message) if isinstance(message, m.AcceptEpoch) else [message]:
             if trace is not None:
-                trace(before, **attrs.asdict(page))
+                trace(before(**attrs.asdict(page)))
             connection.post(page)
             if trace is not None:
-                trace(after, **attrs.asdict(page))
+                trace(after(**attrs.asdict(page)))
 
     # --- leaving -----------------------------------------------------------------------
 
@@ -161,18 +162,18 @@ class Membership:
             answered.set()
 
         if (trace := self._environment.trace) is not None:
-            trace(steps.E21_STOPPING, **self._life)
+            trace(steps.E21Stopping(*self._life))
         connection.ask(m.Stopping(connection.next_request()), take)
         if trace is not None:
-            trace(steps.E21_TOLD, **self._life)
+            trace(steps.E21Told(*self._life))
         await answered.wait()
         if isinstance(answers[0], ConnectionLostError):
             raise answers[0]
         return answers[0]
 
     @property
-    def _life(self) -> dict[str, int | None]:
-        return {"broker": self._identity.broker, "incarnation": self._identity.incarnation}
+    def _life(self) -> tuple[int | None, int]:
+        return self._identity.broker, self._identity.incarnation
 
     async def _joined_connection(self) -> Connection | None:
         """The connection with the register, or the next one if that comes soon."""
@@ -192,10 +193,10 @@ class Membership:
         connection, self._connection = self._connection, None
         if connection is not None and connection.end_reason is None:
             if (trace := self._environment.trace) is not None:
-                trace(steps.E24_LEAVING, **self._life)
+                trace(steps.E24Leaving(*self._life))
             connection.post(m.Goodbye())
             if trace is not None:
-                trace(steps.E24_LEFT, **self._life)
+                trace(steps.E24Left(*self._life))
             await connection.close(1000, "the broker stops")
         self._scope.cancel()
 
@@ -227,7 +228,7 @@ class Membership:
                     self._environment, register, MEMBERSHIP, self._agent, self._credentials
                 )
                 if (trace := self._environment.trace) is not None:
-                    trace(steps.J2_CONNECTED, register=register)
+                    trace(steps.J2Connected(register=register))
                 async with trio.open_nursery() as nursery:
                     session = _Session(self._environment, connection, self._identity, self._logs)
                     await nursery.start(session.run)
@@ -336,10 +337,10 @@ class _Session:
             page = slice(at, at + _PAGE)
             inventory = m.Inventory(partitions[page], topics[page], standings[page])
             if trace is not None:
-                trace(steps.J3_REPORTING, **attrs.asdict(inventory, recurse=False))
+                trace(steps.J3Reporting(**attrs.asdict(inventory, recurse=False)))
             await self._connection.send(inventory)
         if trace is not None:
-            trace(steps.J4_JOINING, **identity.facts)
+            trace(steps.J4Joining(*identity.facts))
         joined = await self._connection.request(
             m.Join(
                 self._connection.next_request(),
@@ -357,7 +358,7 @@ class _Session:
         )
         member = identity.joined(joined, self._environment.disk.page_cache_id())
         if trace is not None:
-            trace(steps.J4_JOINED, **member.facts)
+            trace(steps.J4Joined(*member.facts))
         if member != identity:
             # Durable before anything that this register says is acted upon.
             await remember(member)

@@ -14,7 +14,6 @@ from contextlib import suppress
 
 import attrs
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
@@ -48,6 +47,7 @@ from octopi.storage.directories import make_durable_directory
 from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
 from octopi.storage.file_names import DAMAGED_SUFFIX
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
 _log = get_logger(__name__)
@@ -142,12 +142,12 @@ class Opening:
           StorageError: if that can't be done.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.J15_MOVING, partition=partition_id)
+            trace(steps.J15Moving(partition=partition_id))
         self._lasting.discard(f"{self._data_directory}/logs/{partition_id}")
         folder = await self.retired.keep(partition_id, epoch)
         self.unmoved.discard(partition_id)
         if trace is not None:
-            trace(steps.J15_MOVED, partition=partition_id, folder=folder)
+            trace(steps.J15Moved(partition=partition_id, folder=folder))
         _log.info(
             "retired replica kept",
             partition=partition_id,

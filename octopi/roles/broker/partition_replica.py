@@ -18,7 +18,6 @@ from typing import Final
 import attrs
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ChecksumError,
@@ -68,6 +67,7 @@ from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
+from octopi.tracing import steps
 from octopi.transport.failures import told
 from octopi.wire.messages import (
     AcceptEpoch,
@@ -204,7 +204,7 @@ class PartitionReplica:
 
         def receive() -> list[PartitionEffect]:
             if trace is not None:
-                trace(steps.P1_RECEIVED, trace.of_batch(log, found))
+                trace(steps.P1Received, trace.of_batch(log, found))
             try:
                 leader = self.machine.log_leader(log.topic_id)
             except NotLeaderError as error:
@@ -384,10 +384,10 @@ class PartitionReplica:
                         await known.store_checkpoint()
                     case SetAside(refill):
                         if (trace := self._steps) is not None:
-                            trace(steps.D6_SETTING_ASIDE, trace.of_end(known))
+                            trace(steps.D6SettingAside, trace.of_end(known))
                         await known.set_aside(refill=refill)
                         if trace is not None:
-                            trace(steps.D6_SET_ASIDE, trace.of_end(known))
+                            trace(steps.D6SetAside, trace.of_end(known))
                         return self.machine.set_aside(topic_id)
                     case Truncate(end, keeps):
                         _log.warning(
@@ -400,17 +400,17 @@ class PartitionReplica:
                         )
                         if (trace := self._steps) is not None:
                             told = trace.of_cut(known, end)
-                            trace(steps.E13_TRUNCATING, told)
+                            trace(steps.E13Truncating, told)
                         await known.truncate(end, keeps=keeps)
                         if trace is not None:
-                            trace(steps.E13_TRUNCATED, told)
+                            trace(steps.E13Truncated, told)
                     case Restart(start):
                         if (trace := self._steps) is not None:
                             told = trace.of_restart(known, start)
-                            trace(steps.E14_RESTARTING, told)
+                            trace(steps.E14Restarting, told)
                         await known.restart(start)
                         if trace is not None:
-                            trace(steps.E14_RESTARTED, told)
+                            trace(steps.E14Restarted, told)
         return []
 
     def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
@@ -478,7 +478,7 @@ class PartitionReplica:
                 raise self.failure
             if (trace := self._steps) is not None:
                 told = trace.of_append(log, effect.scan)
-                trace(steps.P2_APPENDING, told)
+                trace(steps.P2Appending, told)
             base = log.append(effect.records, effect.scan)
         except OctopiError as error:
             if isinstance(error, DiskFullError):
@@ -493,7 +493,7 @@ class PartitionReplica:
                 refusal = Refusal(Status.NOT_READY, f"another replica will lead: {error}")
             return [Reply(effect.answer, refusal)]
         if trace is not None:
-            trace(steps.P2_APPENDED, told)
+            trace(steps.P2Appended, told)
         self._peers.produced(len(effect.records))
         return leader.appended(base, effect.scan, effect.answer)
 
@@ -502,7 +502,7 @@ class PartitionReplica:
     ) -> list[PartitionEffect]:
         if (trace := self._steps) is not None:
             told = trace.of_replication(log, found)
-            trace(steps.P3_REPLICATING, told)
+            trace(steps.P3Replicating, told)
         try:
             log.append(records, found)
         except StorageError as error:
@@ -515,16 +515,16 @@ class PartitionReplica:
                 self._peers.stop_following(self.partition)
             return []
         if trace is not None:
-            trace(steps.P3_REPLICATED, told)
+            trace(steps.P3Replicated, told)
         return self.machine.replicated(log.topic_id, found)
 
     async def _store(self, state: ReplicaState) -> None:
         if (trace := self._steps) is not None:
             told = trace.of_state(state)
-            trace(steps.D2_PROMISING, told)
+            trace(steps.D2Promising, told)
         await checkpoint.store(self._environment.disk, self.path, attrs.asdict(state))
         if trace is not None:
-            trace(steps.D2_PROMISED, told)
+            trace(steps.D2Promised, told)
 
     # --- role ------------------------------------------------------------------------
 

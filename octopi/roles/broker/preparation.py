@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import OctopiError
 from octopi.limits import PREPARE_S
 from octopi.logger import get_logger
+from octopi.tracing import steps
 
 _log = get_logger(__name__)
 
@@ -35,13 +35,13 @@ class Preparation:
     async def prepare(self, partition: int) -> None:
         """Prepare for another leader of *partition*, as far as that can be done in time."""
         if (trace := self._environment.trace) is not None:
-            trace(steps.E23_PREPARING, partition=partition)
+            trace(steps.E23Preparing(partition=partition))
         with self._environment.clock.timeout(PREPARE_S):
             async with trio.open_nursery() as nursery:
                 for part in self.parts:
                     nursery.start_soon(self._do, part, partition)
         if trace is not None:
-            trace(steps.E23_PREPARED, partition=partition)
+            trace(steps.E23Prepared(partition=partition))
 
     async def _do(self, part: Prepare, partition: int) -> None:
         try:

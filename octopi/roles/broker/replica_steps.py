@@ -1,7 +1,7 @@
 """What an observer of the trace is told of one replica.
 
 Made where there is an observer, by `octopi.roles.broker.partition_replica`, which says when;
-what is told, and by which names, is decided here and in `octopi.steps`.
+what is told, and by which names, is decided here and in `octopi.tracing.steps`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Final
 
 import attrs
 
-from octopi import steps
 from octopi.environment import Trace
 from octopi.identifiers import Offset
 from octopi.record import Scan
@@ -19,12 +18,14 @@ from octopi.replication.replica import Replica, Role
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.facts import Facts
+from octopi.tracing import steps
+from octopi.tracing.step import Step
 from octopi.wire.messages import Acknowledge, AlterInSync, Follow, Followed, FollowRefused
 
-_EDGES: Final[dict[type, tuple[str, str]]] = {
-    Acknowledge: (steps.P4_ACKNOWLEDGING, steps.P4_ACKNOWLEDGED),
-    Follow: (steps.J8_ASKING, steps.J8_ASKED),
-    Followed: (steps.J9_COMPARING, steps.J9_COMPARED),
+_EDGES: Final[dict[type, tuple[type[Step], type[Step]]]] = {
+    Acknowledge: (steps.P4Acknowledging, steps.P4Acknowledged),
+    Follow: (steps.J8Asking, steps.J8Asked),
+    Followed: (steps.J9Comparing, steps.J9Compared),
 }
 """What it means to tell another broker this."""
 
@@ -42,8 +43,8 @@ class ReplicaSteps:
         """Version and members of the set that was told last."""
         self._committed_epoch = 0
 
-    def __call__(self, step: str, told: Facts) -> None:
-        self._trace(step, **told)
+    def __call__(self, step: type[Step], told: Facts) -> None:
+        self._trace(step(**told))
 
     def of_log(self, log: BrokerLog) -> Facts:
         """Which log, and the epoch of the role that is played for it."""
@@ -86,13 +87,15 @@ class ReplicaSteps:
 
         def observed(content: Receipt | Refusal) -> None:
             told = self.of_batch(log, found)
+            before: type[Step]
+            after: type[Step]
             if isinstance(content, Receipt):
-                before, after = steps.P7_ACKNOWLEDGING, steps.P7_ACKNOWLEDGED
+                before, after = steps.P7Acknowledging, steps.P7Acknowledged
                 told |= _place(content.offset, found)
                 told |= {"records_epoch": content.epoch, "duplicate": content.duplicate}
                 told |= {"highwater": log.highwater, **facts.of_set(self._machine.leader)}
             else:
-                before, after = steps.P9_REFUSING, steps.P9_REFUSED
+                before, after = steps.P9Refusing, steps.P9Refused
                 told |= {"status": content.status, "reason": content.reason}
             self(before, told)
             answer(content)
@@ -118,27 +121,27 @@ class ReplicaSteps:
         if change.joiner_incarnation is not None:
             known = {"partition": self._partition, "epoch": change.epoch}
             (joiner,) = set(change.in_sync) - {*self._in_sync[1]}
-            self(steps.J11_CAUGHT_UP, known | {"version": change.version, "follower": joiner})
+            self(steps.J11CaughtUp, known | {"version": change.version, "follower": joiner})
 
     def publishing(self, log: BrokerLog, highwater: Offset) -> None:
         """The highwater mark is advanced next."""
         mark = self._mark(log, highwater)
         if self._machine.leader is None:
-            self(steps.P8_FOLLOWING, mark)
+            self(steps.P8Following, mark)
         else:
-            self(steps.P5_IN_SYNC, mark)
-            self(steps.P6_COMMITTING, mark)
+            self(steps.P5InSync, mark)
+            self(steps.P6Committing, mark)
 
     def published(self, log: BrokerLog, highwater: Offset) -> None:
         """The highwater mark was advanced."""
         mark, leader = self._mark(log, highwater), self._machine.leader
         if leader is None:
-            self(steps.P8_FOLLOWED, mark)
+            self(steps.P8Followed, mark)
             return
-        self(steps.P6_COMMITTED, mark)
+        self(steps.P6Committed, mark)
         if leader.epoch != self._committed_epoch:
             self._committed_epoch = leader.epoch
-            self(steps.E15_FIRST_COMMIT, mark)
+            self(steps.E15FirstCommit, mark)
 
     def _mark(self, log: BrokerLog, highwater: Offset) -> Facts:
         mark = self.of_log(log) | {"highwater": highwater, "log_end": log.end}
@@ -159,16 +162,16 @@ class ReplicaSteps:
             self._role = role
             if was[0] is not Role.IDLE:
                 left = {"partition": self._partition, "epoch": was[1], "role": was[0].name}
-                self(steps.E5_LEFT, left)
+                self(steps.E5Left, left)
             if leader is not None:
-                self(steps.E11_LEADING, known | facts.of_set(leader))
+                self(steps.E11Leading, known | facts.of_set(leader))
             elif role[0] is Role.FOLLOWER and record is not None:
-                self(steps.E12_FOLLOWING, known | {"leader": record.leader})
+                self(steps.E12Following, known | {"leader": record.leader})
         elif leader is not None and knew != in_sync:
             known |= facts.of_set(leader)
-            self(steps.E18_LEARNED, known)
+            self(steps.E18Learned, known)
             for broker in sorted({*in_sync[1]} - {*knew[1]}):
-                self(steps.J12_IN_SYNC, known | {"follower": broker})
+                self(steps.J12InSync, known | {"follower": broker})
 
 
 def _place(offset: Offset, found: Scan) -> Facts:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from octopi import steps
 from octopi.errors import ConnectionLostError, OctopiError, UnreachableError
 from octopi.limits import BACKOFF_S_FIRST, LINK_GRACE_S
 from octopi.logger import get_logger
+from octopi.tracing import steps
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
 
@@ -49,7 +49,7 @@ class Departures:
         """Give the broker time to come back, if it is still there."""
         facts = {"broker": session.broker, "incarnation": session.incarnation}
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.R7_BROKEN, **facts)
+            trace(steps.R7Broken(**facts))
         _log.warning("connection with a broker broke", **facts, why=session.end_reason)
         self._tasks.start_soon(self._wait_for, session)
 
@@ -90,7 +90,7 @@ class Departures:
         broker, incarnation = session.broker, session.incarnation
         if node.members.get(broker) is session:
             if (trace := node.environment.trace) is not None:
-                trace(steps.R6_LOST, broker=broker, incarnation=incarnation)
+                trace(steps.R6Lost(broker=broker, incarnation=incarnation))
             del node.members[broker]
             node.registrar.left(broker, incarnation)
             node.events.left(broker)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from octopi import steps
 from octopi.errors import NotReadyError, StorageError
 from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
 from octopi.logger import get_logger
 from octopi.membership.leadership_change import NO_WISH
 from octopi.roles.register.leadership import Leadership, no_other
+from octopi.tracing import steps
 from octopi.wire.messages import BrokersStopping, PartitionRecord
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class HandOvers:
         self._registrar.stopping.add(broker)
         _log.info("broker is about to stop", **facts)
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.E22_EMPTYING, **facts)
+            trace(steps.E22Emptying(**facts))
         self.tell_stopping()
         with self._node.environment.clock.timeout(HAND_OVER_ALL_S):
             while self._led(broker) and not self._leadership.is_finishing:
@@ -59,7 +59,7 @@ class HandOvers:
                 f"others instead of broker {broker}",
             )
         if trace is not None:
-            trace(steps.E22_EMPTIED, **facts)
+            trace(steps.E22Emptied(**facts))
 
     def starts_anew(self, broker: int) -> None:
         """A new life of *broker* joined: it may have everything again."""

@@ -14,7 +14,7 @@ import attrs
 from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
-from octopi import record, steps
+from octopi import record
 from octopi.environment import Disk, Environment
 from octopi.errors import (
     CorruptLogError,
@@ -32,6 +32,7 @@ from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import at_once
+from octopi.tracing import steps
 
 _log = get_logger(__name__)
 
@@ -145,11 +146,11 @@ class Journal:
         if not entries:
             return
         if (trace := self._environment.trace) is not None:
-            trace(steps.R2_APPENDING, entries=entries)
+            trace(steps.R2Appending(entries=entries))
         self._append_to(self._log, entries)
         self._entry_count += len(entries)
         if trace is not None:
-            trace(steps.R2_APPENDED, entries=entries)
+            trace(steps.R2Appended(entries=entries))
 
     def _append_to(self, log: SegmentedLog, entries: list[Entry]) -> None:
         data = b"".join(
@@ -167,11 +168,11 @@ class Journal:
         if log.flushed_end >= end:
             return
         if (trace := self._environment.trace) is not None:
-            trace(steps.R3_FLUSHING, log_end=end)
+            trace(steps.R3Flushing(log_end=end))
         while log.flushed_end < end:
             await log.flush()
         if trace is not None:
-            trace(steps.R3_FLUSHED, log_end=end)
+            trace(steps.R3Flushed(log_end=end))
 
     @property
     def wants_snapshot(self) -> bool:
@@ -190,7 +191,7 @@ class Journal:
           LogReadOnlyError: if it is unknown what a restart would read; the register must stop.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.R4_SNAPSHOT, entries=entries)
+            trace(steps.R4Snapshot(entries=entries))
         self._replacing = True
         try:
             # Whoever waits for it must not come to wait for the fresh one, which may yet fail.
@@ -200,12 +201,12 @@ class Journal:
             self._replacing = False
         old, self._log, self._number = self._log, fresh, number
         if trace is not None:
-            trace(steps.R4_SWITCHED)
+            trace(steps.R4Switched())
         self._entry_count = 0  # what it starts with is not counted: it can't be shortened
         old.close()
         self._remove_others()
         if trace is not None:
-            trace(steps.R4_REPLACED)
+            trace(steps.R4Replaced())
 
     async def _begin_afresh(self, entries: list[Entry]) -> tuple[int, SegmentedLog]:
         number = self._unused_number()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from octopi import steps
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.limits import (
     ACCEPT_WAIT_S,
@@ -32,6 +31,7 @@ from octopi.logger import get_logger
 from octopi.membership.entries import Entry, PartitionDecided
 from octopi.membership.leadership_change import NO_WISH, LogLoss, Wish
 from octopi.membership.pauses import Pauses
+from octopi.tracing import steps
 from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class _Decision:
     record: PartitionRecord
     held_by: set[int]
     """The brokers that were its replicas before."""
-    facts: dict[str, Any]
-    """Of the step."""
+    step: steps.E8Decided
+    """For observers, once it is durable."""
 
 
 class Leadership:
@@ -180,7 +180,7 @@ class Leadership:
             for partition in partitions:
                 record, wish = self._record(partition), self._wishes.get(partition)
                 told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
-                trace(steps.E1_WANTED, **told, wish=wish)
+                trace(steps.E1Wanted(**told, wish=wish))
         self._node.record([one for each in partitions for one in self._machine.announce(each)])
         self._unflushed.update(partitions)
         with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
@@ -189,7 +189,7 @@ class Leadership:
         for partition in partitions:
             if trace is not None:
                 epoch = self._node.registrar.state.announced_epoch(partition)
-                trace(steps.E2_ANNOUNCED, partition=partition, epoch=epoch)
+                trace(steps.E2Announced(partition=partition, epoch=epoch))
             self._announced_at[partition] = self._clock.now()
             for member in list(self._node.members.values()):
                 self.announce_to(member, partition)
@@ -202,10 +202,10 @@ class Leadership:
         message = self._machine.announcement(partition)
         if message is not None and member.broker in self._record(partition).replicas:
             if (trace := self._node.environment.trace) is not None:
-                trace(steps.E3_ANNOUNCING, **attrs.asdict(message), broker=member.broker)
+                trace(steps.E3Announcing(**attrs.asdict(message), broker=member.broker))
             member.post(message)
             if trace is not None:
-                trace(steps.E3_TOLD, **attrs.asdict(message), broker=member.broker)
+                trace(steps.E3Told(**attrs.asdict(message), broker=member.broker))
 
     async def announce_again(
         self, member: MembershipSession, records: list[PartitionRecord]
@@ -277,9 +277,9 @@ class Leadership:
             if isinstance(one, PartitionDecided)
             and one.record.recovered_epoch > before.recovered_epoch
         ]
-        told = {"entries": entries, "losses": [lost for _, lost in losses]}
+        lost_of_each = [lost for _, lost in losses]
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.E8_DECIDING, **told)
+            trace(steps.E8Deciding(entries=entries, losses=lost_of_each))
         self._node.record(entries)
         waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
         self._reminders.forget(partition)
@@ -295,7 +295,7 @@ class Leadership:
             in_sync=record.in_sync,
             after_s=round(waited_s, 3),
         )
-        return _Decision(record, set(before.replicas), told)
+        return _Decision(record, set(before.replicas), steps.E8Decided(entries, lost_of_each))
 
     async def _tell_decided(self, decided: list[_Decision]) -> None:
         """Flush the journal once, and have all that was decided told."""
@@ -303,7 +303,7 @@ class Leadership:
         await self._node.durable()  # if it can't be, the register ends
         if (trace := self._node.environment.trace) is not None:
             for one in decided:
-                trace(steps.E8_DECIDED, **one.facts)
+                trace(one.step)
         self._notify()
         members = list(self._node.members.values())
         self._tasks.start_soon(self._tell, [one.record for one in decided], members)
@@ -372,7 +372,7 @@ class Leadership:
             # Of a change that an earlier life of the register announced.
             self._announced_at.setdefault(message.partition, self._clock.now())
             if (trace := self._node.environment.trace) is not None:
-                trace(steps.E7_COUNTED, **attrs.asdict(accepted))
+                trace(steps.E7Counted(**attrs.asdict(accepted)))
             self.look()
             self._notify()
 
@@ -384,14 +384,14 @@ class Leadership:
         entries, altered = answer
         if (trace := self._node.environment.trace) is not None:
             judged = attrs.asdict(altered, recurse=False)
-            trace(steps.E17_ALTERING, **judged)
+            trace(steps.E17Altering(**judged))
         try:
             self._node.record(entries)
             await self._node.durable()
         except (NotReadyError, StorageError):
             return  # it asks again
         if trace is not None:
-            trace(steps.E17_ALTERED, **judged)
+            trace(steps.E17Altered(**judged))
         record = altered.record
         seals = self._node.registrar.seals
         session.post(attrs.evolve(altered, record=seals.of_partition(record)))
@@ -512,7 +512,7 @@ class Leadership:
             await self._node.durable()  # before anyone is told
         except NotReadyError:
             if (trace := self._node.environment.trace) is not None:
-                trace(steps.E20_GIVEN_UP, partition=partition, wish=wish)
+                trace(steps.E20GivenUp(partition=partition, wish=wish))
             raise
         finally:
             del self._wishes[partition]

@@ -16,7 +16,6 @@ from typing import Any
 
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -46,6 +45,7 @@ from octopi.roles.register.past import former_cluster, tell_older_copy
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import MembershipSession
 from octopi.security.quotas import NOBODY, Creator
+from octopi.tracing import steps
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.traffic import Traffic
 from octopi.wire.messages import (
@@ -161,7 +161,7 @@ class RegisterNode:
         with self.environment.clock.timeout(seconds):
             await self._all_came.wait()
         if (trace := self.environment.trace) is not None:
-            trace(steps.R5_GATHERED, cluster=self.registrar.state.cluster)
+            trace(steps.R5Gathered(cluster=self.registrar.state.cluster))
         self._gathered.set()
 
     @property
@@ -239,7 +239,7 @@ class RegisterNode:
         tell_older_copy(admission)
         if (trace := self.environment.trace) is not None:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
-            trace(steps.J5_ADMITTING, **admitted, entries=admission.entries)
+            trace(steps.J5Admitting(**admitted, entries=admission.entries))
         self.record(admission.entries)
         self.registrar.admitted(admission)
         now = self.environment.clock.now()
@@ -269,9 +269,9 @@ class RegisterNode:
             strangers.error("conflict", broker=admission.broker, what=admission.conflicts)
         await self.durable()
         if trace is not None:
-            trace(steps.J5_ADMITTED, **admitted, entries=admission.entries)
+            trace(steps.J5Admitted(**admitted, entries=admission.entries))
             if admission.is_back:
-                trace(steps.R8_RESTORED, **admitted)
+                trace(steps.R8Restored(**admitted))
         _log.info(
             "broker is back" if admission.is_back else "broker joined",
             broker=admission.broker,
@@ -311,7 +311,7 @@ class RegisterNode:
         await session.install_topics(topics)
         if not (session.is_closed or session.is_silent):
             if (trace := self.environment.trace) is not None:
-                trace(steps.J6_SERVING, broker=broker, incarnation=session.incarnation)
+                trace(steps.J6Serving(broker=broker, incarnation=session.incarnation))
             self.registrar.serves(broker, session.incarnation)
         await self.durable()
         for partition in list(self.registrar.leaderships.changes):
@@ -389,7 +389,7 @@ class RegisterNode:
             creator=creator,
         )
         if (trace := self.environment.trace) is not None:
-            trace(steps.T1_CREATING, **_facts(topic))
+            trace(steps.T1Creating(**_facts(topic)))
         self.record(entries)
         installing = self._installing[topic_id] = trio.Event()
         placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
@@ -406,7 +406,7 @@ class RegisterNode:
         try:
             await self.durable()
             if trace is not None:
-                trace(steps.T1_CREATED, **_facts(topic))
+                trace(steps.T1Created(**_facts(topic)))
             if placed:
                 await self.tell_partitions(placed, list(self.members.values()))
             records = [self.registrar.state.partitions[one] for one in topic.partitions]
@@ -417,7 +417,7 @@ class RegisterNode:
                     for broker in sorted(hosts & self.members.keys()):
                         nursery.start_soon(self.members[broker].install_topics, [topic])
             if trace is not None:
-                trace(steps.T4_INSTALLED, **_facts(topic))
+                trace(steps.T4Installed(**_facts(topic)))
             _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
         except NotReadyError:
             return  # the register's disk failed: whoever asked is told so
@@ -477,7 +477,7 @@ class RegisterNode:
 
     async def _delete(self, record: TopicRecord) -> None:
         if (trace := self.environment.trace) is not None:
-            trace(steps.T5_DELETING, topic=record.topic, topic_id=record.topic_id)
+            trace(steps.T5Deleting(topic=record.topic, topic_id=record.topic_id))
         self.record(self.registrar.delete_topic_by_id(record.topic_id))
         removed = trio.Event()
         self._tasks.start_soon(self._remove_everywhere, record, removed)
@@ -490,7 +490,7 @@ class RegisterNode:
         try:
             await self.durable()
             if (trace := self.environment.trace) is not None:
-                trace(steps.T5_DELETED, topic=topic.topic, topic_id=topic.topic_id)
+                trace(steps.T5Deleted(topic=topic.topic, topic_id=topic.topic_id))
             _log.info("topic deleted", topic=topic.topic)
             removal = self.registrar.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]

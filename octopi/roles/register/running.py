@@ -7,7 +7,6 @@ from typing import Final
 
 import trio
 
-from octopi import steps
 from octopi.environment import Environment
 from octopi.logger import get_logger
 from octopi.roles.register.journal import Journal
@@ -21,6 +20,7 @@ from octopi.roles.register.services.operating import OperatingService
 from octopi.roles.register.services.topics import TopicService
 from octopi.roles.register.sessions import MembershipSession
 from octopi.storage.directories import lock_directory, make_durable_directory
+from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.server import serve
 from octopi.transport.services import ServiceSession
@@ -85,7 +85,7 @@ async def run_register(
                     topics=node.registrar.state.topic_count,
                 )
                 if (trace := environment.trace) is not None:
-                    trace(steps.R1_READ, entries=entries)
+                    trace(steps.R1Read(entries=entries))
                 secrets = options.secrets or await own_secret(
                     environment, options.data_directory, is_first_start=not entries
                 )

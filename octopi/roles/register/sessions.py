@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 import trio
 
-from octopi import steps
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
@@ -27,6 +26,7 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
+from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.unanswered import Numbered
 from octopi.wire import messages as m
@@ -177,10 +177,9 @@ class MembershipSession:
         """The broker says which of its replicas take records."""
         if (trace := self._node.environment.trace) is not None:
             trace(
-                steps.J14_TROUBLED,
-                broker=self.broker,
-                disk_trouble=status.disk_trouble,
-                troubles=status.replicas,
+                steps.J14Troubled(
+                    broker=self.broker, disk_trouble=status.disk_trouble, troubles=status.replicas
+                )
             )
         before = self._node.registrar.health.disk_trouble(self.broker)
         if self._node.registrar.health.told(self.broker, status):
@@ -233,7 +232,7 @@ class MembershipSession:
         if not await self._may_tell():
             return False
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.E9_TELLING, broker=self.broker, records=records)
+            trace(steps.E9Telling(broker=self.broker, records=records))
         seals = self._node.registrar.seals
         message = m.InstallPartitions(
             self._connection.next_request(),
@@ -256,7 +255,7 @@ class MembershipSession:
         self._note_failures(bool(undone))
         self._note_unstored()
         if trace is not None and done:
-            trace(steps.E9_CONFIRMED, broker=self.broker, records=done)
+            trace(steps.E9Confirmed(broker=self.broker, records=done))
         return not undone
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
@@ -283,7 +282,7 @@ class MembershipSession:
         if not records:
             return True
         if (trace := self._node.environment.trace) is not None:
-            trace(steps.T2_TELLING, broker=self.broker, topics=records)
+            trace(steps.T2Telling(broker=self.broker, topics=records))
         seal = self._node.registrar.seals.of_topic
         message = m.InstallTopics(self._connection.next_request(), [seal(one) for one in records])
         undone = await self._tell(message)
@@ -297,7 +296,7 @@ class MembershipSession:
         self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
         self._note_failures(bool(failed))
         if trace is not None and done:
-            trace(steps.T2_CONFIRMED, broker=self.broker, topics=done)
+            trace(steps.T2Confirmed(broker=self.broker, topics=done))
         return not failed
 
     def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
@@ -321,7 +320,7 @@ class MembershipSession:
             return []
         if (trace := self._node.environment.trace) is not None:
             for one in topics:
-                trace(steps.T6_TELLING, broker=self.broker, **attrs.asdict(one))
+                trace(steps.T6Telling(broker=self.broker, **attrs.asdict(one)))
         message = m.RemoveTopics(self._connection.next_request(), topics)
         undone = await self._tell(message)
         if undone is None:
@@ -332,7 +331,7 @@ class MembershipSession:
         done = [one for one in topics if one.topic_id not in failed]
         if trace is not None:
             for one in done:
-                trace(steps.T6_CONFIRMED, broker=self.broker, **attrs.asdict(one))
+                trace(steps.T6Confirmed(broker=self.broker, **attrs.asdict(one)))
         return done
 
     def _note_unstored(self) -> None:

@@ -1,0 +1,141 @@
+"""The steps of clients."""
+
+from __future__ import annotations
+
+from octopi.tracing.step import Step, part, step
+
+
+@part
+class ClientStep(Step):
+    """Of a log, as a client knows it."""
+
+    topic: str
+    partition: int
+
+
+@part
+class SentBatchStep(ClientStep):
+    """Of a batch and the attempt to send it."""
+
+    producer: bytes | None
+    producer_epoch: int | None
+    sequence: int
+    count: int
+    attempt: int
+
+
+@part
+class ReadStep(ClientStep):
+    """Of a part of a log."""
+
+    offset: int
+    end: int
+
+
+@part
+class DeliveryStep(ReadStep):
+    """Of records that a consumer gets."""
+
+    highwater: int
+    credit: int
+
+
+@step("C1a producer sends a batch")
+class C1Sending(SentBatchStep):
+    pass
+
+
+@step("C1b producer sent a batch")
+class C1Sent(SentBatchStep):
+    pass
+
+
+@step("C2a producer sends a batch again")
+class C2Repeating(SentBatchStep):
+    pass
+
+
+@step("C2b producer sent a batch again")
+class C2Repeated(SentBatchStep):
+    pass
+
+
+@step("C3 producer got a receipt")
+class C3Receipt(SentBatchStep):
+    offset: int
+    duplicate: bool
+    records_epoch: int
+
+
+@step("C4 producer was refused")
+class C4Refused(SentBatchStep):
+    status: int
+    reason: str
+
+
+@step("C5 producer looks for the leader elsewhere")
+class C5Redirected(ClientStep):
+    address: str
+    why: str
+
+
+@step("C6 producer reached the leader")
+class C6Found(ClientStep):
+    address: str
+
+
+@step("C7 producer gave a batch up")
+class C7GaveUp(ClientStep):
+    sequence: int | None
+    count: int
+    why: str
+
+
+@step("C8a consumer subscribes")
+class C8Subscribing(ClientStep):
+    offset: int
+    peer: str
+
+
+@step("C8b consumer subscribed")
+class C8Subscribed(ClientStep):
+    topic_id: str
+    epoch: int
+    highwater: int
+
+
+@step("C9 consumer lost its broker and goes on elsewhere")
+class C9Resuming(ClientStep):
+    offset: int
+    why: str
+
+
+@step("C10a consumer gets records")
+class C10Delivering(DeliveryStep):
+    pass
+
+
+@step("C10b consumer got records")
+class C10Delivered(DeliveryStep):
+    pass
+
+
+@step("C11 program took records")
+class C11Taken(ReadStep):
+    pass
+
+
+@step("C12 consumer leaves out what retention removed")
+class C12Skipped(ReadStep):
+    pass
+
+
+@step("C13 consumer can't go on")
+class C13Ended(ClientStep):
+    why: str
+
+
+@step("C14 consumer finds that what it read is gone")
+class C14Forked(ClientStep):
+    offset: int | None
+    end: int | None

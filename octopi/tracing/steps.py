@@ -1,0 +1,107 @@
+"""All steps of all systems.
+
+Where a step makes something durable or lets another side see it, its code ends in a letter for
+each edge, in the order of time: nothing of it has happened at the first edge, all of it at
+the last.  An observer that raises at an edge stops the node there: what follows from the
+step is neither on the disk nor on its way.  A message counts as sent when it is handed to
+its connection, which is what "tells" and "told" mean here.
+
+Who does the step is known from the environment that it was observed in, so the fields speak of
+others:
+
+================================= =====================================================
+field                             meaning
+================================= =====================================================
+topic, topic_id, partition        the log; without topic all logs of the partition
+epoch, version                    of the record of the partition that is meant; epoch 0:
+                                  the replica plays no role
+offset, end                       where records begin and end (bytes, exclusive)
+log_end, flushed_end              end of this node's log, in the page cache and on the
+                                  device
+log_start, highwater              of this node's log
+producer, producer_epoch,         the batch: id (bytes), epoch and sequence of its first
+sequence, count                   record, number of records.  Version 1 records have no
+                                  producer: None
+records_epoch                     which epoch wrote the records
+in_sync, proposed                 broker ids in order; the set in force, and one that the
+                                  register was asked for (None: none), whose members have
+                                  to hold what is committed, too
+follower, leader, broker          the other side
+record, records, topics, entries  what was decided, as objects
+                                  (`octopi.wire.messages`, `octopi.membership.entries`)
+disk_trouble, troubles            why a broker's disk takes nothing (empty: it does), and what is
+                                  new about its replicas (`octopi.wire.messages`)
+wish                              what a change of leadership should bring about; None:
+                                  the leader is gone
+keep, begin                       the logs agree below, and records come from
+ends, first, more                 of the logs of an acceptance, and which part of it this is
+                                  (`octopi.wire.messages.AcceptEpoch`)
+folder                            where the files of a retired replica are now, on its disk
+losses                            what is known to be lost by a decision, for each record
+                                  that accepts a loss
+epochs                            which epoch began where, in order (epoch, offset)
+status, reason, why               of a refusal: `octopi.errors.Status` and words
+promised, sync_flag, intact,      see `octopi.replication.effects.ReplicaState`
+whole, log_epoch, ends
+================================= =====================================================
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Final
+
+from octopi.tracing import client, durability, election, join, produce, register, topics
+from octopi.tracing.client import *  # noqa: F403
+from octopi.tracing.durability import *  # noqa: F403
+from octopi.tracing.election import *  # noqa: F403
+from octopi.tracing.join import *  # noqa: F403
+from octopi.tracing.produce import *  # noqa: F403
+from octopi.tracing.produce import P9Refused, P9Refusing
+from octopi.tracing.register import *  # noqa: F403
+from octopi.tracing.step import Step
+from octopi.tracing.topics import *  # noqa: F403
+
+
+def _of(system: ModuleType) -> tuple[type[Step], ...]:
+    """The steps of a system, in the order of their declaration."""
+    declared = [one for one in vars(system).values() if isinstance(one, type)]
+    return tuple(one for one in declared if issubclass(one, Step) and one.text)
+
+
+REFUSING: Final = (P9Refusing, P9Refused)
+"""The other end that a batch can come to, from any of the steps before 7."""
+
+PRODUCING: Final = tuple(one for one in _of(produce) if one not in REFUSING)
+"""A batch goes through them in this order; only 6c and 6d may come behind 7."""
+
+DURABILITY: Final = _of(durability)
+
+LEADERSHIP: Final = _of(election)
+"""A change of leadership goes through 1 to 12, where a broker confirms (9b) what it acts on
+(11, 12); the others belong to what follows from it."""
+
+JOINING: Final = _of(join)
+"""In this order, but that the register admits (5) before the broker hears of it (4b), and a
+replica's files are moved (15) while it is given up (13).
+Between 5 and 6 the broker is told decisions (E9, E10) and topics (T2, T3)."""
+
+REGISTER: Final = _of(register)
+
+TOPICS: Final = _of(topics)
+
+CLIENT: Final = _of(client)
+
+ALL: Final[tuple[type[Step], ...]] = (
+    *PRODUCING,
+    *REFUSING,
+    *DURABILITY,
+    *LEADERSHIP,
+    *JOINING,
+    *REGISTER,
+    *TOPICS,
+    *CLIENT,
+)
+"""In this order plans of simulated runs know them by number: append, don't insert."""
+
+BY_CODE: Final = {one.code: one for one in ALL}
