@@ -82,7 +82,7 @@ class _Observer:
             return
         role = roles[0]
         if len(roles) > 1:
-            leads = self._cluster.leader(event.facts["partition"]) == event.host
+            leads = self._cluster.leader(event.get("partition")) == event.host
             role = "leader" if leads else "follower"
         if role in {"producer", "consumer"} and event.host.partition("-")[0] != role:
             return  # the operator's, which does a little of both

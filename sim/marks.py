@@ -8,41 +8,57 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from octopi.simulation.history import Acknowledged, Event as HistoryEvent, Invoked
 from octopi.simulation.world import Event
 from octopi.tracing import steps
+from octopi.tracing.step import Step
 
-_Facts = Mapping[str, Any]
+Marked = TypeVar("Marked", bound=Step)
 
-_AT_STEPS: Final[dict[str, tuple[str, Callable[[_Facts], bool]]]] = {
-    steps.E1Wanted.text: ("a leader was replaced", lambda facts: facts["wish"] is None),
-    steps.E13Truncated.text: ("a follower cut its log", lambda facts: True),
-    steps.E14Restarted.text: ("a follower dropped its log", lambda facts: True),
-    steps.E16Proposed.text: (
-        "an in-sync set of one was proposed",
-        lambda facts: len(facts["in_sync"]) == 1,
-    ),
-    steps.E17Altered.text: (
-        "a proposed in-sync set was refused",
-        lambda facts: not facts["accepted"],
-    ),
-    steps.E19Resigned.text: ("a leader resigned", lambda facts: True),
-    steps.E20GivenUp.text: ("a wish about a leader was given up", lambda facts: True),
-    steps.J13Retired.text: ("a broker gave a replica up", lambda facts: True),
-    steps.P7Acknowledged.text: (
-        "a batch was acknowledged again",
-        lambda facts: bool(facts["duplicate"]),
-    ),
-    steps.P9Refused.text: ("a producer was refused", lambda facts: True),
-    steps.C2Repeated.text: ("a producer sent a batch again", lambda facts: True),
-    steps.C7GaveUp.text: ("a producer gave a batch up", lambda facts: True),
-    steps.C9Resuming.text: ("a consumer went on elsewhere", lambda facts: True),
-    steps.D4Retired.text: ("retention removed a segment", lambda facts: True),
-    steps.T7Removed.text: ("a topic was removed from a broker", lambda facts: True),
-}
+_AtStep = tuple[str, Callable[[Any], bool]]
+
+
+def _mark(
+    step: type[Marked], mark: str, holds: Callable[[Marked], bool] = lambda step: True
+) -> tuple[str, _AtStep]:
+    """*mark* is hit by a *step* for which *holds* is true."""
+    return step.text, (mark, holds)
+
+
+_AT_STEPS: Final[dict[str, _AtStep]] = dict(
+    [
+        _mark(steps.E1Wanted, "a leader was replaced", lambda step: step.wish is None),
+        _mark(steps.E13Truncated, "a follower cut its log"),
+        _mark(steps.E14Restarted, "a follower dropped its log"),
+        _mark(
+            steps.E16Proposed,
+            "an in-sync set of one was proposed",
+            lambda step: len(step.in_sync) == 1,
+        ),
+        _mark(
+            steps.E17Altered,
+            "a proposed in-sync set was refused",
+            lambda step: not step.accepted,
+        ),
+        _mark(steps.E19Resigned, "a leader resigned"),
+        _mark(steps.E20GivenUp, "a wish about a leader was given up"),
+        _mark(steps.J13Retired, "a broker gave a replica up"),
+        _mark(
+            steps.P7Acknowledged,
+            "a batch was acknowledged again",
+            lambda step: step.duplicate,
+        ),
+        _mark(steps.P9Refused, "a producer was refused"),
+        _mark(steps.C2Repeated, "a producer sent a batch again"),
+        _mark(steps.C7GaveUp, "a producer gave a batch up"),
+        _mark(steps.C9Resuming, "a consumer went on elsewhere"),
+        _mark(steps.D4Retired, "retention removed a segment"),
+        _mark(steps.T7Removed, "a topic was removed from a broker"),
+    ]
+)
 
 _LATER: Final = (
     "an epoch changed within a produce",
@@ -66,10 +82,10 @@ class Marks:
         known = _AT_STEPS.get(event.what)
         if known is not None:
             mark, holds = known
-            if holds(event.facts):
+            if holds(event.about):
                 self.counts[mark] += 1
-        elif event.what == steps.E11Leading.text:
-            self._epochs_at.setdefault(event.facts["partition"], []).append(event.at)
+        elif isinstance(event.about, steps.E11Leading):
+            self._epochs_at.setdefault(event.about.partition, []).append(event.at)
 
     def look_back(self, events: list[HistoryEvent]) -> None:
         """Look at what clients noted, when all is over."""

@@ -66,9 +66,10 @@ class Notebook:
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
 
     def _see_retention(self, event: WorldEvent) -> None:
-        if event.what == steps.D4Retired.text:
-            log = LogName(event.facts["topic"], event.facts["partition"])
-            self.removed_end[log] = max(self.removed_end.get(log, 0), event.facts["log_start"])
+        step = event.about
+        if isinstance(step, steps.D4Retired):
+            log = LogName(step.topic, step.partition)
+            self.removed_end[log] = max(self.removed_end.get(log, 0), step.log_start)
 
     def _see_recovery(self, event: WorldEvent) -> None:
         """Note what is told to be lost.  What is flushed before it is acknowledged never is, but

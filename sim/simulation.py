@@ -360,7 +360,7 @@ class _Run:
 
     def _see_decision(self, event: Event) -> None:
         """Whether the register's log says so when a leader begins with what it has."""
-        self._losses_told -= len(event.facts["losses"])
+        self._losses_told -= len(event.get("losses"))
         if self._losses_told < 0:
             self.complain(f"{event.host}'s log doesn't say what may be lost by {event.facts}")
             self._losses_told = 0

@@ -8,7 +8,7 @@ brokers' sync flags, never a log: it errs on the side of sparing data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -51,7 +51,7 @@ class Atlas:
         """Whether its journal is damaged, and it has no new disk yet."""
         self._flagged: dict[tuple[str, int], bool] = {}
         """Host and partition -> whether the sync flag is on the device."""
-        self._proposed: dict[int, dict[str, Any]] = {}
+        self._proposed: dict[int, steps.E16Proposed] = {}
         """Partition -> the in-sync set that its leader asked for last."""
         self._made: set[tuple[str, int, str]] = set()
         """Host, partition and topic id of logs that are on the device."""
@@ -67,16 +67,17 @@ class Atlas:
         )
 
     def _see(self, event: Event) -> None:
-        if event.what == steps.D2Promised.text:
-            self._flagged[event.host, event.facts["partition"]] = event.facts["sync_flag"]
-        elif event.what == WIPE:
-            self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
-        elif event.what == steps.E16Proposed.text:
-            self._proposed[event.facts["partition"]] = dict(event.facts)
-        elif event.what == steps.T3Made.text:
-            self._made.add((event.host, event.facts["partition"], event.facts["topic_id"]))
-        elif event.what == steps.T7Removing.text:
-            self._made.discard((event.host, event.facts["partition"], event.facts["topic_id"]))
+        match event.about:
+            case steps.D2Promised() as step:
+                self._flagged[event.host, step.partition] = step.sync_flag
+            case steps.E16Proposed() as step:
+                self._proposed[step.partition] = step
+            case steps.T3Made() as step:
+                self._made.add((event.host, step.partition, step.topic_id))
+            case steps.T7Removing() as step:
+                self._made.discard((event.host, step.partition, step.topic_id))
+            case _ if event.what == WIPE:
+                self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
 
     def objection(self, host: str, action: Destroying) -> str:
         """Why *action* must not happen to *host* now; empty: it may."""
@@ -156,9 +157,9 @@ class Atlas:
         """The record of a partition, and those that may come without another word of who is in
         sync: what the register is about to make durable, and what the leader asked for."""
         records = [record, *self._cluster.register_view.to_be(record.partition)]
-        asked = self._proposed.get(record.partition, {})
-        if (asked.get("epoch"), asked.get("version")) == (record.epoch, record.version):
-            records.append(attrs.evolve(record, in_sync=asked["in_sync"]))
+        asked = self._proposed.get(record.partition)
+        if asked is not None and (asked.epoch, asked.version) == (record.epoch, record.version):
+            records.append(attrs.evolve(record, in_sync=asked.in_sync))
         return records
 
     def _is_last(self, broker: int, record: PartitionRecord) -> bool:

@@ -42,6 +42,7 @@ from octopi.simulation.world import Event
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import NotedLog, load_ends
 from octopi.tracing import steps
+from octopi.tracing.common import LogStep
 
 Part = Literal[
     "log",
@@ -94,9 +95,7 @@ class Damage:
         return self.part in {"replica", "identity"}
 
 
-_FORGETTING: Final = frozenset(
-    {steps.E13Truncated.text, steps.E14Restarted.text, steps.T7Removed.text}
-)
+_FORGETTING: Final = (steps.E13Truncated, steps.E14Restarted, steps.T7Removed)
 
 
 class Flushed:
@@ -129,29 +128,33 @@ class Flushed:
 
     def __call__(self, event: Event) -> None:
         """Take note of a flush."""
-        facts = event.facts
+        step = event.about
         if event.what == LOSE_POWER:
             self._dark.update(key for key in self._ends if key[0] == event.host)
-            return
-        if event.what == steps.R3Flushed.text:
-            key, end = (event.host, "journal"), facts["log_end"]
-        else:
-            directory = log_directory("data", PartitionId(facts["partition"]), facts["topic"])
-            key, end = (event.host, directory), facts.get("flushed_end", 0)
-        if event.what == steps.D3Noting.text:
-            self._checkpoints[key] = max(self.checkpoint(*key), facts["recovery_point"])
-            return
-        if event.what == steps.D3Noted.text:
-            topic_id, _, before = self._stored.get(key, ("", 0, 0))
-            if topic_id != facts["topic_id"] or facts["number"] <= before:
-                before = 0  # another log, or another disk
-            self._stored[key] = facts["topic_id"], before, facts["number"]
-            return
-        if event.what == steps.D5Recovered.text:
-            self._dark.discard(key)
-        if event.what in _FORGETTING:
-            self._ends.pop(key, None)
-            return
+        elif isinstance(step, steps.R3Flushed):
+            self._flushed((event.host, "journal"), step.log_end)
+        elif isinstance(step, LogStep):
+            directory = log_directory("data", PartitionId(step.partition), step.topic)
+            self._note((event.host, directory), step)
+
+    def _note(self, key: tuple[str, str], step: LogStep) -> None:
+        match step:
+            case steps.D3Noting():
+                self._checkpoints[key] = max(self.checkpoint(*key), step.recovery_point)
+            case steps.D3Noted():
+                topic_id, _, before = self._stored.get(key, ("", 0, 0))
+                if topic_id != step.topic_id or step.number <= before:
+                    before = 0  # another log, or another disk
+                self._stored[key] = step.topic_id, before, step.number
+            case steps.D5Recovered():
+                self._dark.discard(key)
+                self._flushed(key, step.flushed_end)
+            case steps.D1Flushed():
+                self._flushed(key, step.flushed_end)
+            case _ if isinstance(step, _FORGETTING):
+                self._ends.pop(key, None)
+
+    def _flushed(self, key: tuple[str, str], end: int) -> None:
         _, before = self._ends.get(key, (0, 0))
         self._ends[key] = before, end
 

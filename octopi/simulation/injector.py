@@ -153,7 +153,7 @@ class Injector:
         """Look whether a fault is due at *event*."""
         waiting = self._at_steps.get(event.what)
         if waiting:
-            partition = event.facts.get("partition")
+            partition = event.get("partition")
             for one in list(waiting):
                 if one.comes(self.fits(one.who, event.host, partition)):
                     waiting.remove(one)
@@ -177,16 +177,16 @@ class Injector:
                 node.host.effect_observers = [*node.host.effect_observers, observe]
 
     def _look_at_conditions(self, event: Event) -> None:
-        self._acknowledged_count += event.what == steps.P7Acknowledged.text
+        self._acknowledged_count += isinstance(event.about, steps.P7Acknowledged)
         for one in list(self._conditions):
             when, number = one
             # What strikes is an event, too, and may have made others come true.
             if one in self._conditions and self._holds(when, event):
                 self._conditions.remove(one)
-                self._come(number, event.host, event.facts.get("partition"))
+                self._come(number, event.host, event.get("partition"))
 
     def _holds(self, when: When, event: Event) -> bool:
-        records = self._cluster.register_view.state.partitions.values()
+        records, step = self._cluster.register_view.state.partitions.values(), event.about
         match when.condition:
             case "acknowledged":
                 return self._acknowledged_count >= when.count
@@ -194,8 +194,8 @@ class Injector:
                 return any(record.epoch >= when.count for record in records)
             case "in_sync":
                 return any(len(record.in_sync) <= when.count for record in records)
-            case "lag" if event.what == steps.P2Forwarding.text:
-                return bool(event.facts["end"] - event.facts["highwater"] >= when.count)
+            case "lag" if isinstance(step, steps.P2Forwarding):
+                return step.end - step.highwater >= when.count
         return False
 
     # --- who -----------------------------------------------------------------------------

@@ -76,11 +76,13 @@ from octopi.simulation.host import LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.recoveries import ORDERED
+from octopi.simulation.step_handlers import StepHandlers
 from octopi.simulation.succession import Succession
 from octopi.simulation.turns import TURN_BYTES_MAX
-from octopi.simulation.world import Event, Violation
+from octopi.simulation.world import Event, StepEvent, Violation
 from octopi.tracing import steps
-from octopi.wire.messages import AlterInSync, PartitionRecord
+from octopi.tracing.common import CommitStep, EpochStep, LogStep, MarkStep
+from octopi.wire.messages import PartitionRecord
 
 
 class Oracle(Succession):
@@ -91,54 +93,53 @@ class Oracle(Succession):
         self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
     ) -> None:
         super().__init__(cluster, report)
-        self._handlers: dict[str, Callable[[Event], None]] = {
-            FAULT: self._note_fault,
-            LOSE_POWER: self._note_power_loss,
-            LONG_TURN: self._check_turn,
-            OUT_OF_BOUNDS: self._check_bound,
-            ORDERED: self._note_order,
-            steps.J5Admitted.text: self._note_recovery,
-            steps.E7Counted.text: self._note_recovery,
-            steps.D6SetAside.text: self._note_set_aside,
-            WIPE: self._note_empty_disk,
-            steps.D2Promising.text: self._note_flag,
-            steps.D2Promised.text: self._note_promise,
-            steps.P4Acknowledging.text: self._check_promise,
-            steps.P6Committing.text: self._check_commit,
-            steps.P6Committed.text: self._commit,
-            steps.P7Acknowledging.text: self._check_receipt,
-            steps.P8Following.text: self._check_following,
-            steps.P9Refusing.text: self._check_refusal,
-            steps.R3Flushed.text: self._check_journal,
-            steps.E2Announced.text: self._check_epoch,
-            steps.E3Announcing.text: self._check_announced,
-            steps.E6Accepting.text: self._check_acceptance,
-            steps.E8Decided.text: self._check_decision,
-            steps.E9Telling.text: self._check_told,
-            steps.E11Leading.text: self._check_leader,
-            steps.E12Following.text: self._check_role,
-            steps.E13Truncating.text: self._check_cut,
-            steps.E14Restarted.text: self._check_restart,
-            steps.D4Retired.text: self._check_retention,
-            steps.D5Recovered.text: self._note_opening,
-            steps.T5Deleted.text: self._note_deletion,
-            steps.T7Removed.text: self._forget_highwater,
-            steps.E16Proposing.text: self._check_proposal,
-            steps.J13Retiring.text: self._note_giving_up,
-            steps.J13Retired.text: self._check_kept,
-            steps.E17Altering.text: self._check_joiner,
-            steps.E17Altered.text: self._check_altered,
-            steps.C10Delivering.text: self._check_delivery,
-        }
+        self._handlers = StepHandlers()
+        on, on_word = self._handlers.on, self._handlers.on_word
+        on_word(self._note_fault, FAULT)
+        on_word(self._note_power_loss, LOSE_POWER)
+        on_word(self._check_turn, LONG_TURN)
+        on_word(self._check_bound, OUT_OF_BOUNDS)
+        on_word(self._note_order, ORDERED)
+        on(self._note_recovery, steps.J5Admitted, steps.E7Counted)
+        on(self._note_set_aside, steps.D6SetAside)
+        on_word(self._note_empty_disk, WIPE)
+        on(self._note_flag, steps.D2Promising)
+        on(self._note_promise, steps.D2Promised)
+        on(self._check_promise, steps.P4Acknowledging)
+        on(self._check_commit, steps.P6Committing)
+        on(self._commit, steps.P6Committed)
+        on(self._check_receipt, steps.P7Acknowledging)
+        on(self._check_following, steps.P8Following)
+        on(self._check_refusal, steps.P9Refusing)
+        on(self._check_journal, steps.R3Flushed)
+        on(self._check_epoch, steps.E2Announced)
+        on(self._check_announced, steps.E3Announcing)
+        on(self._check_acceptance, steps.E6Accepting)
+        on(self._check_decision, steps.E8Decided)
+        on(self._check_told, steps.E9Telling)
+        on(self._check_leader, steps.E11Leading)
+        on(self._check_role, steps.E12Following)
+        on(self._check_cut, steps.E13Truncating)
+        on(self._check_restart, steps.E14Restarted)
+        on(self._check_retention, steps.D4Retired)
+        on(self._note_opening, steps.D5Recovered)
+        on(self._note_deletion, steps.T5Deleted)
+        on(self._forget_highwater, steps.T7Removed)
+        on(self._check_proposal, steps.E16Proposing)
+        on(self._note_giving_up, steps.J13Retiring)
+        on(self._check_kept, steps.J13Retired)
+        on(self._check_joiner, steps.E17Altering)
+        on(self._check_altered, steps.E17Altered)
+        on(self._check_delivery, steps.C10Delivering)
 
     @property
     def kinds(self) -> Iterable[str]:
         """The events that it looks at."""
-        return self._handlers.keys()
+        return self._handlers.kinds
 
     def __call__(self, event: Event) -> None:
         """Hold *event* against the rules."""
-        handler = self._handlers.get(event.what)
+        handler = self._handlers.of(event)
         if handler is not None and not self._is_broken and self._world.failure is None:
             handler(event)
 
@@ -152,8 +153,8 @@ class Oracle(Succession):
 
     # --- producing ---------------------------------------------------------------------
 
-    def _check_promise(self, event: Event) -> None:
-        log, end = self._log(event), event.facts["end"]
+    def _check_promise(self, event: StepEvent[steps.P4Acknowledging]) -> None:
+        log, end = self._log(event), event.step.end
         replica = self._replica(event.host, log)
         if replica.end < end:
             text = f"{event.host} acknowledges {log.name} up to {end}, and has it to "
@@ -163,15 +164,15 @@ class Oracle(Succession):
             text += f"and its device has it to {replica.durable_end}"
             self._break("promised-unheld", text, event)
 
-    def _check_commit(self, event: Event) -> None:
-        log, facts = self._log(event), event.facts
-        highwater, members = facts["highwater"], facts["in_sync"]
+    def _check_commit(self, event: StepEvent[steps.P6Committing]) -> None:
+        log, step = self._log(event), event.step
+        highwater, members = step.highwater, step.in_sync
         self._check_highwater(event, log)
         leader = self._replica(event.host, log)
         if highwater <= log.end:
             return  # it was committed before, and who had to hold it then does
-        counted = {*members, *(facts["proposed"] or ())}
-        out = self._taken_out(log, facts)
+        counted = {*members, *(step.proposed or ())}
+        out = self._taken_out(log, step)
         ours = leader.read(log.end, highwater)
         for broker in sorted(counted):
             host = self._cluster.host_of(broker)
@@ -198,19 +199,21 @@ class Oracle(Succession):
         elif flushed:
             self._check_flushed(event, log, sorted(counted - out))
 
-    def _check_flushed(self, event: Event, log: CommittedLog, counted: list[int]) -> None:
+    def _check_flushed(
+        self, event: StepEvent[CommitStep], log: CommittedLog, counted: list[int]
+    ) -> None:
         for broker in counted:
             host = self._cluster.host_of(broker)
             durable_end = self._replica(host, log).durable_end
-            if durable_end < event.facts["highwater"] and not self._is_excused(broker, log):
-                text = f"{log.name} is committed up to {event.facts['highwater']} and has to be "
+            if durable_end < event.step.highwater and not self._is_excused(broker, log):
+                text = f"{log.name} is committed up to {event.step.highwater} and has to be "
                 text += f"on the devices first; that of {host} has it to {durable_end}"
                 self._break("acknowledged-unheld", text, event)
 
-    def _commit(self, event: Event) -> None:
-        log, highwater = self._log(event), event.facts["highwater"]
+    def _commit(self, event: StepEvent[MarkStep]) -> None:
+        log, highwater = self._log(event), event.step.highwater
         replica = self._replica(event.host, log)
-        compared = (event.host, event.life), event.facts["epoch"]
+        compared = (event.host, event.life), event.step.epoch
         if compared not in log.compared:
             log.compared.add(compared)
             self._compare(event, log, replica.start, min(log.end, highwater))
@@ -219,42 +222,44 @@ class Oracle(Succession):
             if broken is not None:
                 self._break(*broken, event)
 
-    def _check_receipt(self, event: Event) -> None:
-        log, facts = self._log(event), event.facts
-        offset, end = facts["offset"], facts["end"]
+    def _check_receipt(self, event: StepEvent[steps.P7Acknowledging]) -> None:
+        log, step = self._log(event), event.step
+        offset, end = step.offset, step.end
         if end > log.end:
             text = f"a producer is told that it has {log.name} {offset} to {end}, and only what "
             self._break("receipt-wrong", text + f"lies before {log.end} is committed", event)
             return
-        if facts["producer"] is None:
+        if step.producer is None:
             return
         runs = scan(bytes(log.data[offset:end])).runs
-        told = facts["producer"], facts["producer_epoch"], facts["sequence"]
+        told = step.producer, step.producer_epoch, step.sequence
         found = (
             (runs[0].producer_id, runs[0].producer_epoch, runs[0].first_sequence) if runs else None
         )
         if found != told:
-            text = f"a producer is told that its sequence {facts['sequence']} is at {offset} of "
+            text = f"a producer is told that its sequence {step.sequence} is at {offset} of "
             text += f"{log.name}, where other records are"
             self._break("receipt-wrong", text, event, *log.committed_by(offset))
 
-    def _check_refusal(self, event: Event) -> None:
-        facts = event.facts
-        if facts["status"] != Status.RECEIPT_FORGOTTEN or facts["producer"] is None:
+    def _check_refusal(self, event: StepEvent[steps.P9Refusing]) -> None:
+        step = event.step
+        if step.status != Status.RECEIPT_FORGOTTEN or step.producer is None:
             return
+        assert step.producer_epoch is not None, "a producer has an epoch"
+        assert step.sequence is not None, "and a batch of its a sequence"
         log = self._log(event)
         if self._replica(event.host, log).start:
             return  # where it began may have been counted from a record that is gone
-        behind = log.next_sequence(facts["producer"], facts["producer_epoch"])
-        if behind - facts["sequence"] <= RECENT_BATCHES_COUNT:
-            text = f"a producer is told that its sequence {facts['sequence']} is too old to be "
+        behind = log.next_sequence(step.producer, step.producer_epoch)
+        if behind - step.sequence <= RECENT_BATCHES_COUNT:
+            text = f"a producer is told that its sequence {step.sequence} is too old to be "
             self._break("receipt-wrong", text + f"remembered, and {behind} comes next", event)
 
-    def _check_following(self, event: Event) -> None:
-        log, highwater = self._log(event), event.facts["highwater"]
+    def _check_following(self, event: StepEvent[steps.P8Following]) -> None:
+        log, highwater = self._log(event), event.step.highwater
         before = log.highwater.get((event.host, event.life), 0)
         self._check_highwater(event, log)
-        if highwater > log.end and not event.facts["epoch"]:
+        if highwater > log.end and not event.step.epoch:
             # It committed as the leader, and left that role before it could say so.
             self._commit(event)
         elif highwater > log.end:
@@ -263,15 +268,15 @@ class Oracle(Succession):
         else:
             self._compare(event, log, before, highwater)
 
-    def _check_highwater(self, event: Event, log: CommittedLog) -> None:
-        highwater, where = event.facts["highwater"], (event.host, event.life)
+    def _check_highwater(self, event: StepEvent[MarkStep], log: CommittedLog) -> None:
+        highwater, where = event.step.highwater, (event.host, event.life)
         before = log.highwater.get(where, 0)
         if highwater < before:
             text = f"the highwater mark of {log.name} on {event.host} goes from {before} back to "
             self._break("highwater-back", text + str(highwater), event)
-        elif highwater > event.facts["log_end"]:
+        elif highwater > event.step.log_end:
             text = f"the highwater mark of {log.name} on {event.host} is {highwater}; the log "
-            self._break("highwater-back", text + f"ends at {event.facts['log_end']}", event)
+            self._break("highwater-back", text + f"ends at {event.step.log_end}", event)
         log.highwater[where] = highwater
 
     def _compare(self, event: Event, log: CommittedLog, start: int, end: int) -> None:
@@ -288,37 +293,37 @@ class Oracle(Succession):
 
     # --- leadership --------------------------------------------------------------------
 
-    def _check_acceptance(self, event: Event) -> None:
-        epoch, partition = event.facts["epoch"], event.facts["partition"]
+    def _check_acceptance(self, event: StepEvent[steps.E6Accepting]) -> None:
+        epoch, partition = event.step.epoch, event.step.partition
         promised = self._promised.get((event.host, partition), 0)
         if promised < epoch:
             text = f"{event.host} accepts epoch {epoch} of partition {partition}; on its disk is "
             self._break("promise-forgotten", text + f"a promise of {promised}", event)
 
-    def _check_proposal(self, event: Event) -> None:
-        leader, partition = event.facts["leader"], event.facts["partition"]
+    def _check_proposal(self, event: StepEvent[steps.E16Proposing]) -> None:
+        leader, partition = event.step.leader, event.step.partition
         known = self._view.state.partitions.get(partition)
         if (
             self._cluster.nodes[event.host].stop.is_set()
             and known is not None
-            and not set(known.in_sync) <= set(event.facts["in_sync"])
+            and not set(known.in_sync) <= set(event.step.in_sync)
         ):
-            text = f"{event.host} was asked to stop, and asks to have only {event.facts['in_sync']}"
+            text = f"{event.host} was asked to stop, and asks to have only {event.step.in_sync}"
             text += f" in sync in partition {partition}, instead of {known.in_sync}"
             self._break("stopping-proposes", text, event)
-        if event.facts["in_sync"] == [leader] and not self._flags.get((event.host, partition)):
+        if event.step.in_sync == [leader] and not self._flags.get((event.host, partition)):
             text = (
                 f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
             )
             self._break("promise-forgotten", text + "the sync flag yet", event)
 
-    def _check_decision(self, event: Event) -> None:
+    def _check_decision(self, event: StepEvent[steps.E8Decided]) -> None:
         self._note_recovery(event)
-        for entry in event.facts["entries"]:
+        for entry in event.step.entries:
             if isinstance(entry, PartitionDecided):
                 self._check_acceptances(event, entry.record)
                 self._check_record(event, entry.record)
-                if not event.facts.get("losses"):
+                if not event.step.losses:
                     self._orders.discard(entry.record.partition)  # nothing had to be given up
 
     def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
@@ -338,10 +343,9 @@ class Oracle(Succession):
             text += f"{record.partition}, and have not promised it"
             self._break("in-sync-unasked", text, event)
 
-    def _check_joiner(self, event: Event) -> None:
-        asked: AlterInSync = event.facts["asked"]
-        record: PartitionRecord = event.facts["record"]
-        if not event.facts["accepted"] or asked.joiner_incarnation is None:
+    def _check_joiner(self, event: StepEvent[steps.E17Altering]) -> None:
+        asked, record = event.step.asked, event.step.record
+        if record is None or not event.step.accepted or asked.joiner_incarnation is None:
             return
         known = self._view.state.partitions.get(asked.partition)
         for broker in set(record.in_sync).difference(known.in_sync if known else ()):
@@ -351,19 +355,19 @@ class Oracle(Succession):
                 text += f"what its life {asked.joiner_incarnation} held, and lives life {life}"
                 self._break("in-sync-unasked", text, event)
 
-    def _check_altered(self, event: Event) -> None:
-        record: PartitionRecord | None = event.facts["record"]
-        if event.facts["accepted"] and record is not None:
-            self._require_durable(event, record, event.facts["asked"].leader)
+    def _check_altered(self, event: StepEvent[steps.E17Altered]) -> None:
+        record = event.step.record
+        if event.step.accepted and record is not None:
+            self._require_durable(event, record, event.step.asked.leader)
             self._check_record(event, record)
 
     def _check_record(self, event: Event, record: PartitionRecord) -> None:
         for log in self._live_logs(record.partition):
             self._require_complete(event, log, record.in_sync)
 
-    def _check_told(self, event: Event) -> None:
-        for record in event.facts["records"]:
-            self._require_durable(event, record, event.facts["broker"])
+    def _check_told(self, event: StepEvent[steps.E9Telling]) -> None:
+        for record in event.step.records:
+            self._require_durable(event, record, event.step.broker)
 
     def _require_durable(self, event: Event, record: PartitionRecord, broker: int) -> None:
         """Whether the register, which tells *broker* of *record*, can't forget it any more."""
@@ -376,15 +380,15 @@ class Oracle(Succession):
             text += f"{record.partition} that is not on its disk"
             self._break("undecided-told", text, event)
 
-    def _check_journal(self, event: Event) -> None:
-        durable_end, end = self._journal.durable_end, event.facts["log_end"]
+    def _check_journal(self, event: StepEvent[steps.R3Flushed]) -> None:
+        durable_end, end = self._journal.durable_end, event.step.log_end
         # Whoever waits for the flush learns of it before the step of its end is told.
         if durable_end < end:
             text = f"the register takes its journal for flushed up to {end}; its device has it to "
             self._break("undecided-told", text + str(durable_end), event)
 
-    def _check_epoch(self, event: Event) -> None:
-        partition, epoch = event.facts["partition"], event.facts["epoch"]
+    def _check_epoch(self, event: StepEvent[steps.E2Announced]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
         record = self._view.state.partitions.get(partition)
         for broker in record.in_sync if record is not None else ():
             host = self._cluster.host_of(broker)
@@ -392,23 +396,23 @@ class Oracle(Succession):
                 text = f"epoch {epoch} of partition {partition} is announced as a new one; {host} "
                 self._break("epoch-used-again", text + "has promised it before", event)
 
-    def _check_announced(self, event: Event) -> None:
-        partition, epoch = event.facts["partition"], event.facts["epoch"]
+    def _check_announced(self, event: StepEvent[steps.E3Announcing]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
         known = self._view.state.announced_epoch(partition)
         if epoch > known and not self._journal.is_durable:
             text = f"the register announces epoch {epoch} of partition {partition} to broker "
-            text += f"{event.facts['broker']}, and that is not on its disk"
+            text += f"{event.step.broker}, and that is not on its disk"
             self._break("undecided-told", text, event)
 
-    def _check_role(self, event: Event) -> None:
-        partition, epoch = event.facts["partition"], event.facts["epoch"]
+    def _check_role(self, event: StepEvent[EpochStep]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
         promised = self._promised.get((event.host, partition), 0)
         if epoch < promised:
             text = f"{event.host} acts in epoch {epoch} of partition {partition}; it has promised "
             self._break("promise-forgotten", text + str(promised), event)
 
-    def _check_leader(self, event: Event) -> None:
-        partition, epoch = event.facts["partition"], event.facts["epoch"]
+    def _check_leader(self, event: StepEvent[steps.E11Leading]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
         self._check_role(event)
         first = self._leaders.setdefault((partition, epoch), event)
         if (first.host, first.life) != (event.host, event.life):
@@ -454,8 +458,8 @@ class Oracle(Succession):
             text += f"from {at} to {log.end}"
             self._break("incomplete-leader", text, event, *log.committed_by(at))
 
-    def _check_cut(self, event: Event) -> None:
-        log, end = self._log(event), event.facts["end"]
+    def _check_cut(self, event: StepEvent[steps.E13Truncating]) -> None:
+        log, end = self._log(event), event.step.end
         record = self._view.state.partitions.get(log.partition)
         broker = self._cluster.broker_of(event.host)
         if end >= log.end or record is None or broker is None:
@@ -489,11 +493,11 @@ class Oracle(Succession):
 
     # --- keeping -----------------------------------------------------------------------
 
-    def _check_retention(self, event: Event) -> None:
+    def _check_retention(self, event: StepEvent[steps.D4Retired]) -> None:
         log = self._log(event)
         replica = self._replica(event.host, log)
         topic = self._view.state.topic(log.topic)
-        if topic is not None and topic.topic_id != event.facts["topic_id"]:
+        if topic is not None and topic.topic_id != event.step.topic_id:
             topic = None  # the log is one of an older topic of that name
         clock = self._cluster.nodes[event.host].host.clock
         now_ms = None if self._clocks_differ else clock.wall_ms()
@@ -503,51 +507,51 @@ class Oracle(Succession):
             self._break("removed-too-early", text + wrong, event)
         log.removed_end = max(log.removed_end, replica.start)
 
-    def _check_restart(self, event: Event) -> None:
+    def _check_restart(self, event: StepEvent[steps.E14Restarted]) -> None:
         """A follower begins where the leader's log does: there is nothing before that any more."""
         self._forget_highwater(event)
-        log, begin = self._log(event), event.facts["begin"]
+        log, begin = self._log(event), event.step.begin
         if begin > log.removed_end:
             text = f"{event.host} begins {log.name} anew at {begin}; what is gone by its topic's "
             text += f"settings ends at {log.removed_end}"
             self._break("removed-too-early", text, event)
 
-    def _note_opening(self, event: Event) -> None:
+    def _note_opening(self, event: StepEvent[steps.D5Recovered]) -> None:
         log = self._log(event)
-        log.opened_with[event.host, event.life] = min(event.facts["highwater"], log.end)
+        log.opened_with[event.host, event.life] = min(event.step.highwater, log.end)
 
-    def _forget_highwater(self, event: Event) -> None:
+    def _forget_highwater(self, event: StepEvent[LogStep]) -> None:
         self._log(event).highwater.pop((event.host, event.life), None)
 
     # --- reading -----------------------------------------------------------------------
 
-    def _check_delivery(self, event: Event) -> None:
-        facts = event.facts
+    def _check_delivery(self, event: StepEvent[steps.C10Delivering]) -> None:
+        step = event.step
         ends = [
             max(log.end, log.furthest_end)  # what was lost may still be on its way
             for log in self._logs.values()
-            if (log.topic, log.partition) == (facts["topic"], facts["partition"])
+            if (log.topic, log.partition) == (step.topic, step.partition)
         ]
-        if facts["end"] > max(ends, default=0):
-            text = f"{event.host} gets {facts['topic']}/{facts['partition']} up to {facts['end']}; "
+        if step.end > max(ends, default=0):
+            text = f"{event.host} gets {step.topic}/{step.partition} up to {step.end}; "
             text += f"committed is what lies before {max(ends, default=0)}"
             self._break("uncommitted-seen", text, event)
         else:
             self._check_credit(event)
 
-    def _check_credit(self, event: Event) -> None:
+    def _check_credit(self, event: StepEvent[steps.C10Delivering]) -> None:
         """Records that begin below the credit are delivered; of the last one all of it."""
-        facts = event.facts
-        offset, end, credit = facts["offset"], facts["end"], facts["credit"]
+        step = event.step
+        offset, end, credit = step.offset, step.end, step.credit
         last_ends = [
             log.record_end(offset)
             for log in self._logs.values()
-            if (log.topic, log.partition) == (facts["topic"], facts["partition"])
+            if (log.topic, log.partition) == (step.topic, step.partition)
             and end <= log.end
             and end > credit > offset
         ]
         if offset >= credit or (last_ends and end > max(credit, *last_ends)):
-            text = f"{event.host} gets {facts['topic']}/{facts['partition']} from {offset} to {end}"
+            text = f"{event.host} gets {step.topic}/{step.partition} from {offset} to {end}"
             self._break("credit-passed", f"{text}; it granted a credit up to {credit}", event)
 
 

@@ -9,7 +9,7 @@ files are damaged, an operator orders that the best of the replicas that are lef
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -41,12 +41,12 @@ class Accepted:
     """The ids of the topics whose logs lack something that was on the device."""
 
     @classmethod
-    def of_facts(cls, facts: Mapping[str, Any]) -> Accepted:
-        """By the *facts* of `octopi.tracing.steps.E7Counted`."""
-        logs = facts["ends"]
+    def of(cls, step: steps.E7Counted) -> Accepted:
+        """By the acceptance that the register counted."""
+        logs = step.ends
         return cls(
-            facts["incarnation"],
-            facts["log_epoch"],
+            step.incarnation,
+            step.log_epoch,
             {one["topic_id"]: one["end"] for one in logs},
             {one["topic_id"]: max(one["end"], one["held_end"]) for one in logs},
             frozenset(one["topic_id"] for one in logs if not one["sound"]),
@@ -79,12 +79,12 @@ class Recoveries:
 
     def found(self, event: Event) -> Iterator[PartitionRecord]:
         """The records of *event* whose leaders lead with what they have."""
-        if event.what == steps.E7Counted.text:
-            partition, epoch = event.facts["partition"], event.facts["epoch"]
-            known, accepted = self._accepted.get(partition, (0, {}))
-            accepted = accepted if known == epoch else {}
-            accepted[event.facts["broker"]] = Accepted.of_facts(event.facts)
-            self._accepted[partition] = epoch, accepted
+        step = event.about
+        if isinstance(step, steps.E7Counted):
+            known, accepted = self._accepted.get(step.partition, (0, {}))
+            accepted = accepted if known == step.epoch else {}
+            accepted[step.broker] = Accepted.of(step)
+            self._accepted[step.partition] = step.epoch, accepted
             return
         if event.what == LOSE_POWER:
             broker = self._cluster.broker_of(event.host)
@@ -92,7 +92,8 @@ class Recoveries:
                 if record.replicas == [broker]:
                     self._lost_power.add((event.host, record.partition))
             return
-        for entry in event.facts["entries"]:
+        assert isinstance(step, steps.E8Decided | steps.J5Admitted)
+        for entry in step.entries:
             if not isinstance(entry, PartitionDecided):
                 continue
             record = entry.record

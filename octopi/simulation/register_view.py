@@ -46,27 +46,27 @@ class RegisterView:
 
     def __call__(self, event: Event) -> None:
         """Take note of *event*."""
-        match event.what:
-            case steps.R2Appended.text:
-                self._appended.extend(event.facts["entries"])
-                self._appended_count += len(event.facts["entries"])
-            case steps.R3Flushing.text:
-                self._flushing[event.facts["log_end"]] = self._appended_count
-            case steps.R3Flushed.text:
-                flushed_count = self._flushing[event.facts["log_end"]]
+        match event.about:
+            case steps.R2Appended(entries):
+                self._appended.extend(entries)
+                self._appended_count += len(entries)
+            case steps.R3Flushing(log_end):
+                self._flushing[log_end] = self._appended_count
+            case steps.R3Flushed(log_end):
+                flushed_count = self._flushing[log_end]
                 still = self._appended_count - flushed_count
                 while len(self._appended) > still:
                     self._apply(self._appended.popleft())
-            case "wipe" if event.host == self._register:
+            case _ if event.what == "wipe" and event.host == self._register:
                 self._known_before |= self.state.partitions
                 self.state = ClusterState()
                 self.version += 1
-            case steps.R1Read.text:
+            case steps.R1Read(entries):
                 self.state = ClusterState()
                 self._appended.clear()
                 self._flushing.clear()
                 self._appended_count = 0
-                for entry in event.facts["entries"]:  # what is known, and maybe a few more
+                for entry in entries:  # what is known, and maybe a few more
                     self.state.apply(entry)
                 self.version += 1
 

@@ -13,7 +13,8 @@ from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog
 from octopi.simulation.disk import SimulatedDisk
 from octopi.simulation.log_bytes import ReplicaBytes
-from octopi.simulation.world import Event
+from octopi.simulation.world import Event, StepEvent
+from octopi.tracing import steps
 
 
 class Retirements:
@@ -24,18 +25,18 @@ class Retirements:
         self._ends: dict[tuple[str, int], dict[str, int]] = {}
         """Host and partition -> where the log of each topic ended, if it has records."""
 
-    def begins(self, event: Event, logs: Iterable[CommittedLog]) -> None:
+    def begins(self, event: StepEvent[steps.J13Retiring], logs: Iterable[CommittedLog]) -> None:
         """A broker begins to give up the replica that *event* names, with *logs* of it."""
-        disk, partition = self._disk(event), event.facts["partition"]
+        disk, partition = self._disk(event), event.step.partition
         ends = {
             log.topic: ReplicaBytes(disk, DATA_DIRECTORY, log.topic, partition).end for log in logs
         }
         self._ends[event.host, partition] = {topic: end for topic, end in ends.items() if end}
 
-    def missing(self, event: Event, logs: Iterable[CommittedLog]) -> str:
+    def missing(self, event: StepEvent[steps.J13Retired], logs: Iterable[CommittedLog]) -> str:
         """Which of *logs* is not kept now that the replica is given up, in words; empty: all
         are."""
-        disk, partition = self._disk(event), event.facts["partition"]
+        disk, partition = self._disk(event), event.step.partition
         ends = self._ends.pop((event.host, partition), {})
         roots = [f"{DATA_DIRECTORY}/{DIRECTORY}/{name}" for name in whole_ones(disk, partition)]
         for log in logs:

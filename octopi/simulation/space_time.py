@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from octopi.membership.entries import EpochAnnounced, PartitionDecided
 from octopi.simulation.recording import Note, Recording, Sent
+from octopi.simulation.step_handlers import StepHandlers
 from octopi.simulation.timeline import LogNames, Moment, is_in_conflict, moments
-from octopi.simulation.world import Event
+from octopi.simulation.world import Event, StepEvent
 from octopi.tracing import steps
+from octopi.tracing.common import MarkStep
+from octopi.tracing.join import IdentityStep
+from octopi.tracing.register import EntriesStep
 
 WORLD: Final = "world"
 NOTES: Final = "notes"
@@ -185,58 +188,57 @@ class _Reader:
         """The present ones, by partition."""
         self._open_leads: dict[tuple[int, int], int] = {}
         """Lane and partition -> position in `leads`."""
-        self._handlers: dict[str, Callable[[int, Event, Mapping[str, Any]], None]] = {
-            "boot": self._boot,
-            "pause": self._pause,
-            "resume": self._resume,
-            **dict.fromkeys(_DEATHS, self._die),
-            steps.J1Identified.text: self._identify,
-            steps.J4Joined.text: self._identify,
-            steps.R1Read.text: self._decide,
-            steps.R2Appended.text: self._decide,
-            steps.E5Left.text: self._leave,
-            steps.E11Leading.text: self._lead,
-            steps.P2Appended.text: self._append,
-            steps.P3Replicated.text: self._append,
-            steps.P6Committed.text: self._mark,
-            steps.P8Followed.text: self._mark,
-            steps.D1Flushed.text: self._mark,
-            steps.D3Noted.text: self._mark,
-            steps.E13Truncated.text: self._append,
-            steps.E14Restarted.text: self._restart,
-        }
+        self._handlers = StepHandlers()
+        on, on_word = self._handlers.on, self._handlers.on_word
+        on_word(self._boot, "boot")
+        on_word(self._pause, "pause")
+        on_word(self._resume, "resume")
+        on_word(self._die, *_DEATHS)
+        on(self._identify, steps.J1Identified, steps.J4Joined)
+        on(self._decide, steps.R1Read, steps.R2Appended)
+        on(self._leave, steps.E5Left)
+        on(self._lead, steps.E11Leading)
+        on(self._append, steps.P2Appended)
+        on(self._replicate, steps.P3Replicated)
+        on(self._mark, steps.P6Committed, steps.P8Followed)
+        on(self._flush, steps.D1Flushed)
+        on(self._checkpoint, steps.D3Noted)
+        on(self._truncate, steps.E13Truncated)
+        on(self._restart, steps.E14Restarted)
+        self._moment = 0
 
     def read(self, moment: int, event: Event) -> None:
         """The next event."""
-        handler = self._handlers.get(event.what)
+        handler = self._handlers.of(event)
         if handler is not None:
-            handler(moment, event, event.facts)
+            self._moment = moment
+            handler(event)
 
     # --- lives ---------------------------------------------------------------------------
 
-    def _boot(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
+    def _boot(self, event: Event) -> None:
         lane = self._hosts[event.host]
-        self.lives.append(Life(lane, event.life, moment))
-        self._end_spell(lane, "down", moment)
-        self._end_spell(lane, "ended", moment)
+        self.lives.append(Life(lane, event.life, self._moment))
+        self._end_spell(lane, "down", self._moment)
+        self._end_spell(lane, "ended", self._moment)
 
-    def _die(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
+    def _die(self, event: Event) -> None:
         lane = self._hosts[event.host]
         has_ended = event.what == "exit" and event.facts.get("error") == _NO_ERROR
         is_client = self._kinds.get(event.host) == "client"
-        self._end_spell(lane, "paused", moment)
-        self._begin_spell(lane, "ended" if has_ended and is_client else "down", moment)
+        self._end_spell(lane, "paused", self._moment)
+        self._begin_spell(lane, "ended" if has_ended and is_client else "down", self._moment)
         for key in [key for key in self._open_leads if key[0] == lane]:
-            self._end_lead(key, moment)
+            self._end_lead(key, self._moment)
         for log, marks in self.marks.items():
             if log[2] == lane:
-                marks.append(Mark(moment, None, None))
+                marks.append(Mark(self._moment, None, None))
 
-    def _pause(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
-        self._begin_spell(self._hosts[event.host], "paused", moment)
+    def _pause(self, event: Event) -> None:
+        self._begin_spell(self._hosts[event.host], "paused", self._moment)
 
-    def _resume(self, moment: int, event: Event, _: Mapping[str, Any]) -> None:
-        self._end_spell(self._hosts[event.host], "paused", moment)
+    def _resume(self, event: Event) -> None:
+        self._end_spell(self._hosts[event.host], "paused", self._moment)
 
     def _begin_spell(self, lane: int, what: str, moment: int) -> None:
         if (lane, what) not in self._open_spells:
@@ -250,21 +252,26 @@ class _Reader:
 
     # --- leadership ----------------------------------------------------------------------
 
-    def _identify(self, _: int, event: Event, facts: Mapping[str, Any]) -> None:
-        self._brokers[facts["broker"]] = event.host
+    def _identify(self, event: StepEvent[IdentityStep]) -> None:
+        broker = event.step.broker
+        if broker is not None:
+            self._brokers[broker] = event.host
 
     def _name(self, broker: int) -> str:
         return self._brokers.get(broker, f"broker {broker}")
 
-    def _decide(self, moment: int, _: Event, facts: Mapping[str, Any]) -> None:
-        for entry in facts["entries"]:
+    def _decide(self, event: StepEvent[EntriesStep]) -> None:
+        moment = self._moment
+        for entry in event.step.entries:
             match entry:
                 case EpochAnnounced(partition, epoch):
                     self._reign(Reign(partition, moment, epoch, None, ()))
                 case PartitionDecided(record):
                     leader = self._hosts.get(self._name(record.leader))
                     in_sync = tuple(map(self._name, record.in_sync))
-                    self._reign(Reign(record.partition, moment, record.epoch, leader, in_sync))
+                    self._reign(
+                        Reign(record.partition, self._moment, record.epoch, leader, in_sync)
+                    )
 
     def _reign(self, reign: Reign) -> None:
         """Note it, unless the register only reads again what it had decided."""
@@ -273,14 +280,14 @@ class _Reader:
             self._reigns[reign.partition] = reign
             self.reigns.append(reign)
 
-    def _lead(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
-        key = self._hosts[event.host], facts["partition"]
-        self._end_lead(key, moment)
+    def _lead(self, event: StepEvent[steps.E11Leading]) -> None:
+        key = self._hosts[event.host], event.step.partition
+        self._end_lead(key, self._moment)
         self._open_leads[key] = len(self.leads)
-        self.leads.append(Lead(*key, facts["epoch"], moment, None))
+        self.leads.append(Lead(*key, event.step.epoch, self._moment, None))
 
-    def _leave(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
-        self._end_lead((self._hosts[event.host], facts["partition"]), moment)
+    def _leave(self, event: StepEvent[steps.E5Left]) -> None:
+        self._end_lead((self._hosts[event.host], event.step.partition), self._moment)
 
     def _end_lead(self, key: tuple[int, int], moment: int) -> None:
         at = self._open_leads.pop(key, None)
@@ -289,16 +296,29 @@ class _Reader:
 
     # --- logs ----------------------------------------------------------------------------
 
-    def _append(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
-        self._note(moment, event, log_end=facts["end"], highwater=facts.get("highwater"))
+    def _append(self, event: StepEvent[steps.P2Appended]) -> None:
+        self._note(event, event.step.end)
 
-    def _mark(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
-        self._note(moment, event, facts["log_end"], facts.get("highwater"))
+    def _replicate(self, event: StepEvent[steps.P3Replicated]) -> None:
+        self._note(event, event.step.end)
 
-    def _restart(self, moment: int, event: Event, facts: Mapping[str, Any]) -> None:
-        self._note(moment, event, facts["begin"], facts["begin"])
+    def _mark(self, event: StepEvent[MarkStep]) -> None:
+        self._note(event, event.step.log_end, event.step.highwater)
 
-    def _note(self, moment: int, event: Event, log_end: int, highwater: int | None) -> None:
+    def _flush(self, event: StepEvent[steps.D1Flushed]) -> None:
+        self._note(event, event.step.log_end)
+
+    def _checkpoint(self, event: StepEvent[steps.D3Noted]) -> None:
+        self._note(event, event.step.log_end, event.step.highwater)
+
+    def _truncate(self, event: StepEvent[steps.E13Truncated]) -> None:
+        self._note(event, event.step.end, event.step.highwater)
+
+    def _restart(self, event: StepEvent[steps.E14Restarted]) -> None:
+        self._note(event, event.step.begin, event.step.begin)
+
+    def _note(self, event: Event, log_end: int, highwater: int | None = None) -> None:
+        moment = self._moment
         log = self._names.log(event)
         if log is None:
             return

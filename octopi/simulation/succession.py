@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from octopi.membership.leadership_change import LogLoss
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog
 from octopi.simulation.recoveries import Accepted, best_by_order, better_than
 from octopi.simulation.surroundings import Surroundings
-from octopi.simulation.world import Event, Violation
+from octopi.simulation.world import Event, StepEvent, Violation
+from octopi.tracing import steps
+from octopi.tracing.election import DecisionStep
 from octopi.wire.messages import PartitionRecord
 
 LOST: Final = "lost"
@@ -37,9 +38,9 @@ class Succession(Surroundings):
     def _note_order(self, event: Event) -> None:
         self._orders.add(event.facts["partition"])
 
-    def _note_set_aside(self, event: Event) -> None:
-        facts = event.facts
-        self._cut_to_be.discard((event.host, facts["topic"], facts["partition"]))
+    def _note_set_aside(self, event: StepEvent[steps.D6SetAside]) -> None:
+        step = event.step
+        self._cut_to_be.discard((event.host, step.topic, step.partition))
 
     def _note_recovery(self, event: Event) -> None:
         for record in self._recoveries.found(event):
@@ -181,7 +182,8 @@ class Succession(Surroundings):
         logs: Sequence[CommittedLog],
     ) -> str:
         """Whether all is told that the leader lacks, and another replica has or had."""
-        losses: list[list[LogLoss]] = event.facts["losses"]
+        step = event.about
+        losses = step.losses if isinstance(step, DecisionStep) else []
         told = {one.topic_id: (one.kept_end, one.known_end) for each in losses for one in each}
         for log in logs:
             topic_id = self._topic_id(log)

@@ -6,8 +6,8 @@ promised, which logs there are, and whom a fault excuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
@@ -16,7 +16,10 @@ from octopi.simulation.failures import DriftClock, FillDisk, JumpClock, RollBack
 from octopi.simulation.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.retirements import Retirements
-from octopi.simulation.world import Event, Violation
+from octopi.simulation.world import Event, StepEvent, Violation
+from octopi.tracing import steps
+from octopi.tracing.common import CommitStep, LogStep
+from octopi.tracing.durability import PromiseStep
 from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
@@ -115,8 +118,8 @@ class Surroundings:
         self._spoiled.discard(event.host)
         self._forget_promises(event.host)
 
-    def _note_deletion(self, event: Event) -> None:
-        self._deleted.add(event.facts["topic_id"])
+    def _note_deletion(self, event: StepEvent[steps.T5Deleted]) -> None:
+        self._deleted.add(event.step.topic_id)
 
     def _forget_promises(self, host: str) -> None:
         for key in [key for key in self._promised if key[0] == host]:
@@ -137,42 +140,42 @@ class Surroundings:
                 if (known := self._view.state.brokers.get(broker)) is not None:
                     self._caches_lost_in[broker, partition] = known.incarnation
 
-    def _note_flag(self, event: Event) -> None:
-        key = event.host, event.facts["partition"]
-        self._flags[key] = self._flags.get(key, False) and event.facts["sync_flag"]
+    def _note_flag(self, event: StepEvent[PromiseStep]) -> None:
+        key = event.host, event.step.partition
+        self._flags[key] = self._flags.get(key, False) and event.step.sync_flag
 
-    def _note_promise(self, event: Event) -> None:
-        key, promised = (event.host, event.facts["partition"]), event.facts["promised"]
+    def _note_promise(self, event: StepEvent[PromiseStep]) -> None:
+        key, promised = (event.host, event.step.partition), event.step.promised
         before = self._promised.get(key, 0)
         self._promised[key] = promised
-        self._log_epochs[key] = event.facts.get("log_epoch", 0)
-        self._flags[key] = event.facts["sync_flag"]
+        self._log_epochs[key] = event.step.log_epoch
+        self._flags[key] = event.step.sync_flag
         if promised < before and key in self._given_up:
             self._given_up.discard(key)
         elif promised < before:
             text = f"{event.host} promised epoch {before} of partition {key[1]}, and promises "
             self._break("promise-forgotten", text + f"{promised} now", event)
 
-    def _note_giving_up(self, event: Event) -> None:
-        partition = event.facts["partition"]
+    def _note_giving_up(self, event: StepEvent[steps.J13Retiring]) -> None:
+        partition = event.step.partition
         self._given_up.add((event.host, partition))
         self._retirements.begins(event, self._live_logs(partition))
         if self._cluster.nodes[event.host].host.disk.capacity_bytes is not None:
             self._filled.add(event.host)
 
-    def _check_kept(self, event: Event) -> None:
-        partition = event.facts["partition"]
+    def _check_kept(self, event: StepEvent[steps.J13Retired]) -> None:
+        partition = event.step.partition
         missing = self._retirements.missing(event, self._live_logs(partition))
         if missing and event.host not in self._filled:
             text = f"{event.host} gave up its replica of partition {partition}, and doesn't keep "
             self._break("retired-unkept", text + missing, event)
 
-    def _log(self, event: Event) -> CommittedLog:
-        facts = event.facts
-        key = f"{facts['topic_id']}/{facts['partition']}"
+    def _log(self, event: StepEvent[LogStep]) -> CommittedLog:
+        step = event.step
+        key = f"{step.topic_id}/{step.partition}"
         log = self._logs.get(key)
         if log is None:
-            log = self._logs[key] = CommittedLog(facts["topic"], facts["partition"])
+            log = self._logs[key] = CommittedLog(step.topic, step.partition)
         return log
 
     def _live_logs(self, partition: int | None = None) -> list[CommittedLog]:
@@ -235,14 +238,14 @@ class Surroundings:
         topic = self._view.state.topic(log.topic)
         return topic is None or not topic.options.flush_before_ack
 
-    def _taken_out(self, log: CommittedLog, facts: Mapping[str, Any]) -> set[int]:
+    def _taken_out(self, log: CommittedLog, step: CommitStep) -> set[int]:
         """Who lost what it held and is out of the in-sync set by now: a leader that has not heard
         so may go on to count what it acknowledged before."""
         record = self._view.state.partitions.get(log.partition)
-        known = facts["epoch"], facts["version"]
+        known = step.epoch, step.version
         if record is None or (record.epoch, record.version) <= known:
             return set()
-        out = set(facts["in_sync"]) - set(record.in_sync)
+        out = set(step.in_sync) - set(record.in_sync)
         return {broker for broker in out if self._lost_at(broker, log) != _NEVER}
 
     def _break(self, rule: str, text: str, event: Event, *others: Event) -> None:

@@ -63,7 +63,7 @@ class LogNames:
         ids: dict[str, set[str]] = {}
         for one in happenings:
             if isinstance(one, Event):
-                topic, topic_id = one.facts.get("topic"), one.facts.get("topic_id")
+                topic, topic_id = one.get("topic"), one.get("topic_id")
                 if isinstance(topic, str) and isinstance(topic_id, str):
                     self._topics[topic_id] = topic
                     ids.setdefault(topic, set()).add(topic_id)
@@ -72,7 +72,7 @@ class LogNames:
     def log(self, moment: Moment) -> tuple[str, int] | None:
         """Topic and partition; an empty topic stands for all of the partition."""
         if isinstance(moment, Event):
-            topic, partition = moment.facts.get("topic"), moment.facts.get("partition")
+            topic, partition = moment.get("topic"), moment.get("partition")
         elif isinstance(moment, Sent):
             topic, partition = self._topics.get(moment.topic, moment.topic), moment.partition
         else:
@@ -90,7 +90,7 @@ class LogNames:
 
     def needs_id(self, event: Event) -> bool:
         """Whether the topic that *event* speaks of was made more than once."""
-        return event.facts.get("topic") in self._ambiguous
+        return event.get("topic") in self._ambiguous
 
 
 def log_words(topic: str, partition: int) -> str:
@@ -148,7 +148,7 @@ def _host(moment: Event | Sent | Note) -> str:
 
 def _facts(event: Event, names: LogNames) -> Iterator[str]:
     if names.needs_id(event):
-        yield f"topic_id={brief(event.facts.get('topic_id'))}"
+        yield f"topic_id={brief(event.get('topic_id'))}"
     for fact, value in event.facts.items():
         if fact not in _LEFT_OUT:
             yield f"{name(fact)}={brief(value)}"

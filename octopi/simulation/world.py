@@ -64,6 +64,11 @@ class Event(NamedTuple):  # made for every step of a run, and cheaper to make th
         about = self.about
         return about if isinstance(about, dict) else about.facts
 
+    def get(self, name: str) -> Any:  # noqa: ANN401
+        """What it says by that name; None: nothing.  For those who look at any event."""
+        about = self.about
+        return about.get(name) if isinstance(about, dict) else getattr(about, name, None)
+
     def __str__(self) -> str:
         facts = " ".join(f"{name}={value!r}" for name, value in self.facts.items())
         return f"{self.at:10.6f} {self.host or '-':10} {self.what} {facts}".rstrip()

@@ -7,10 +7,11 @@ from typing import Any
 
 from octopi.simulation.recorder import Recorder
 from octopi.simulation.recording import Broken, Came, Happening, Note, Recording, Sent
-from octopi.simulation.world import Event
+from octopi.simulation.world import Event, StepEvent
 from octopi.tracing import steps
 from sim.plan import Plan, Workload
 from sim.simulation import simulate
+from tests.simulation.told import told
 
 HOSTS = (("register", "register"), ("broker-1", "broker"), ("broker-2", "broker"))
 LOG: dict[str, Any] = {"topic": "orders", "topic_id": "0a", "partition": 0}
@@ -35,7 +36,10 @@ class Story:
         return len(self.happenings) - 1
 
     def event(self, what: str, host: str = "", life: int = 1, /, **facts: Any) -> Event:  # noqa: ANN401
-        event = Event(self.event_count, self.now, host, life, what, facts)
+        step = next((one for one in steps.ALL if one.text == what), None)
+        about = facts if step is None else told(step, **facts)
+        cls = Event if step is None else StepEvent
+        event = cls(self.event_count, self.now, host, life, what, about)
         self.event_count += 1
         self.happenings.append(event)
         return event
@@ -64,7 +68,9 @@ def lost_write() -> Recording:
     story.event(steps.P2Appended.text, "broker-1", **LOG, epoch=1, offset=0, end=100)
     sent = story.send("broker-1", "broker-2")
     story.arrive(sent)
-    story.event(steps.P3Replicated.text, "broker-2", **LOG, epoch=1, offset=0, end=100)
+    story.event(
+        steps.P3Replicated.text, "broker-2", **LOG, epoch=1, offset=0, end=100, records_epoch=1
+    )
     committed = story.event(
         steps.P6Committed.text, "broker-1", **LOG, epoch=1, highwater=100, log_end=100
     )

@@ -2,7 +2,7 @@
 
 import errno
 from math import inf
-from typing import get_args
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -47,6 +47,7 @@ from octopi.simulation.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until, when
+from tests.simulation.told import step_event
 
 EVERY_ACTION: tuple[Action, ...] = (
     Kill(),
@@ -329,13 +330,13 @@ def test_an_older_copy_of_a_file_takes_the_place_of_the_file() -> None:
 
 def test_what_was_flushed_last_is_not_damaged_for_it_may_be_noted_nowhere() -> None:
     flushed = Flushed()
-    facts = {"partition": 0, "topic": "orders", "flushed_end": 100}
+    facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 100}
     directory = "data/logs/0/orders"
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D1Flushed.text, facts))
+    flushed(step_event(steps.D1Flushed, **facts))
     assert flushed.end("broker-1", directory) == 0
-    flushed(Event(1, 0.0, "broker-1", 1, steps.D1Flushed.text, {**facts, "flushed_end": 300}))
+    flushed(step_event(steps.D1Flushed, **(facts | {"flushed_end": 300})))
     assert flushed.end("broker-1", directory) == 100
-    flushed(Event(2, 0.0, "broker-1", 1, steps.E13Truncated.text, facts))
+    flushed(step_event(steps.E13Truncated, partition=0, topic="orders"))
     assert flushed.end("broker-1", directory) == 0
     assert targets(SimulatedDisk(), "broker-1", Damage(), flushed, None) == []
 
@@ -347,23 +348,24 @@ def test_a_bit_of_a_tail_lies_behind_the_checkpoint() -> None:
         view.make_directory(directory)
     view.open("data/logs/0/orders/00000000000000000000.log", create=True).append(bytes(300))
     disk.settle()
-    facts = {"partition": 0, "topic": "orders", "flushed_end": 300, "recovery_point": 120}
-    for what in (steps.D1Flushed.text, steps.D1Flushed.text, steps.D3Noting.text):
-        flushed(Event(0, 0.0, "broker-1", 1, what, facts))
+    facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 300}
+    for _ in range(2):
+        flushed(step_event(steps.D1Flushed, **facts))
+    flushed(step_event(steps.D3Noting, **facts, recovery_point=120))
     [target] = targets(disk, "broker-1", Damage("flip", "tail"), flushed, None)
     assert (target.start_bytes, target.size_bytes) == (120, 300)
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D3Noting.text, {**facts, "recovery_point": 300}))
+    flushed(step_event(steps.D3Noting, **(facts | {"recovery_point": 300})))
     assert targets(disk, "broker-1", Damage("flip", "tail"), flushed, None) == []
 
 
 def test_where_power_was_lost_only_what_is_still_noted_is_damaged() -> None:
     disk, flushed = SimulatedDisk(), Flushed()
-    facts = {"partition": 0, "topic": "orders", "flushed_end": 300}
-    for what in (steps.D1Flushed.text, steps.D1Flushed.text):
-        flushed(Event(0, 0.0, "broker-1", 1, what, facts))
+    facts: dict[str, Any] = {"partition": 0, "topic": "orders", "flushed_end": 300}
+    for _ in range(2):
+        flushed(step_event(steps.D1Flushed, **facts))
     flushed(Event(0, 0.0, "broker-1", 1, LOSE_POWER, {}))
     assert flushed.end("broker-1", "data/logs/0/orders", disk) == 0
-    flushed(Event(0, 0.0, "broker-1", 1, steps.D5Recovered.text, facts))
+    flushed(step_event(steps.D5Recovered, **facts))
     assert flushed.end("broker-1", "data/logs/0/orders", disk) == 300
 
 

@@ -27,7 +27,9 @@ from octopi.simulation.recoveries import better_than
 from octopi.simulation.succession import LOST
 from octopi.simulation.world import Event, Violation, World
 from octopi.tracing import steps
+from octopi.tracing.produce import BatchStep
 from octopi.wire.messages import AlterInSync, PartitionRecord
+from tests.simulation.told import step_event, tell
 
 OPTIONS = ClusterOptions(partitions=1, gather_s=0.05, rebalance_interval_s=3600.0)
 MESSAGE_COUNT = 20
@@ -165,12 +167,10 @@ def test_a_leader_that_is_answered_before_the_register_can_remember_it_is_found(
     async def answer_early(scenario: Scenario) -> None:
         record = PartitionRecord(0, 1, 99, 1, 1, [1, 2, 3], [1])
         asked = AlterInSync(0, 1, 1, 1, 98, [1], None)
-        answer = {"asked": asked, "accepted": True, "record": record}
-
-        def tell(event: Event) -> None:
-            scenario.oracle(Event(0, 0.0, "register", 1, steps.E17Altered.text, answer))
-
-        scenario.at(steps.R2Appended.text, tell)
+        answered = step_event(
+            steps.E17Altered, "register", asked=asked, accepted=True, record=record
+        )
+        scenario.at(steps.R2Appended.text, lambda event: scenario.oracle(answered))
         await scenario.produce()
 
     assert broken(answer_early).rule == "undecided-told"
@@ -196,9 +196,8 @@ def announced(epoch: int) -> Callable[[Scenario], Awaitable[None]]:
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
         stored = {"partition": 0, "promised": 9, "sync_flag": False, "intact": True}
-        scenario.world.note(steps.D2Promised.text, "broker-1", 1, **stored)
-        begun = {"partition": 0, "epoch": epoch}
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E2Announced.text, begun))
+        tell(scenario.world, steps.D2Promised, "broker-1", 1, **stored)
+        scenario.oracle(step_event(steps.E2Announced, "register", partition=0, epoch=epoch))
 
     return scene
 
@@ -256,9 +255,9 @@ def promises(*epochs: int, gives_up: bool = False) -> Callable[[Scenario], Await
     async def scene(scenario: Scenario) -> None:
         for number, epoch in enumerate(epochs):
             if gives_up and number:
-                scenario.world.note(steps.J13Retiring.text, "broker-1", 1, partition=7)
+                tell(scenario.world, steps.J13Retiring, "broker-1", 1, partition=7)
             stored = {"partition": 7, "promised": epoch, "sync_flag": False, "intact": True}
-            scenario.world.note(steps.D2Promised.text, "broker-1", 1, **stored)
+            tell(scenario.world, steps.D2Promised, "broker-1", 1, **stored)
 
     return scene
 
@@ -275,7 +274,7 @@ def test_a_replica_that_was_given_up_and_comes_back_has_promised_nothing() -> No
 def test_a_follower_that_acts_in_an_older_epoch_than_it_promised_is_found() -> None:
     async def follow(scenario: Scenario) -> None:
         await promises(3)(scenario)
-        scenario.world.note(steps.E12Following.text, "broker-1", 1, partition=7, epoch=2, leader=2)
+        tell(scenario.world, steps.E12Following, "broker-1", 1, partition=7, epoch=2, leader=2)
 
     assert broken(follow).rule == "promise-forgotten"
 
@@ -286,10 +285,10 @@ def decided(*in_sync: int, epoch: int = 9) -> Callable[[Scenario], Awaitable[Non
     async def scene(scenario: Scenario) -> None:
         for host in ("broker-1", "broker-2"):
             stored = {"partition": 7, "promised": 9, "sync_flag": False, "intact": True}
-            scenario.world.note(steps.D2Promised.text, host, 1, **stored)
+            tell(scenario.world, steps.D2Promised, host, 1, **stored)
         record = PartitionRecord(7, epoch, 0, 1, 1, [1, 2, 3], list(in_sync))
         entry = PartitionDecided(record)
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8Decided.text, {"entries": [entry]}))
+        scenario.oracle(step_event(steps.E8Decided, "register", entries=[entry], losses=[]))
 
     return scene
 
@@ -307,7 +306,7 @@ def joined(incarnation: int, *, accepted: bool = True) -> Callable[[Scenario], A
         asked = AlterInSync(7, 1, 1, 1, 0, [1, 2, 3], incarnation)
         record = PartitionRecord(7, 1, 1, 1, 1, [1, 2, 3], [1, 2, 3])
         judged = {"asked": asked, "accepted": accepted, "record": record}
-        scenario.world.note(steps.E17Altering.text, "register", 1, **judged)
+        tell(scenario.world, steps.E17Altering, "register", 1, **judged)
 
     return scene
 
@@ -326,8 +325,9 @@ def refused(sequence: int) -> Callable[[Scenario], Awaitable[None]]:
         scenario.at(steps.P7Acknowledging.text, receipts.append, occurrence=MESSAGE_COUNT)
         await scenario.produce()
         (last,) = receipts
-        about = {**last.facts, "sequence": sequence, "status": Status.RECEIPT_FORGOTTEN}
-        scenario.world.note(steps.P9Refusing.text, last.host, last.life, **about, reason="a test")
+        about = {name: last.facts[name] for name in BatchStep.names}
+        about |= {"sequence": sequence, "status": Status.RECEIPT_FORGOTTEN}
+        tell(scenario.world, steps.P9Refusing, last.host, last.life, **about, reason="a test")
 
     return scene
 
@@ -352,7 +352,7 @@ def proposes(*in_sync: int, stops: bool) -> Callable[[Scenario], Awaitable[None]
         asked = AlterInSync(
             record.partition, record.epoch, record.leader, 1, record.version, list(in_sync), None
         )
-        scenario.world.note(steps.E16Proposing.text, host, 1, **attrs.asdict(asked))
+        tell(scenario.world, steps.E16Proposing, host, 1, **attrs.asdict(asked))
 
     return scene
 
@@ -396,15 +396,15 @@ def recovered(
         stored = {"partition": record.partition, "sync_flag": True, "intact": True}
         for broker in (1, 2, 3):
             promised = {**stored, "promised": decided.epoch, "log_epoch": record.epoch}
-            scenario.world.note(steps.D2Promised.text, f"broker-{broker}", 2, **promised)
+            tell(scenario.world, steps.D2Promised, f"broker-{broker}", 2, **promised)
             accepted = {"partition": 0, "epoch": decided.epoch, "broker": broker}
             accepted |= {"incarnation": 1, "log_epoch": record.epoch}
-            scenario.world.note(steps.E7Counted.text, "register", 1, **accepted, ends=[])
+            tell(scenario.world, steps.E7Counted, "register", 1, **accepted, ends=[])
         lost = [1, 2, 3] if was_in_sync else [1, 3]
         before = attrs.evolve(record, version=record.version + 1, in_sync=[*in_sync], lost=lost)
         cluster.register_view.state.apply(PartitionDecided(before))
-        facts = {"entries": [PartitionDecided(decided)], "losses": [[]]}
-        scenario.oracle(Event(0, 0.0, "register", 1, steps.E8Decided.text, facts))
+        entries = [PartitionDecided(decided)]
+        scenario.oracle(step_event(steps.E8Decided, "register", entries=entries, losses=[[]]))
 
     return scene
 

@@ -99,6 +99,7 @@ def test_an_event_has_its_number_time_host_step_log_and_facts() -> None:
         "epoch=1",
         "offset=0",
         "end=100",
+        "records_epoch=1",
     ]
 
 

@@ -1,0 +1,39 @@
+"""Which method of an observer takes which step, checked by the type checker.
+
+An observer registers its methods once; the method for a step takes a `StepEvent` of that step,
+or of a class that several steps share, and reads its fields from `StepEvent.step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from octopi.simulation.world import Event, StepEvent
+from octopi.tracing.step import Step
+
+TakenStep = TypeVar("TakenStep", bound=Step)
+
+
+class StepHandlers:
+    """The methods of one observer."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Callable[[Any], None]] = {}
+
+    def on(self, handler: Callable[[StepEvent[TakenStep]], None], *steps: type[TakenStep]) -> None:
+        """Have *handler* called with the events of *steps*."""
+        self._handlers.update((one.text, handler) for one in steps)
+
+    def on_word(self, handler: Callable[[Event], None], *words: str) -> None:
+        """Have *handler* called with what the simulation itself calls *words*."""
+        self._handlers.update((one, handler) for one in words)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """What is handled, for `octopi.simulation.world.World.observe`."""
+        return frozenset(self._handlers)
+
+    def of(self, event: Event) -> Callable[[Any], None] | None:
+        """The method that takes *event*; None: the observer has none for it."""
+        return self._handlers.get(event.what)
