@@ -79,8 +79,8 @@ class BrokerView:
         return self.node.traffic
 
     def facts(self) -> NodeFacts:
-        options, membership = self.node.options, self.node.logs.membership
-        identity = None if membership is None else membership.identity
+        options, link = self.node.options, self.node.link
+        identity = None if link is None else link.identity
         return NodeFacts(
             "broker",
             options.agent,
@@ -91,8 +91,8 @@ class BrokerView:
         )
 
     def why_not_ready(self) -> str:
-        membership, logs = self.node.logs.membership, self.node.logs
-        if membership is None or not membership.is_joined:
+        link, logs = self.node.link, self.node.logs
+        if link is None or not link.is_joined:
             return "the broker looks for the register"
         led = [one.partition for one in logs.replicas if one.machine.role == Role.LEADER]
         if led and logs.status.disk.trouble:

@@ -16,7 +16,8 @@ from octopi.errors import NotLeaderError, NotReadyError, Status
 from octopi.identifiers import ProducerEpoch, Sequence
 from octopi.limits import FETCH_BYTES_DEFAULT, SLICE_BYTES
 from octopi.record import BatchBuilder
-from octopi.roles.broker import readable_log, sessions
+from octopi.roles.broker import readable_log
+from octopi.roles.broker.services import read
 from octopi.simulation.turns import Turns, counted
 from octopi.storage.slices import Slices, at_once
 from octopi.transport.connection import Connection
@@ -243,7 +244,7 @@ async def test_a_walk_in_one_turn_is_noticed(
     async def in_one_turn(work: Slices[object], turn: Turn | None = None) -> object:
         return at_once(work)
 
-    for module in (sessions, readable_log):
+    for module in (read, readable_log):
         monkeypatch.setattr(module, "in_turns", in_one_turn)
     async with large_log() as here:
         here.harm_indexes()

@@ -7,7 +7,7 @@ import gc
 import attrs
 import pytest
 
-from octopi.roles.broker import sessions
+from octopi.roles.broker.services import read
 from octopi.simulation.bounds import BOUNDS, Sizes
 from octopi.simulation.failures import AtTime, Fault, Kill
 from octopi.simulation.oracle import Oracle
@@ -57,7 +57,7 @@ def test_a_broker_that_is_asked_for_too_many_fetches_stays_within_its_bounds() -
 def test_a_broker_that_lets_any_number_of_fetches_wait_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "WAITING_FETCHES_MAX", 10**6)
+    monkeypatch.setattr(read, "WAITING_FETCHES_MAX", 10**6)
     violation = simulate(PLAN, [Oracle]).violation
     assert violation is not None
     assert violation.rule == "bound-passed"

@@ -59,7 +59,7 @@ def test_what_a_follower_lacks_of_many_logs_is_not_read_in_one_turn() -> None:
 def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from octopi.roles.broker import sessions
+    from octopi.roles.broker.services import read
     from octopi.storage.slices import at_once
 
     async def in_one_turn(work: Slices[int]) -> int:
@@ -67,7 +67,7 @@ def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
 
     plan = of_story(large_log(Random(1)))
     assert simulate(plan, [Oracle]).violation is None
-    monkeypatch.setattr(sessions, "in_turns", in_one_turn)
+    monkeypatch.setattr(read, "in_turns", in_one_turn)
     violation = simulate(plan, [Oracle]).violation
     assert violation is not None
     assert violation.rule == "turn-too-long"

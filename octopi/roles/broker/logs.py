@@ -22,6 +22,7 @@ from octopi.position import checked_anchor
 from octopi.replication.replica import Role
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.catching_up import CatchingUp
+from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.fan_out import FanOut
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_stream import FollowerStream
@@ -46,7 +47,6 @@ from octopi.wire.messages import LogInfo, PartitionRecord, SubscriptionInfo, Top
 
 if TYPE_CHECKING:
     from octopi.roles.broker.follow_session import FollowSession
-    from octopi.roles.broker.membership import Membership
     from octopi.roles.broker.subscription import Subscription
 
 _log = get_logger(__name__)
@@ -113,8 +113,8 @@ class Logs(Peers):
         self.preparation = Preparation(environment)
         """What is done before another broker leads."""
         self.status = OwnStatus(environment, data_directory)
-        self.membership: Membership | None = None
-        """The way to the register."""
+        self.controller: ControllerLink | None = None
+        """The way to what decides; None before there is one."""
         self._table = PartitionTable(environment, f"{data_directory}/partitions")
         self._given_up = GivingUp(
             environment, data_directory, self._opening, self._table, self.status
@@ -228,8 +228,8 @@ class Logs(Peers):
 
     def _tell_status(self) -> None:
         """Tell the register what is new about this broker, if it is there."""
-        if self.membership is not None and self.membership.is_joined:
-            self.status.tell(self._replicas.values(), self.membership.post)
+        if self.controller is not None and self.controller.is_joined:
+            self.status.tell(self._replicas.values(), self.controller.report)
 
     def _see_to_stream(self, replica: PartitionReplica) -> None:
         """A follower has a stream, also if the disk failed just when it was to be opened."""
@@ -261,8 +261,16 @@ class Logs(Peers):
         self.status.refused(error)
 
     def to_register(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign) -> None:
-        if self.membership is not None:
-            self.membership.post(message)
+        controller = self.controller
+        if controller is None:
+            return
+        match message:
+            case m.AlterInSync():
+                controller.propose(message)
+            case m.AcceptEpoch():
+                controller.accept(message)
+            case m.Resign():
+                controller.resign(message)
 
     def to_broker(
         self,
@@ -400,6 +408,10 @@ class Logs(Peers):
         if replica is not None:
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.in_sync_altered, message, now))
+
+    async def prepare_hand_over(self, partition: int) -> None:
+        """Do what has to be done before another broker leads the partition."""
+        await self.preparation.prepare(partition)
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Have a log for each of *topics* in each partition that this broker is a replica of;

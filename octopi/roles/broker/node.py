@@ -1,7 +1,7 @@
-"""The broker's shell: data directory, logs, server, membership.
+"""The broker's shell: data directory, logs, server, link to the register.
 
 Tasks of the broker's nursery: the server (and below it one nursery per connection), the
-flusher, retention, the fan-out to subscribers, and the membership.
+flusher, retention, the fan-out to subscribers, and the link to the register.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.identity import Identity, begin_life, store_identity
 from octopi.roles.broker.logs import Logs
-from octopi.roles.broker.membership import Membership
+from octopi.roles.broker.register_link import RegisterLink
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.produce import ProduceService
@@ -90,6 +90,8 @@ class BrokerNode:
     options: BrokerOptions
     logs: Logs
     traffic: Traffic
+    link: RegisterLink | None = None
+    """The way to the register; None before there is one."""
 
 
 async def run_broker(
@@ -182,7 +184,7 @@ async def _serve(
 
         url = await nursery.start(serve_clients)
         address = options.advertise or url
-        membership = Membership(
+        link = RegisterLink(
             environment,
             options.registers,
             address,
@@ -192,14 +194,14 @@ async def _serve(
             logs,
             remember,
         )
-        logs.membership = membership
-        nursery.start_soon(_join, nursery, membership, task_status, address)
+        logs.controller = node.link = link
+        nursery.start_soon(_join, nursery, link, task_status, address)
         await stop.wait()
         # Others lead before anybody who is connected here has to go, and the register counts
         # this broker out before its followers lose it.
         logs.stop()
-        await membership.hand_over()
-        await membership.leave()
+        await link.hand_over()
+        await link.leave()
         closing.set()
         await served.wait()
         nursery.cancel_scope.cancel()
@@ -207,11 +209,11 @@ async def _serve(
 
 async def _join(
     nursery: trio.Nursery,
-    membership: Membership,
+    link: RegisterLink,
     task_status: trio.TaskStatus[str],
     address: str,
 ) -> None:
-    await nursery.start(membership.run)
+    await nursery.start(link.run)
     task_status.started(address)
 
 

@@ -1,4 +1,4 @@
-"""The broker at its register: join, take decisions in order, come back after any loss.
+"""The link to the register: join, take decisions in order, come back after any loss.
 
 Losing the register does not stop the broker: it leads on what it leads.  Only a refusal
 that can't change by itself ends it.
@@ -37,8 +37,8 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.membership.acceptance import pages_of
 from octopi.retry import backoff_s
+from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.identity import Identity
-from octopi.roles.broker.logs import Logs
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -54,13 +54,6 @@ _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 """An earlier life of this broker may look alive to the register for so long."""
 
 
-_EDGES: Final[dict[type, tuple[Callable[..., Step], Callable[..., Step]]]] = {
-    m.AcceptEpoch: (steps.E6Accepting, steps.E6Accepted),
-    m.AlterInSync: (steps.E16Proposing, steps.E16Proposed),
-    m.Resign: (steps.E19Resigning, steps.E19Resigned),
-}
-"""What it means to tell the register this."""
-
 Order = (
     m.InstallPartitions
     | m.InstallTopics
@@ -73,8 +66,8 @@ Order = (
 """What a register asks of a broker: all that the endpoint lets through."""
 
 
-class Membership:
-    """Keeps a broker joined; `run` is one task of the broker's nursery."""
+class RegisterLink(ControllerLink):
+    """Keeps a broker joined to its register; `run` is one task of the broker's nursery."""
 
     def __init__(
         self,
@@ -84,7 +77,7 @@ class Membership:
         agent: str,
         credentials: NodeCredentials,
         identity: Identity,
-        logs: Logs,
+        decisions: Decisions,
         remember: Callable[[Identity], Awaitable[None]],
     ) -> None:
         self._environment = environment
@@ -93,7 +86,7 @@ class Membership:
         self._agent = agent
         self._credentials = credentials
         self._identity = identity
-        self._logs = logs
+        self._decisions = decisions
         self._remember = remember
         self._connection: Connection | None = None
         self._next = trio.Event()
@@ -113,21 +106,42 @@ class Membership:
         """Whether the register counts it in at the moment."""
         return self._connection is not None
 
-    def post(self, message: m.AlterInSync | m.AcceptEpoch | m.Resign | m.BrokerStatus) -> None:
-        """Send it to the register, if that is there; whoever sends it repeats it."""
+    def propose(self, change: m.AlterInSync) -> None:
+        if (connection := self._open_connection) is not None:
+            self._post(connection, change, steps.E16Proposing, steps.E16Proposed)
+
+    def accept(self, acceptance: m.AcceptEpoch) -> None:
+        if (connection := self._open_connection) is not None:
+            for page in pages_of(acceptance):
+                self._post(connection, page, steps.E6Accepting, steps.E6Accepted)
+
+    def resign(self, resignation: m.Resign) -> None:
+        if (connection := self._open_connection) is not None:
+            self._post(connection, resignation, steps.E19Resigning, steps.E19Resigned)
+
+    def report(self, status: m.BrokerStatus) -> None:
+        if (connection := self._open_connection) is not None:
+            connection.post(status)
+
+    @property
+    def _open_connection(self) -> Connection | None:
         connection = self._connection
-        if connection is None or connection.end_reason is not None:
-            return
-        if isinstance(message, m.BrokerStatus):
-            connection.post(message)
-            return
-        trace, (before, after) = self._environment.trace, _EDGES[type(message)]
-        for page in pages_of(message) if isinstance(message, m.AcceptEpoch) else [message]:
-            if trace is not None:
-                trace(before(**attrs.asdict(page)))
-            connection.post(page)
-            if trace is not None:
-                trace(after(**attrs.asdict(page)))
+        return None if connection is None or connection.end_reason is not None else connection
+
+    def _post(
+        self,
+        connection: Connection,
+        message: m.AlterInSync | m.AcceptEpoch | m.Resign,
+        before: Callable[..., Step],
+        after: Callable[..., Step],
+    ) -> None:
+        """Send it, between the steps *before* and *after*."""
+        trace = self._environment.trace
+        if trace is not None:
+            trace(before(**attrs.asdict(message)))
+        connection.post(message)
+        if trace is not None:
+            trace(after(**attrs.asdict(message)))
 
     # --- leaving -----------------------------------------------------------------------
 
@@ -179,8 +193,8 @@ class Membership:
         """The connection with the register, or the next one if that comes soon."""
         with self._environment.clock.timeout(LINK_GRACE_S):
             while True:
-                connection = self._connection
-                if connection is not None and connection.end_reason is None:
+                connection = self._open_connection
+                if connection is not None:
                     return connection
                 if self._failures > LINK_TRIES:
                     return None
@@ -230,7 +244,9 @@ class Membership:
                 if (trace := self._environment.trace) is not None:
                     trace(steps.J2Connected(register=register))
                 async with trio.open_nursery() as nursery:
-                    session = _Session(self._environment, connection, self._identity, self._logs)
+                    session = _Session(
+                        self._environment, connection, self._identity, self._decisions
+                    )
                     await nursery.start(session.run)
                     try:
                         self._identity = await session.join(self._address, self._remember)
@@ -239,7 +255,7 @@ class Membership:
                         self._connection = connection
                         self._next.set()
                         self._next = trio.Event()
-                        self._logs.joined()
+                        self._decisions.joined()
                         _log.info(
                             "joined",
                             register=register,
@@ -258,8 +274,10 @@ class Membership:
                 if not self._is_leaving:
                     _log.warning("register lost", register=register, why=str(_first(group)))
             except* DiskFullError as group:
-                self._logs.status.disk.suspect()
-                _log.warning("can't join before the disk has space", why=str(_first(group)))
+                full = _first(group)
+                assert isinstance(full, DiskFullError)
+                self._decisions.disk_refused(full)
+                _log.warning("can't join before the disk has space", why=str(full))
             except* RefusedError as group:
                 one = _first(group)
                 assert isinstance(one, RefusedError)
@@ -306,12 +324,12 @@ class _Session:
         environment: Environment,
         connection: Connection,
         identity: Identity,
-        logs: Logs,
+        decisions: Decisions,
     ) -> None:
         self._environment = environment
         self._connection = connection
         self._identity = identity
-        self._logs = logs
+        self._decisions = decisions
         self._send, self._orders = trio.open_memory_channel[Order](math.inf)
         # Unbounded is bounded here: the register waits for each answer, so that only a few
         # orders are ever on their way, and the connection stops reading at its own limit.
@@ -330,9 +348,9 @@ class _Session:
         identity = self._identity
         trace = self._environment.trace
         if identity.broker is not None:
-            await self._logs.identified(identity.broker, identity.incarnation)
-        topics, standings = self._logs.topics(), self._logs.standings()
-        partitions = self._logs.decisions()
+            await self._decisions.identified(identity.broker, identity.incarnation)
+        topics, standings = self._decisions.topics(), self._decisions.standings()
+        partitions = self._decisions.decisions()
         for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
             page = slice(at, at + _PAGE)
             inventory = m.Inventory(partitions[page], topics[page], standings[page])
@@ -362,7 +380,7 @@ class _Session:
         if member != identity:
             # Durable before anything that this register says is acted upon.
             await remember(member)
-        await self._logs.identified(joined.broker, identity.incarnation)
+        await self._decisions.identified(joined.broker, identity.incarnation)
         return member
 
     async def obey(self) -> None:
@@ -382,7 +400,7 @@ class _Session:
 
     async def _prepare(self, order: m.PrepareHandOver) -> None:
         """Prepare, while other orders are carried out."""
-        await self._logs.preparation.prepare(order.partition)
+        await self._decisions.prepare_hand_over(order.partition)
         with contextlib.suppress(ConnectionLostError):
             self._connection.post(m.Done(order.request))
 
@@ -391,22 +409,22 @@ class _Session:
         whether it is still wanted, orders it again."""
         match order:
             case m.AnnounceEpoch():
-                self._logs.announced(order)
+                self._decisions.announced(order)
                 return
             case m.InSyncAltered():
-                self._logs.in_sync_altered(order)
+                self._decisions.in_sync_altered(order)
                 return
             case m.BrokersStopping():
-                self._logs.brokers_stopping(order.brokers)
+                self._decisions.brokers_stopping(order.brokers)
                 return
             case m.PrepareHandOver():
                 return  # done beside the others
             case m.InstallPartitions():
-                undone = await self._logs.install_partitions(order.partitions, order.brokers)
+                undone = await self._decisions.install_partitions(order.partitions, order.brokers)
             case m.InstallTopics():
-                undone = await self._logs.install_topics(order.topics)
+                undone = await self._decisions.install_topics(order.topics)
             case m.RemoveTopics():
-                undone = await self._logs.remove_topics(order.topics)
+                undone = await self._decisions.remove_topics(order.topics)
         if undone:
             _log.error(
                 "orders of the register failed",
