@@ -13,17 +13,21 @@ This is the client library; everything public is here::
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from octopi.clients.admin import Admin
     from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
     from octopi.clients.client import VERSION as __version__, Client, connect
     from octopi.clients.consuming.consumer import Consumer
+    from octopi.clients.consuming.consumer_session import Chunk
     from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
     from octopi.clients.producing.producer import Producer
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
+    from octopi.clients.stored_records import RecordReader, StoredRecords
     from octopi.errors import (
         ChecksumError,
         ClosedError,
         ConnectionLostError,
         DeliveryError,
+        Fault,
         HistoryForkedError,
         HistoryLostError,
         InvalidOptionError,
@@ -39,17 +43,24 @@ if TYPE_CHECKING:
         RecordError,
         RefusedError,
         Status,
+        StatusMeaning,
         TopicExistsError,
         TopicReplacedError,
         UnknownTopicError,
         UnreachableError,
     )
-    from octopi.position import Place, Position
+    from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicId, TopicName
+    from octopi.position import Anchor, Place, Position
     from octopi.record import Message
     from octopi.wire.messages import (
         BrokerInfo,
+        FoundOffset,
         LogInfo,
+        LostRange,
         PartitionInfo,
+        PartitionRecovery,
+        ReplicaHolding,
+        ReplicaTroubleAt,
         TopicInfo,
         TopicOptions,
         UnservedTopic,
@@ -60,20 +71,24 @@ else:
     def __getattr__(name: str) -> object:
         """Import what is public when it is first used."""
         if name in __all__:
-            from octopi import errors, position, record
-            from octopi.clients import client
+            from octopi import errors, identifiers, position, record
+            from octopi.clients import admin, answers, client, stored_records
             from octopi.clients.consuming import consumer, start_position
             from octopi.clients.producing import producer, receipts
             from octopi.wire import messages
 
             homes = (
                 client,
+                answers,
+                admin,
+                stored_records,
                 consumer,
                 start_position,
                 position,
                 producer,
                 receipts,
                 errors,
+                identifiers,
                 record,
                 messages,
             )
@@ -86,32 +101,42 @@ else:
 
 
 __all__ = [
+    "Admin",
+    "Anchor",
     "BrokerInfo",
     "BrokerLog",
     "ChecksumError",
+    "Chunk",
     "Client",
     "ClosedError",
     "ClusterInfo",
     "ConnectionLostError",
     "Consumer",
     "DeliveryError",
+    "Epoch",
+    "Fault",
     "FetchResult",
+    "FoundOffset",
     "HistoryForkedError",
     "HistoryLostError",
     "InvalidOptionError",
     "InvalidTopicError",
     "LastMessages",
     "LogInfo",
+    "LostRange",
     "MalformedRecordError",
     "Message",
     "NotDeliveredError",
     "NotReadyError",
     "OctopiError",
+    "Offset",
     "OffsetInsideRecordError",
     "OffsetOutOfRangeError",
     "OffsetSpec",
     "OutcomeUnknownError",
+    "PartitionId",
     "PartitionInfo",
+    "PartitionRecovery",
     "PendingReceipt",
     "Place",
     "Position",
@@ -119,11 +144,19 @@ __all__ = [
     "ProtocolError",
     "Receipt",
     "RecordError",
+    "RecordReader",
     "RefusedError",
+    "ReplicaHolding",
+    "ReplicaTroubleAt",
     "Start",
     "Status",
+    "StatusMeaning",
+    "StoredRecords",
+    "TimestampMs",
     "TopicExistsError",
+    "TopicId",
     "TopicInfo",
+    "TopicName",
     "TopicOptions",
     "TopicReplacedError",
     "UnknownTopicError",
