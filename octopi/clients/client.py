@@ -132,7 +132,7 @@ class Client:
         name: str,
         partitions: int = 1,
         *,
-        at: Sequence[int] | None = None,
+        partition_ids: Sequence[int] | None = None,
         retention: timedelta | None = None,
         retention_bytes: int | None = None,
         segment_bytes: int | None = None,
@@ -140,8 +140,8 @@ class Client:
         min_insync: int = 1,
         exist_ok: bool = False,
     ) -> TopicInfo:
-        """Create a topic on *partitions* partitions, chosen by consistent hashing, or *at*
-        those given.
+        """Create a topic on *partitions* partitions that consistent hashing chooses, or on the
+        partitions with *partition_ids*.
 
         Messages older than *retention* and beyond *retention_bytes* (per partition) are
         removed, a segment of *segment_bytes* at a time.  With *flush_before_ack* a receipt
@@ -162,9 +162,9 @@ class Client:
             flush_before_ack=flush_before_ack,
             min_insync=min_insync,
         )
-        wanted = None if at is None else list(at)
+        wanted = None if partition_ids is None else list(partition_ids)
         count = partitions if wanted is None else len(wanted)
-        not_negative(partitions=count, at=min(wanted or [0]), **attrs.asdict(options))
+        not_negative(partitions=count, partition_ids=min(wanted or [0]), **attrs.asdict(options))
         is_lost = False
 
         async def attempt() -> TopicInfo:

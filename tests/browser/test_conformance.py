@@ -24,8 +24,8 @@ STEPS = json.loads(SCRIPT.read_text())
 
 async def _prepare(url: str, prefix: str) -> None:
     async with octopi.connect(url) as client:
-        await client.create_topic(prefix + "wide", at=[0, 1, 2, 3])
-        await client.create_topic(prefix + "plain", at=[0])
+        await client.create_topic(prefix + "wide", partition_ids=[0, 1, 2, 3])
+        await client.create_topic(prefix + "plain", partition_ids=[0])
 
 
 async def _in_python(url: str, prefix: str) -> list[Any]:

@@ -170,7 +170,9 @@ async def forgetful(directory: Path) -> AsyncIterator[Cluster]:
 def test_history_that_is_gone_is_an_event(tmp_path: Path, page: Page) -> None:
     async def fill(url: str) -> None:
         async with octopi.connect(url) as client:
-            await client.create_topic("numbers", at=[1], retention_bytes=8_192, segment_bytes=4_096)
+            await client.create_topic(
+                "numbers", partition_ids=[1], retention_bytes=8_192, segment_bytes=4_096
+            )
             async with client.producer() as producer:
                 for number in range(200):  # a batch each, or they would share a segment
                     await producer.send("numbers", b"%0100d" % number)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 async def _prepare(url: str) -> None:
     async with octopi.connect(url) as client:
-        await client.create_topic("orders", at=[0])
+        await client.create_topic("orders", partition_ids=[0])
 
 
 async def _next_leader(url: str, old: int) -> None:

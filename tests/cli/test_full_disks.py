@@ -89,7 +89,7 @@ async def sole_replica(directory: Path) -> AsyncIterator[SoleReplica]:
 
         await nursery.start(run)
         async with octopi.connect(cluster.register.url) as client:
-            await client.create_topic("orders", at=[0])
+            await client.create_topic("orders", partition_ids=[0])
             yield SoleReplica(cluster, disk, BrokerView(shown[0]), client)
         nursery.cancel_scope.cancel()
 

@@ -49,7 +49,7 @@ def send(url: str, topic: str = "orders", *, flush_before_ack: bool = False) -> 
     async def main() -> None:
         async with octopi.connect(url) as client:
             await client.create_topic(
-                topic, at=[0], flush_before_ack=flush_before_ack, exist_ok=True
+                topic, partition_ids=[0], flush_before_ack=flush_before_ack, exist_ok=True
             )
             async with client.producer() as producer:
                 for value in VALUES:

@@ -57,7 +57,7 @@ async def test_the_logs_of_a_topic_on_two_partitions_may_end_at_different_places
         broker = await cluster.start_broker()
         async with octopi.connect(cluster.register.url) as client, client.producer() as producer:
             for topic, longer in (("orders", 2), ("returns", 3)):
-                await client.create_topic(topic, at=[2, 3])
+                await client.create_topic(topic, partition_ids=[2, 3])
                 await producer.send(topic, b"first", partition=2)
                 await producer.send(topic, b"second", partition=3)
                 await producer.send(topic, b"third", partition=longer)

@@ -86,7 +86,7 @@ async def test_partitions_are_added_once_even_if_the_answer_is_lost(
         fault = world.net.fault(m.Done, "break before")
         assert await client.admin.add_partitions(2) == before + 5
         assert fault.struck
-        await client.create_topic("orders", at=[before + 4])
+        await client.create_topic("orders", partition_ids=[before + 4])
 
 
 async def test_a_replica_moves_to_another_broker(autojump_clock: MockClock) -> None:
@@ -142,7 +142,7 @@ async def test_a_move_that_was_made_before_its_answer_was_lost_is_no_error(
     "ask",
     [
         lambda client: client.create_topic("t", -1),
-        lambda client: client.create_topic("t", at=[0, -1]),
+        lambda client: client.create_topic("t", partition_ids=[0, -1]),
         lambda client: client.create_topic("t", retention=timedelta(seconds=-1)),
         lambda client: client.create_topic("t", retention_bytes=-1),
         lambda client: client.create_topic("t", segment_bytes=2**63),

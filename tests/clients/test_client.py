@@ -28,7 +28,7 @@ async def test_topics_are_created_described_listed_and_deleted(autojump_clock: M
         assert made.options == m.TopicOptions(86_400_000, 10_000_000, 1_000_000, True, 2)
         assert len({one.partition for one in made.partitions}) == 3
         assert await client.describe_topic("orders") == made
-        await client.create_topic("another", at=[5, 2])
+        await client.create_topic("another", partition_ids=[5, 2])
         assert [one.topic for one in await client.topics()] == ["another", "orders"]
         await client.delete_topic("orders")
         assert [one.topic for one in await client.topics()] == ["another"]
@@ -77,8 +77,8 @@ async def test_creating_and_deleting_survive_a_lost_answer(autojump_clock: MockC
 
 async def test_the_cluster_and_its_logs_are_described(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
-        await client.create_topic("orders", at=[1])
-        await client.create_topic("bills", at=[2])
+        await client.create_topic("orders", partition_ids=[1])
+        await client.create_topic("bills", partition_ids=[2])
         async with client.producer() as producer:
             receipt = await producer.send("orders", b"value")
         cluster = await client.admin.describe_cluster()

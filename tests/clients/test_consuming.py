@@ -103,7 +103,7 @@ def test_last_needs_a_number_of_messages(count: int) -> None:
 
 async def test_an_offset_needs_a_single_partition(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
-        await client.create_topic("wide", at=[1, 2])
+        await client.create_topic("wide", partition_ids=[1, 2])
         with pytest.raises(octopi.InvalidOptionError, match="has 2"):
             async with client.consumer("wide", start=0):
                 pass
@@ -118,7 +118,7 @@ async def test_a_topic_or_partition_that_is_not_there_is_told_at_once(
         with pytest.raises(octopi.UnknownTopicError):
             async with client.consumer("orders"):
                 pass
-        await client.create_topic("orders", at=[3])
+        await client.create_topic("orders", partition_ids=[3])
         with pytest.raises(octopi.RefusedError, match="no partition 4; it has 3"):
             async with client.consumer("orders", partitions=[4]):
                 pass
@@ -284,7 +284,9 @@ async def test_without_a_time_out_a_consumer_waits_for_ever(autojump_clock: Mock
 
 
 async def old_messages_removed(client: octopi.Client) -> None:
-    await client.create_topic("orders", at=[1], retention_bytes=15_000, segment_bytes=5000)
+    await client.create_topic(
+        "orders", partition_ids=[1], retention_bytes=15_000, segment_bytes=5000
+    )
     await fill(client, "orders", *numbered(300, 100))
     await trio.sleep(RETENTION_CHECK_INTERVAL_S * 2)
     assert (await client.find_offset("orders", "earliest", partition=1)).log_start > 0
@@ -315,7 +317,9 @@ async def test_history_that_retention_removed_can_be_skipped(autojump_clock: Moc
 
 async def test_retention_overtaking_a_slow_consumer_is_reported(autojump_clock: MockClock) -> None:
     async with running_world() as world, world.client() as client:
-        await client.create_topic("orders", at=[1], retention_bytes=15_000, segment_bytes=5000)
+        await client.create_topic(
+            "orders", partition_ids=[1], retention_bytes=15_000, segment_bytes=5000
+        )
         await fill(client, "orders", *numbered(50, 100))
         async with client.consumer("orders", start="earliest", window_bytes=500) as consumer:
             first = await anext(consumer)

@@ -122,8 +122,8 @@ async def test_all_logs_of_a_hung_broker_move_and_those_of_others_see_nothing(
 ) -> None:
     async with three_brokers() as (world, client):
         await client.create_topic("wide", 6)
-        await client.create_topic("narrow", at=[0])
-        await client.create_topic("other", at=[1])
+        await client.create_topic("narrow", partition_ids=[0])
+        await client.create_topic("other", partition_ids=[1])
         by_log = {
             (topic, one): at
             for topic in ("wide", "narrow", "other")
@@ -173,7 +173,7 @@ async def test_one_question_at_a_time_is_asked_however_much_waits(
 ) -> None:
     async with three_brokers() as (world, client):
         for number in range(20):
-            await client.create_topic(f"topic-{number}", at=[0])
+            await client.create_topic(f"topic-{number}", partition_ids=[0])
         streams = [Stream(f"topic-{number}", 0) for number in range(20)]
         (leader,) = (await leaders(client, "topic-0")).values()
         async with flowing(client, *streams):

@@ -252,7 +252,7 @@ async def test_a_chosen_partition_is_honoured_and_a_wrong_one_refused_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
-        await client.create_topic("chosen", at=[2, 5])
+        await client.create_topic("chosen", partition_ids=[2, 5])
         async with client.producer() as producer:
             assert (await producer.send("chosen", b"a", partition=5)).partition == 5
             assert (await producer.send("chosen", b"b", partition=2, key=b"k")).partition == 2
@@ -492,11 +492,11 @@ async def test_a_topic_that_came_back_with_other_partitions_is_routed_anew(
     autojump_clock: MockClock,
 ) -> None:
     async with running_world() as world, world.client() as client:
-        await client.create_topic("orders", at=[1])
+        await client.create_topic("orders", partition_ids=[1])
         async with client.producer() as producer:
             await producer.send("orders", b"gone")
             await client.delete_topic("orders")
-            await client.create_topic("orders", at=[2])
+            await client.create_topic("orders", partition_ids=[2])
             with pytest.raises(octopi.NotDeliveredError, match="no partition 1"):
                 await producer.send("orders", b"to the old place")
             assert (await producer.send("orders", b"new")).partition == 2

@@ -56,7 +56,7 @@ async def test_partitions_are_added_while_messages_flow(tmp_path: Path) -> None:
             async with octopi.connect(cluster.url) as client:
                 total = await client.admin.add_partitions(4)
                 assert total == 12
-                await client.create_topic("wide", at=[0, *range(8, total)])
+                await client.create_topic("wide", partition_ids=[0, *range(8, total)])
             async with traffic(cluster.url, "wide", producers=6) as wide:
                 await wide.progress(200)
                 await flow.progress(50)

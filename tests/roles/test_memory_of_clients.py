@@ -79,7 +79,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             show=nodes.append, memory_budget_bytes=MEMORY_BUDGET_BYTES_MIN
         )
         partition = (await client.create_topic("large", 1)).partitions[0].partition
-        await client.create_topic("small", at=[partition])
+        await client.create_topic("small", partition_ids=[partition])
         async with client.producer() as producer:
             for _ in range(2):
                 await producer.send("large", b"x" * (RECORD_BYTES - 1000))

@@ -14,7 +14,7 @@ from tests.fakes.disk import MemoryDisk
 
 async def create(client: octopi.Client, *names: str) -> None:
     for name in names:
-        await client.create_topic(name, at=[0])
+        await client.create_topic(name, partition_ids=[0])
 
 
 async def in_sync(client: octopi.Client, topic: str, count: int) -> None:

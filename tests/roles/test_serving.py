@@ -76,9 +76,9 @@ async def test_one_log_that_can_not_be_made_keeps_no_other_partition_from_servin
         octopi.connect(cluster.register.url) as client,
     ):
         node = await cluster.start_broker("broker-1", disk=disk)
-        await client.create_topic("orders", at=[1])
+        await client.create_topic("orders", partition_ids=[1])
         disk.fail(errno.EIO, "replace_file", path_end="broken/checkpoint", times=1 << 30)
-        await client.create_topic("broken", at=[0])
+        await client.create_topic("broken", partition_ids=[0])
         await cluster.stop(node)
         await cluster.start_broker("broker-1", disk=disk)
         assert (await describe(cluster, "orders")).partitions[0].leader == 1
@@ -109,11 +109,13 @@ async def test_a_leader_whose_disk_is_full_is_replaced_also_while_nobody_produce
         octopi.connect(cluster.register.url) as client,
     ):
         disks = await three_brokers(cluster)
-        await client.create_topic("orders", at=[0])
+        await client.create_topic("orders", partition_ids=[0])
         full = await leads(client, "orders")
         assert full is not None
         disks[full].capacity_bytes = 0
-        await client.create_topic("new", at=[0])  # has no place there, so the broker looks
+        await client.create_topic(
+            "new", partition_ids=[0]
+        )  # has no place there, so the broker looks
         await led_by_another(client, "orders", full)
         async with client.producer() as producer:
             await producer.send("new", b"value")
@@ -125,7 +127,7 @@ async def test_a_leader_that_takes_no_records_stays_if_no_other_one_does(tmp_pat
         members(cluster, 3) as (first, second, third),
         octopi.connect(cluster.register.url) as client,
     ):
-        await client.create_topic("orders", at=[0])
+        await client.create_topic("orders", partition_ids=[0])
         for member in (second, third, first):
             member.connection.post(m.BrokerStatus("full", 0, 100, []))
         with trio.fail_after(10):
@@ -147,7 +149,7 @@ async def test_a_replica_that_missed_an_announcement_hears_of_it_again(tmp_path:
         members(cluster, 2) as (first, second),
         octopi.connect(cluster.register.url) as client,
     ):
-        await client.create_topic("orders", at=[0])
+        await client.create_topic("orders", partition_ids=[0])
         await first.connection.close()
         await eventually(lambda: bool(second.announced))
         second.announced.clear()
@@ -163,7 +165,7 @@ async def test_clients_read_where_replicas_take_records_and_else_where_any_is(
         members(cluster, 2) as (first, second),
         octopi.connect(cluster.register.url) as client,
     ):
-        topic = await client.create_topic("orders", at=[0])
+        topic = await client.create_topic("orders", partition_ids=[0])
         assert len(topic.partitions[0].readers) == 2
 
         async def readers_with(*troubled: Member) -> set[str]:

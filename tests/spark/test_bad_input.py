@@ -181,7 +181,7 @@ def test_a_partition_that_is_added_while_a_stream_goes_on_is_read(
         query.processAllAvailable()
         count = cluster.ask(lambda client: client.admin.add_partitions(1))
         second = "growing-2"
-        cluster.ask(lambda client: client.create_topic(second, at=[count - 1]))
+        cluster.ask(lambda client: client.create_topic(second, partition_ids=[count - 1]))
         cluster.fill(second, [b"on the new partition"])
         cluster.fill(first, [b"after"])
         query.processAllAvailable()

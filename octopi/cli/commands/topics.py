@@ -132,7 +132,7 @@ def create(
         lambda client: client.create_topic(
             topic,
             partition_count,
-            at=partitions,
+            partition_ids=partitions,
             retention=None if retention_ms is None else timedelta(milliseconds=retention_ms),
             retention_bytes=retention_bytes,
             segment_bytes=segment_bytes,
