@@ -12,10 +12,13 @@ This is the client library; everything public is here::
 
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+"""The version of the distribution; the build reads it from here."""
+
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin
     from octopi.clients.answers import BrokerLog, ClusterInfo, FetchResult
-    from octopi.clients.client import VERSION as __version__, Client, connect
+    from octopi.clients.client import Client, connect
     from octopi.clients.consuming.consumer import Consumer
     from octopi.clients.consuming.consumer_session import Chunk
     from octopi.clients.consuming.start_position import LastMessages, OffsetSpec, Start, last
@@ -66,39 +69,86 @@ if TYPE_CHECKING:
         UnservedTopic,
     )
 else:
-    # Not at once: who wants one light module of ours shall not load all of it.
 
     def __getattr__(name: str) -> object:
-        """Import what is public when it is first used."""
-        if name in __all__:
-            from octopi import errors, identifiers, position, record
-            from octopi.clients import admin, answers, client, stored_records
-            from octopi.clients.consuming import consumer, start_position
-            from octopi.clients.producing import producer, receipts
-            from octopi.wire import messages
+        """Import a public name when it is first used.
 
-            homes = (
-                client,
-                answers,
-                admin,
-                stored_records,
-                consumer,
-                start_position,
-                position,
-                producer,
-                receipts,
-                errors,
-                identifiers,
-                record,
-                messages,
-            )
-            original = "VERSION" if name == "__version__" else name
-            for home in homes:
-                if hasattr(home, original):
-                    globals()[name] = getattr(home, original)
-                    return globals()[name]
-        raise AttributeError(f"module 'octopi' has no attribute {name!r}")
+        A program that needs one small module of this package doesn't load the whole client.
+        """
+        if name not in _MODULES:
+            raise AttributeError(f"module 'octopi' has no attribute {name!r}")
+        from importlib import import_module
 
+        globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return globals()[name]
+
+
+_MODULES = {
+    "Admin": "octopi.clients.admin",
+    "Anchor": "octopi.position",
+    "BrokerInfo": "octopi.wire.messages",
+    "BrokerLog": "octopi.clients.answers",
+    "ChecksumError": "octopi.errors",
+    "Chunk": "octopi.clients.consuming.consumer_session",
+    "Client": "octopi.clients.client",
+    "ClosedError": "octopi.errors",
+    "ClusterInfo": "octopi.clients.answers",
+    "ConnectionLostError": "octopi.errors",
+    "Consumer": "octopi.clients.consuming.consumer",
+    "DeliveryError": "octopi.errors",
+    "Epoch": "octopi.identifiers",
+    "Fault": "octopi.errors",
+    "FetchResult": "octopi.clients.answers",
+    "FoundOffset": "octopi.wire.messages",
+    "HistoryForkedError": "octopi.errors",
+    "HistoryLostError": "octopi.errors",
+    "InvalidOptionError": "octopi.errors",
+    "InvalidTopicError": "octopi.errors",
+    "LastMessages": "octopi.clients.consuming.start_position",
+    "LogInfo": "octopi.wire.messages",
+    "LostRange": "octopi.wire.messages",
+    "MalformedRecordError": "octopi.errors",
+    "Message": "octopi.record",
+    "NotDeliveredError": "octopi.errors",
+    "NotReadyError": "octopi.errors",
+    "OctopiError": "octopi.errors",
+    "Offset": "octopi.identifiers",
+    "OffsetInsideRecordError": "octopi.errors",
+    "OffsetOutOfRangeError": "octopi.errors",
+    "OffsetSpec": "octopi.clients.consuming.start_position",
+    "OutcomeUnknownError": "octopi.errors",
+    "PartitionId": "octopi.identifiers",
+    "PartitionInfo": "octopi.wire.messages",
+    "PartitionRecovery": "octopi.wire.messages",
+    "PendingReceipt": "octopi.clients.producing.receipts",
+    "Place": "octopi.position",
+    "Position": "octopi.position",
+    "Producer": "octopi.clients.producing.producer",
+    "ProtocolError": "octopi.errors",
+    "Receipt": "octopi.clients.producing.receipts",
+    "RecordError": "octopi.errors",
+    "RecordReader": "octopi.clients.stored_records",
+    "RefusedError": "octopi.errors",
+    "ReplicaHolding": "octopi.wire.messages",
+    "ReplicaTroubleAt": "octopi.wire.messages",
+    "Start": "octopi.clients.consuming.start_position",
+    "Status": "octopi.errors",
+    "StatusMeaning": "octopi.errors",
+    "StoredRecords": "octopi.clients.stored_records",
+    "TimestampMs": "octopi.identifiers",
+    "TopicExistsError": "octopi.errors",
+    "TopicId": "octopi.identifiers",
+    "TopicInfo": "octopi.wire.messages",
+    "TopicName": "octopi.identifiers",
+    "TopicOptions": "octopi.wire.messages",
+    "TopicReplacedError": "octopi.errors",
+    "UnknownTopicError": "octopi.errors",
+    "UnreachableError": "octopi.errors",
+    "UnservedTopic": "octopi.wire.messages",
+    "connect": "octopi.clients.client",
+    "last": "octopi.clients.consuming.start_position",
+}
+"""The module that defines each public name."""
 
 __all__ = [
     "Admin",

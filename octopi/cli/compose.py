@@ -6,11 +6,11 @@ import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 
 import trio
 
+from octopi import __version__
 from octopi.admin.cluster_watch import ClusterWatch
 from octopi.admin.metrics_site import MetricsSite
 from octopi.admin.node_views import NodeView
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 _SCRAPERS_MAX: Final = 16
 """Connections to the listener for metrics alone."""
 
-AGENT: Final = f"{PROGRAM}/{version(PROGRAM)}"
+AGENT: Final = f"{PROGRAM}/{__version__}"
 
 
 class NodePlace:

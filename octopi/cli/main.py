@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
+from octopi import __version__
 from octopi.cli.failures import EXIT_CODES, PROGRAM
 from octopi.cli.invocation import OctopiGroup, common_options
 
@@ -52,7 +53,7 @@ class _Commands(OctopiGroup):
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name=PROGRAM, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @common_options
 def cli() -> None:
     """A replicated log that speaks WebSocket: one program for every server role.

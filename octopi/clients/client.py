@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
+from octopi import __version__
 from octopi.clients.admin import Admin, delete
 from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks
@@ -74,8 +75,7 @@ from octopi.wire.messages import (
     TopicOptions,
 )
 
-VERSION: Final = "0.1.0"
-AGENT: Final = f"octopi-python/{VERSION}"
+AGENT: Final = f"octopi-python/{__version__}"
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 
 _WINDOW_BYTES_MAX: Final = 2**40
