@@ -8,30 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum, unique
 from typing import Final
 
 import attrs
 
 from octopi.errors import InvalidOptionError
 from octopi.limits import PATTERNS_PER_VERB_MAX, TOPIC_NAME_BYTES_MAX
-
-
-@unique
-class Verb(StrEnum):
-    """What can be granted.  The names stand in tokens, so they are for ever."""
-
-    CREATE = "create"
-    """Create topics."""
-    PUBLISH = "publish"
-    """Append to them."""
-    SUBSCRIBE = "subscribe"
-    """Read them."""
-    ADMIN = "admin"
-    """Delete topics; for ``*`` also drain and remove brokers, move replicas, add partitions."""
-    REPLICATE = "replicate"
-    """For ``*``: be a broker of the cluster."""
-
+from octopi.model import Verb as Verb
 
 EVERY_TOPIC: Final = "*"
 

@@ -1,8 +1,9 @@
-"""What each message needs to be granted; one table for all roles and endpoints.
+"""Whether a token grants what a message needs, for all roles and endpoints.
 
-Pure.  What is not in the table is denied to everybody, so a new message is closed until
-somebody thinks about it.  Answers that list topics leave out those that the asker may do
-nothing with, and `DescribeTopic` creates only for who may; the sessions see to that.
+Pure.  Each message declares what it needs (`octopi.wire.declarations.Permission`).  A message that
+declares nothing is sent to clients or to brokers alone, and is denied to every sender.  Answers
+that list topics leave out those that the asker may do nothing with, and `DescribeTopic` creates a
+topic only with the permission for it; the sessions see to that.
 """
 
 from __future__ import annotations
@@ -13,40 +14,22 @@ from octopi.security.grants import Grants, Verb
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
 
+_NEEDS: Final = {cls: one.needs for cls, one in m.DECLARATIONS.items() if one.needs is not None}
+
 _ON_ITS_TOPIC: Final[dict[type, Verb]] = {
-    m.CreateTopic: Verb.CREATE,
-    m.DeleteTopic: Verb.ADMIN,
-    m.Produce: Verb.PUBLISH,
-    m.FindOffset: Verb.SUBSCRIBE,
-    m.Fetch: Verb.SUBSCRIBE,
-    m.Subscribe: Verb.SUBSCRIBE,
+    cls: needs.verb for cls, needs in _NEEDS.items() if needs.verb and needs.on_its_topic
 }
 
 _ON_THE_CLUSTER: Final[dict[type, Verb]] = {
-    m.DeleteTopicById: Verb.ADMIN,
-    m.DrainBroker: Verb.ADMIN,
-    m.AddPartitions: Verb.ADMIN,
-    m.MoveReplica: Verb.ADMIN,
-    m.RecoverPartition: Verb.ADMIN,
-    m.RemoveBroker: Verb.ADMIN,
-    **dict.fromkeys(MEMBERSHIP.to_register | FOLLOW.to_broker, Verb.REPLICATE),
+    cls: needs.verb for cls, needs in _NEEDS.items() if needs.verb and not needs.on_its_topic
 }
 
-_ANYTHING_ON_ITS_TOPIC: Final = frozenset({m.DescribeTopic})
-
-_FREE: Final = frozenset(
-    {
-        m.Authenticate,
-        m.Credit,  # about a subscription that was granted
-        m.DescribeCluster,
-        m.DescribeEvents,
-        m.DescribeLogs,
-        m.DescribeSubscriptions,
-        m.ListTopics,
-        m.Unsubscribe,
-    }
+_ANYTHING_ON_ITS_TOPIC: Final = frozenset(
+    cls for cls, needs in _NEEDS.items() if needs == m.ANYTHING_ON_ITS_TOPIC
 )
-"""For who has any valid token."""
+
+_FREE: Final = frozenset(cls for cls, needs in _NEEDS.items() if needs == m.ANY_TOKEN)
+"""Allowed with any valid token."""
 
 
 def denied(grants: Grants, message: object) -> str | None:

@@ -271,7 +271,7 @@ async def accept_connection(
         link,
         environment.clock,
         attrs.evolve(hello, token=None, nonce=b""),  # nobody needs them any more
-        receives=(endpoint.to_register if role == "register" else endpoint.to_broker) | _ANY_TIME,
+        receives=endpoint.accepted_by(role) | _ANY_TIME,
         heartbeat_interval_s=endpoint.heartbeat_interval_s,
         heartbeat_timeout_s=endpoint.heartbeat_timeout_s,
         latencies=latencies,

@@ -1,8 +1,8 @@
-"""The endpoints: paths of the WebSocket upgrade, and who may send what there.
+"""The endpoints: paths of the WebSocket upgrade, and which messages may be sent there.
 
-A connection belongs to one endpoint for its whole life.  ``hello``, ``heartbeat`` and
-``failure`` belong to all of them, ``challenge`` and ``proof`` to the opening of those for nodes
-alone; the table has the rest.
+A connection belongs to one endpoint for its whole life.  ``hello``, ``heartbeat`` and ``failure``
+belong to all of them, ``challenge`` and ``proof`` to the opening of those for nodes alone.  All
+tables here are derived from what the messages declare (`octopi.wire.declarations`).
 """
 
 from __future__ import annotations
@@ -25,175 +25,70 @@ class Endpoint:
     """What one path allows."""
 
     path: str
-    to_register: frozenset[type]
-    """Messages that the connecting side may send to a register."""
-    to_broker: frozenset[type]
-    """Messages that the connecting side may send to a broker."""
+    to_decider: frozenset[type]
+    """Messages that the connecting side may send to a node that decides: a register."""
+    to_leader: frozenset[type]
+    """Messages that the connecting side may send to a node with logs: a broker."""
     back: frozenset[type]
     """Messages that the node may send back."""
     heartbeat_interval_s: float
-    """Each side sends something at least so often."""
+    """Each side sends a message at least this often."""
     heartbeat_timeout_s: float
-    """Each side gives the connection up after silence for so long."""
+    """Each side gives the connection up after this long a silence."""
     is_for_nodes: bool = False
     """Both sides have to prove that they belong to the cluster (`octopi.security.join_secret`)."""
 
+    def accepted_by(self, role: str) -> frozenset[type]:
+        """The messages that a node in *role*, ``register`` or ``broker``, takes here."""
+        return self.to_decider if role == "register" else self.to_leader
 
-EVERYWHERE: Final = frozenset({m.Hello, m.Challenge, m.Proof, m.Welcome, m.Heartbeat, m.Failure})
 
-REQUESTS: Final = frozenset(
-    {
-        m.Authenticate,
-        m.DescribeTopic,
-        m.CreateTopic,
-        m.DeleteTopic,
-        m.DeleteTopicById,
-        m.ListTopics,
-        m.DescribeCluster,
-        m.DescribeEvents,
-        m.DrainBroker,
-        m.AddPartitions,
-        m.MoveReplica,
-        m.RecoverPartition,
-        m.RemoveBroker,
-        m.Produce,
-        m.FindOffset,
-        m.Fetch,
-        m.Subscribe,
-        m.DescribeLogs,
-        m.DescribeSubscriptions,
-        m.Join,
-        m.InstallPartitions,
-        m.InstallTopics,
-        m.RemoveTopics,
-        m.Stopping,
-        m.PrepareHandOver,
-    }
-)
+EVERYWHERE: Final = m.of_kind(m.MessageKind.CONNECTION)
+
+REQUESTS: Final = m.of_kind(m.MessageKind.REQUEST)
 """Messages that take a request number into use until it is answered."""
 
-NOTICES: Final = frozenset(
-    {
-        m.Inventory,
-        m.Credit,
-        m.Unsubscribe,
-        m.Follow,
-        m.Followed,
-        m.FollowRefused,
-        m.Replicate,
-        m.Acknowledge,
-        m.AnnounceEpoch,
-        m.AcceptEpoch,
-        m.AlterInSync,
-        m.Resign,
-        m.Goodbye,
-        m.BrokersStopping,
-        m.BrokerStatus,
-        m.InSyncAltered,
-    }
-)
+NOTICES: Final = m.of_kind(m.MessageKind.NOTICE)
 """Messages about what is there already.  What is neither here nor in `REQUESTS` is an
 answer, or belongs to the connection itself."""
 
-CLIENT: Final = Endpoint(
-    path="/v1/client",
-    to_register=frozenset(
-        {
-            m.Authenticate,
-            m.DescribeTopic,
-            m.CreateTopic,
-            m.DeleteTopic,
-            m.DeleteTopicById,
-            m.DeleteTopicById,
-            m.ListTopics,
-            m.DescribeCluster,
-            m.DescribeEvents,
-            m.DrainBroker,
-            m.AddPartitions,
-            m.MoveReplica,
-            m.RecoverPartition,
-            m.RemoveBroker,
-        }
-    ),
-    to_broker=frozenset(
-        {
-            m.Authenticate,
-            m.Produce,
-            m.FindOffset,
-            m.Fetch,
-            m.Subscribe,
-            m.Credit,
-            m.Unsubscribe,
-            m.DescribeLogs,
-            m.DescribeSubscriptions,
-        }
-    ),
-    back=frozenset(
-        {
-            m.Authenticated,
-            m.TopicDescription,
-            m.TopicList,
-            m.ClusterDescription,
-            m.PartitionRecovery,
-            m.EventList,
-            m.Produced,
-            m.FoundOffset,
-            m.Fetched,
-            m.Subscribed,
-            m.Delivery,
-            m.LogList,
-            m.SubscriptionList,
-            m.Done,
-        }
-    ),
-    heartbeat_interval_s=HEARTBEAT_INTERVAL_S,
-    heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
-)
-"""Producers, consumers and whoever looks at the cluster."""
 
-MEMBERSHIP: Final = Endpoint(
-    path="/v1/membership",
-    to_register=frozenset(
-        {
-            m.Inventory,
-            m.Join,
-            m.OrderCarriedOut,
-            m.AcceptEpoch,
-            m.AlterInSync,
-            m.Resign,
-            m.Stopping,
-            m.Done,
-            m.Goodbye,
-            m.BrokerStatus,
-        }
-    ),
-    to_broker=frozenset(),
-    back=frozenset(
-        {
-            m.Joined,
-            m.InstallPartitions,
-            m.InstallTopics,
-            m.RemoveTopics,
-            m.AnnounceEpoch,
-            m.InSyncAltered,
-            m.BrokersStopping,
-            m.PrepareHandOver,
-            m.Done,
-        }
-    ),
-    heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
-    heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+def _endpoint(
+    plane: m.Plane, path: str, interval_s: float, timeout_s: float, is_for_nodes: bool
+) -> Endpoint:
+    def sent(*services: m.Recipient) -> frozenset[type]:
+        return frozenset().union(*(m.sent_on(m.MessageRoute(plane, one)) for one in services))
+
+    return Endpoint(
+        path,
+        to_decider=sent(m.Recipient.DECIDER),
+        to_leader=sent(m.Recipient.LEADER),
+        back=sent(m.Recipient.CLIENT, m.Recipient.PEER),
+        heartbeat_interval_s=interval_s,
+        heartbeat_timeout_s=timeout_s,
+        is_for_nodes=is_for_nodes,
+    )
+
+
+CLIENT: Final = _endpoint(
+    m.Plane.CLIENT, "/v1/client", HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, is_for_nodes=False
+)
+"""Producers, consumers, operators and the console."""
+
+MEMBERSHIP: Final = _endpoint(
+    m.Plane.MEMBERSHIP,
+    "/v1/membership",
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     is_for_nodes=True,
 )
 """A broker at its register: silence on this connection means that the broker has failed."""
 
-FOLLOW: Final = Endpoint(
-    path="/v1/follow",
-    to_register=frozenset(),
-    to_broker=frozenset({m.Follow, m.Acknowledge}),
-    back=frozenset({m.Followed, m.FollowRefused, m.Replicate}),
-    heartbeat_interval_s=MEMBERSHIP_HEARTBEAT_INTERVAL_S,
-    heartbeat_timeout_s=MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+FOLLOW: Final = _endpoint(
+    m.Plane.FOLLOW,
+    "/v1/follow",
+    MEMBERSHIP_HEARTBEAT_INTERVAL_S,
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     is_for_nodes=True,
 )
 """A follower at its leader: one connection for each partition that it follows there."""

@@ -52,7 +52,7 @@ async def _be_evil(node: NodeProcess) -> None:
         partial(m.FindOffset, topic=EVIL, partition=0, at="latest", value=0),
         partial(m.Subscribe, topic=EVIL, partition=0, offset=0, credit=1),
     ]
-    allowed = CLIENT.to_register if "register" in node.name else CLIENT.to_broker
+    allowed = CLIENT.to_decider if "register" in node.name else CLIENT.to_leader
     async with trio.open_nursery() as nursery:
         here = system_environment(nursery)
         connection = await open_connection(here, node.url, CLIENT, "a program")

@@ -26,7 +26,7 @@ Way = Literal["out", "in"]
 """Seen from the node that somebody stands beside."""
 
 _CLASSES: Final = (
-    EVERYWHERE | MEMBERSHIP.to_register | MEMBERSHIP.back | FOLLOW.to_broker | FOLLOW.back
+    EVERYWHERE | MEMBERSHIP.to_decider | MEMBERSHIP.back | FOLLOW.to_leader | FOLLOW.back
 )
 _REMEMBERED: Final = 20
 _SHARE: Final = 0.5

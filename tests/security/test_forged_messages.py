@@ -30,7 +30,7 @@ from tests.security.peers import joined, look, peer
 SERVERS = ["register", "broker-1", "broker-2", "broker-3"]
 COUNT = 20
 BATCH = 250
-LISTS = {MEMBERSHIP: MEMBERSHIP.to_register, FOLLOW: FOLLOW.to_broker}
+LISTS = {MEMBERSHIP: MEMBERSHIP.to_decider, FOLLOW: FOLLOW.to_leader}
 OPTIONS = m.TopicOptions()
 FAULTS = ("session_failed", "message_handler_failed", "answer_handler_failed")
 

@@ -31,7 +31,7 @@ __all__ = ["complaints"]
 CLUSTER = "c" * 16
 TOPIC = m.TopicRecord("orders", "1" * 16, [0], m.TopicOptions())
 BATCH = 250
-TOLD = MEMBERSHIP.to_register | FOLLOW.to_broker | {m.Heartbeat}
+TOLD = MEMBERSHIP.to_decider | FOLLOW.to_leader | {m.Heartbeat}
 WELCOME = m.Welcome(1, "register", "forger", 250, 1000, 1 << 24)
 RECORDS = encode_opaque(NO_REQUEST, b"a record")
 

@@ -51,7 +51,7 @@ NEEDED: dict[type, Verb | None] = {
 """What each message needs; None: any verb (on its topic, if it names one)."""
 
 MAY_BE_SENT = frozenset().union(
-    *(one.to_register | one.to_broker for one in (CLIENT, MEMBERSHIP, FOLLOW))
+    *(one.to_decider | one.to_leader for one in (CLIENT, MEMBERSHIP, FOLLOW))
 )
 
 

@@ -74,5 +74,5 @@ def _taken_by(services: Iterable[Callable[[Any], Service]]) -> set[type]:
 
 def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     ours = {m.Authenticate}  # taken before a session sees it
-    assert _taken_by(BROKER_SERVICES) == CLIENT.to_broker - ours
-    assert _taken_by(REGISTER_SERVICES) == CLIENT.to_register - ours
+    assert _taken_by(BROKER_SERVICES) == CLIENT.to_leader - ours
+    assert _taken_by(REGISTER_SERVICES) == CLIENT.to_decider - ours

@@ -12,7 +12,7 @@ SOMEWHERE = EVERYWHERE.union(
     *(
         allowed
         for endpoint in (CLIENT, MEMBERSHIP, FOLLOW)
-        for allowed in (endpoint.to_register, endpoint.to_broker, endpoint.back)
+        for allowed in (endpoint.to_decider, endpoint.to_leader, endpoint.back)
     )
 )
 

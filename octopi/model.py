@@ -1,0 +1,171 @@
+"""What a cluster decides and keeps: topics, partitions, the generations of its register.
+
+These types are decided by the register, written into its journal, told to brokers, and kept by
+them in their checkpoints.  The wire encodes them as parts of messages (`octopi.wire`).
+This module knows no format.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum, unique
+from typing import Annotated
+
+import attrs
+
+from octopi.field_bounds import AtMost, Grammar, MayBeMissing, Within, judged
+from octopi.identifiers import id_fault, nonce_fault, topic_name_fault
+from octopi.limits import (
+    BROKER_ID_MAX,
+    BROKERS_MAX,
+    COUNTED_MAX,
+    ID_CHARACTERS,
+    LIST_COUNT_MAX,
+    NONCE_BYTES_MAX,
+    OFFSET_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    REPLACED_TOPICS_MAX,
+    SEAL_BYTES_MAX,
+    TOPIC_NAME_BYTES_MAX,
+)
+
+TopicText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_fault)]
+Id = Annotated[str, AtMost(ID_CHARACTERS), Grammar(id_fault)]
+Nonce = Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(nonce_fault)]
+Seal = Annotated[str, AtMost(SEAL_BYTES_MAX), MayBeMissing()]
+"""Proof that this cluster's register said so (`octopi.membership.seals`); empty: none."""
+PartitionNumber = Annotated[int, Within(0, LIST_COUNT_MAX - 1)]
+BrokerNumber = Annotated[int, Within(1, BROKER_ID_MAX)]
+BrokerNumbers = Annotated[list[BrokerNumber], AtMost(BROKERS_MAX)]
+Counted = Annotated[int, Within(1, COUNTED_MAX)]
+CountedOrNone = Annotated[int, Within(0, COUNTED_MAX)]
+"""0 where there was none yet."""
+Place = Annotated[int, Within(0, OFFSET_MAX)]
+"""An offset in a log."""
+
+
+@attrs.frozen
+class TopicOptions:
+    """How a topic is kept.  None: the broker's default."""
+
+    retention_ms: int | None = None
+    """Segments whose newest record is older are removed."""
+    retention_bytes: int | None = None
+    """The oldest segments are removed while a log is longer."""
+    segment_bytes: int | None = None
+    """A segment is closed beyond this."""
+    flush_before_ack: bool = False
+    """Whether a produce is answered only after its records are on the device."""
+    min_insync: int = 1
+    """Nothing is committed while fewer replicas than this are in sync."""
+
+    def fault(self) -> str:
+        """Why no topic can be kept so; empty: one can."""
+        for name, value, least in (
+            ("retention_ms", self.retention_ms, 1),
+            ("retention_bytes", self.retention_bytes, 1),
+            ("segment_bytes", self.segment_bytes, 4096),
+            ("min_insync", self.min_insync, 1),
+        ):
+            if value is not None and value < least:
+                return f"{name} is at least {least}, not {value}"
+        return ""
+
+
+@judged
+@attrs.frozen
+class TopicRecord:
+    """What was decided about a topic."""
+
+    topic: TopicText
+    topic_id: Id
+    partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+    """The partitions that hold its logs; a key picks one by its place in this list."""
+    options: TopicOptions
+    seal: Seal = attrs.field(default="", eq=False)
+    replaces: Annotated[list[Id], AtMost(REPLACED_TOPICS_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """Topics of the same name that had been deleted when this one was made, and that some broker
+    still held: proof of that for a register that lost its disk.  The newest of them."""
+
+    def fault(self) -> str:
+        """Why no register decides this; empty: one may."""
+        if not self.partitions or len(set(self.partitions)) < len(self.partitions):
+            return f"its partitions are {self.partitions}"
+        return self.options.fault()
+
+
+@judged
+@attrs.frozen
+class PartitionRecord:
+    """What was decided about a partition; a greater (epoch, version) replaces a smaller."""
+
+    partition: PartitionNumber
+    epoch: Counted
+    version: CountedOrNone
+    """Counts the changes of `in_sync` within an epoch."""
+    leader: BrokerNumber
+    leader_incarnation: Counted
+    """The life of the leader that was appointed; another life of it does not lead."""
+    replicas: BrokerNumbers
+    in_sync: BrokerNumbers
+    lost: BrokerNumbers = attrs.field(factory=list)
+    """Brokers that were in sync in this epoch until they lost some of what they held: while
+    nobody is in sync, what was committed is with them, if anywhere."""
+    recovered_epoch: CountedOrNone = 0
+    """The newest epoch whose leader was chosen although acknowledged records may be lost: a
+    replica that agreed with no leader since cuts what it knows as committed; 0: none."""
+    seal: Seal = attrs.field(default="", eq=False)
+
+    def fault(self) -> str:
+        """Why no register decides this; empty: one may."""
+        replicas = set(self.replicas)
+        if self.recovered_epoch > self.epoch:
+            return f"it is of epoch {self.epoch}, and recovered in epoch {self.recovered_epoch}"
+        if not replicas or len(replicas) < len(self.replicas):
+            return f"its replicas are {self.replicas}"
+        if self.leader not in replicas:
+            return f"its leader {self.leader} is none of its replicas {self.replicas}"
+        if not replicas.issuperset(self.in_sync) or not replicas.issuperset(self.lost):
+            return f"of its replicas {self.replicas}, {self.in_sync} are in sync"
+        return ""
+
+
+@attrs.frozen
+class RegisterLife:
+    """One start of a register.  Brokers that obeyed it obey none with a smaller generation any
+    more, nor another one with the same."""
+
+    generation: Counted
+    """One more than that of the life before; of a register that lost its disk, one more than
+    that of any which brokers told it of."""
+    nonce: Nonce
+    """Random: two registers can count to the same generation."""
+    seal: Seal = attrs.field(default="", eq=False)
+
+
+@attrs.frozen
+class Standing:
+    """How a broker stands with a partition it is a replica of, when it joins."""
+
+    partition: PartitionNumber
+    promised: CountedOrNone
+    """The highest epoch that it accepted or acted in."""
+    intact: bool
+    """Whether it still holds all that it ever acknowledged."""
+
+
+@unique
+class Verb(StrEnum):
+    """What can be granted.  The names stand in tokens, so they are for ever."""
+
+    CREATE = "create"
+    """Create topics."""
+    PUBLISH = "publish"
+    """Append to them."""
+    SUBSCRIBE = "subscribe"
+    """Read them."""
+    ADMIN = "admin"
+    """Delete topics; for ``*`` also drain and remove brokers, move replicas, add partitions."""
+    REPLICATE = "replicate"
+    """For ``*``: be a broker of the cluster."""
