@@ -44,6 +44,7 @@ async function read(octopi, prefix, { topic, partition, from, count, save }, sav
 function start(from, prefix, saved) {
   if (from?.ahead) return saved[from.saved].replace(/=(\d+)/, (_, offset) => `=${Number(offset) + from.ahead}`);
   if (from?.saved) return from.of ? saved[from.saved].replace(/@.*?:/, `@${from.of}:`) : saved[from.saved];
+  if (from?.last) return from;
   if (typeof from === "object") return new Date(from.at);
   return from;
 }

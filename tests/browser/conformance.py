@@ -71,6 +71,8 @@ async def _read(
             ahead = start["ahead"]
             position = re.sub(r"=(\d+)", lambda found: f"={int(found[1]) + ahead}", position)
         start = re.sub("@.*?:", f"@{start['of']}:", position) if "of" in start else position
+    elif isinstance(start, dict) and "last" in start:
+        start = octopi.last(start["last"])
     elif isinstance(start, dict):
         start = _UNIX_ZERO + timedelta(milliseconds=start["at"])
     partitions = [step["partition"]] if "partition" in step else None

@@ -3,11 +3,11 @@
 export type State = "connecting" | "open" | "reconnecting" | "closed";
 
 /**
- * A place to begin at: the start or the end of a log, an offset in one partition, so many
- * messages before the end (a negative number), the first message not older than a time, or a
- * position (`Subscription.position`) of any client in any language.
+ * A place to begin at: the start or the end of a log, an offset in one partition, the last
+ * messages of each partition (from 1 on), the first message not older than a time, or a position
+ * (`Subscription.position`) of any client in any language.
  */
-export type From = "earliest" | "latest" | number | Date | string;
+export type From = "earliest" | "latest" | number | { last: number } | Date | string;
 
 export interface ConnectOptions {
   /** Asked for before each connection, and again before it expires. */

@@ -226,8 +226,9 @@ export class Subscription {
 function question(from) {
   if (from === "earliest" || from === "latest") return { at: from, value: 0 };
   if (from instanceof Date && !Number.isNaN(from.getTime())) return { at: "timestamp", value: Math.max(0, from.getTime()) };
-  if (Number.isSafeInteger(from)) return from < 0 ? { at: "last", value: -from } : null;
-  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, a negative number of messages, a Date or a position`);
+  if (Number.isSafeInteger(from?.last) && from.last > 0) return { at: "last", value: from.last };
+  if (Number.isSafeInteger(from) && from >= 0) return null;
+  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, { last: n }, a Date or a position`);
 }
 
 function chosen(info, partition) {

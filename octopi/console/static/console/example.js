@@ -26,7 +26,7 @@ octopi.addEventListener("state", ({ detail }) => {
 
 // Of this tab alone, so that several read on their own; it goes on there when it is loaded again.
 const stored = JSON.parse(sessionStorage.getItem(TOPIC) ?? "null");
-let { position, last, count, missing, twice } = stored ?? { position: -1, last: null, count: 0, missing: 0, twice: 0 };
+let { position, last, count, missing, twice } = stored ?? { position: { last: 1 }, last: null, count: 0, missing: 0, twice: 0 };
 if (stored) note(`loaded again: goes on behind number ${last}`);
 
 let longest = 0;

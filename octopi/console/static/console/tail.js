@@ -123,7 +123,7 @@ export class Tail {
   #start() {
     if (this.from === "offset") return Number(this.place) || 0;
     if (this.from === "time") return new Date(this.place);
-    return this.from.startsWith("-") ? Number(this.from) : this.from;
+    return this.from.startsWith("-") ? { last: -Number(this.from) } : this.from;
   }
 
   #take(message) {
