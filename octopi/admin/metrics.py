@@ -164,7 +164,9 @@ class _Broker(Collector):
     """Logs, replicas and consumers of a broker."""
 
     def __init__(self, view: BrokerView, logs_max: int) -> None:
-        self._logs = view.node.logs
+        self._logs = view.node.replicas.store
+        self._manager = view.node.replicas
+        self._readers = view.node.readers
         self._logs_max = logs_max
 
     def collect(self) -> Iterator[Metric]:
@@ -178,7 +180,7 @@ class _Broker(Collector):
         yield from self._of_consumers()
 
     def _of_disk(self) -> Iterator[Metric]:
-        status = self._logs.status
+        status = self._manager.status
         if (room := status.disk.room()) is not None:
             yield GaugeMetricFamily(
                 "octopi_disk_free_bytes", "Free on its disk.", value=room.free_bytes
@@ -188,7 +190,7 @@ class _Broker(Collector):
             )
         full = bool(status.disk.trouble)
         yield GaugeMetricFamily("octopi_disk_full", "1 if it takes nothing.", value=full)
-        replicas = list(self._logs.replicas)
+        replicas = list(self._manager.replicas)
         troubled = len(replicas) if full else len(status.troubles(replicas))
         yield GaugeMetricFamily(
             "octopi_replicas_troubled", "Replicas here that take no records.", value=troubled
@@ -241,7 +243,7 @@ class _Broker(Collector):
             "What this leader has and a follower has not acknowledged.",
             labels=[*_LOG, "follower"],
         )
-        for replica in self._logs.replicas:
+        for replica in self._manager.replicas:
             machine, labels = replica.machine, [str(replica.partition)]
             leads.add_metric(labels, machine.role == Role.LEADER)
             epoch.add_metric(labels, machine.state.promised)
@@ -262,7 +264,7 @@ class _Broker(Collector):
         yield from (leads, epoch, in_sync, wanted, lag)
 
     def _of_consumers(self) -> Iterator[Metric]:
-        subscriptions = [one.describe() for one in self._logs.subscriptions]
+        subscriptions = [one.describe() for one in self._readers.subscriptions]
         count = GaugeMetricFamily("octopi_subscriptions", "Open subscriptions.", labels=_LOG)
         most = GaugeMetricFamily(
             "octopi_consumer_lag_bytes_max", "Lag of the slowest consumer.", labels=_LOG

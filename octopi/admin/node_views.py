@@ -91,18 +91,18 @@ class BrokerView:
         )
 
     def why_not_ready(self) -> str:
-        link, logs = self.node.link, self.node.logs
+        link, manager = self.node.link, self.node.replicas
         if link is None or not link.is_joined:
             return "the broker looks for the register"
-        led = [one.partition for one in logs.replicas if one.machine.role == Role.LEADER]
-        if led and logs.status.disk.trouble:
-            return f"{logs.status.disk.trouble}; it leads {_some(led)}"
-        troubled = logs.status.troubles(logs.replicas)
+        led = [one.partition for one in manager.replicas if one.machine.role == Role.LEADER]
+        if led and manager.status.disk.trouble:
+            return f"{manager.status.disk.trouble}; it leads {_some(led)}"
+        troubled = manager.status.troubles(manager.replicas)
         hurt = [one for one in led if one in troubled]
         return f"it leads {_some(hurt)}: {troubled[hurt[0]]}" if hurt else ""
 
     def members(self) -> Iterable[str]:
-        return [*self.node.options.registers, *self.node.logs.addresses]
+        return [*self.node.options.registers, *self.node.replicas.metadata.addresses.values()]
 
 
 def _some(partitions: list[int]) -> str:

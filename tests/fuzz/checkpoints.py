@@ -15,8 +15,8 @@ from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.replication.effects import ReplicaState
+from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.identity import Identity, stored_identity
-from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.register.journal import InForce, journal_in_force
 from octopi.storage import checkpoint
@@ -81,7 +81,7 @@ def _check_state(environment: Environment) -> None:
 
 
 def _check_table(environment: Environment) -> None:
-    table = PartitionTable(environment, "data/x")
+    table = ClusterMetadata(environment, "data/x")
     table.load()
     assert not any(fault_in(one) for one in table.partitions.values())
     assert all(isinstance(url, str) for url in table.addresses.values())
@@ -142,7 +142,7 @@ TARGET = Target(
         "octopi/storage/checkpoint.py",
         "octopi/roles/broker/replica_state.py",
         "octopi/roles/broker/identity.py",
-        "octopi/roles/broker/partition_table.py",
+        "octopi/roles/broker/cluster_metadata.py",
     ),
     words=(
         *(cbor2.dumps(one) for one in ("x", "", b"x", [], {}, [1], {1: 1}, None, True, -1, 0.5)),

@@ -20,7 +20,7 @@ from octopi.replication.effects import Receipt, Refusal
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
@@ -96,7 +96,7 @@ class Leader:
     """A broker that leads a partition; broker 2 is in sync with it, broker 3 is not."""
 
     environment: Environment
-    logs: Logs
+    logs: ReplicaManager
     log: BrokerLog
     tasks: trio.Nursery
     answers: list[Receipt | Refusal] = attrs.field(factory=list)
@@ -129,7 +129,7 @@ async def _own_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
 async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]:
     environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
     async with trio.open_nursery() as tasks:
-        logs = Logs(
+        logs = ReplicaManager(
             environment,
             "data",
             Flusher(environment.clock),
@@ -144,7 +144,7 @@ async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]
         record = m.PartitionRecord(PARTITION, 1, 0, 1, 1, [1, 2, 3], [1, 2])
         await logs.install_partitions([record], [])
         await logs.install_topics([attrs.evolve(TOPIC, options=options or TOPIC.options)])
-        yield Leader(environment, logs, logs.find("orders", PARTITION), tasks)
+        yield Leader(environment, logs, logs.store.find("orders", PARTITION), tasks)
         tasks.cancel_scope.cancel()
 
 

@@ -338,7 +338,7 @@ async def test_nothing_is_delivered_after_the_end_of_a_subscription(credit: int)
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.fan_out)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        subscription = Subscription(peer, peer, log, m.Subscribe(1, "topic", 0, 0, credit))
+        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, credit))
         nursery.start_soon(subscription.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
@@ -355,7 +355,7 @@ async def test_a_subscription_does_not_outlive_a_new_leader_that_lacks_what_it_s
     async with running() as bench, trio.open_nursery() as nursery:
         peer, log = cast(Any, Peer(bench.fan_out)), cast(Any, bench.log)
         log.delivered_bytes = 0
-        subscription = Subscription(peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
         nursery.start_soon(subscription.run)
         bench.log.commit(b"a")
         await wait_all_tasks_blocked()
@@ -372,7 +372,7 @@ async def test_a_subscription_goes_on_under_a_new_leader_that_has_what_it_sent()
         peer, log = cast(Any, Peer(bench.fan_out)), cast(Any, bench.log)
         log.delivered_bytes = 0
         log.anchor_before = log.anchor_behind = lambda offset: "1"
-        subscription = Subscription(peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
+        subscription = Subscription(peer, peer, peer, log, m.Subscribe(1, "topic", 0, 0, 100))
         nursery.start_soon(subscription.run)
         await wait_all_tasks_blocked()
         for epoch in (2, 3):

@@ -11,7 +11,7 @@ from octopi.environment import Environment
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
 from tests.fakes.disk import MemoryDisk
@@ -20,10 +20,10 @@ from tests.fakes.link import MemoryNet
 TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
 
 
-async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> Logs:
+async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> ReplicaManager:
     """What a broker that starts has, which keeps nothing that it gave up."""
     environment = Environment(SystemClock(), MemoryNet(), disk, SystemChance())
-    logs = Logs(
+    logs = ReplicaManager(
         environment,
         "data",
         Flusher(environment.clock),
@@ -67,7 +67,7 @@ async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_
             disk.crash(keep_page_cache=True)
         logs = await begun(disk, tasks)
         assert not left(disk)
-        assert not list(logs)
+        assert not list(logs.store)
         tasks.cancel_scope.cancel()
 
 

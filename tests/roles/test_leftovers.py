@@ -47,7 +47,7 @@ async def test_a_deleted_topic_that_could_not_be_made_is_gone_at_once_and_for_go
     disk.crash(keep_page_cache=True)
     async with trio.open_nursery() as tasks:
         logs = await begun(disk, tasks)
-        assert not list(logs)
+        assert not list(logs.store)
         assert not of_topic(disk)
         replica = logs.replica(0)
         assert replica is not None
@@ -66,7 +66,7 @@ async def test_a_deleted_topic_that_could_not_be_read_at_the_start_is_gone() -> 
     disk.fail(errno.EIO, "read_file", path_end="orders/checkpoint", times=9)
     async with trio.open_nursery() as tasks:
         logs = await begun(disk, tasks)
-        assert not list(logs)
+        assert not list(logs.store)
         assert [one.reason for one in await logs.remove_topics([REMOVED])]
         assert of_topic(disk)
         disk.heal()
@@ -83,7 +83,7 @@ async def test_files_of_another_creation_of_a_deleted_topic_stay() -> None:
         await logs.install_topics([TOPIC])
         assert not await logs.remove_topics([m.RemovedTopic(TOPIC.topic, "another one")])
         assert of_topic(disk) == ["orders"]
-        assert [log.topic_id for log in logs] == [TOPIC.topic_id]
+        assert [log.topic_id for log in logs.store] == [TOPIC.topic_id]
         tasks.cancel_scope.cancel()
 
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 import trio
 
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.wire import messages as m
 from tests.fakes.disk import MemoryDisk
 from tests.roles.test_giving_up import TOPIC, begun
@@ -16,17 +16,17 @@ PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])
 DIRECTORY = "data/logs/0/orders"
 
 
-async def made_at_last(disk: MemoryDisk, logs: Logs) -> None:
+async def made_at_last(disk: MemoryDisk, logs: ReplicaManager) -> None:
     """Have the topic made, as often as it takes; the first time fails."""
     assert await logs.install_topics([TOPIC])
     disk.heal()
     assert not await logs.install_topics([TOPIC])
 
 
-def opened(logs: Logs, caplog: pytest.LogCaptureFixture) -> list[str]:
+def opened(logs: ReplicaManager, caplog: pytest.LogCaptureFixture) -> list[str]:
     """The topics that a broker has after its start, which has nothing to tell."""
     assert not [one.getMessage() for one in caplog.records]
-    return [log.topic.topic for log in logs]
+    return [log.topic.topic for log in logs.store]
 
 
 @pytest.mark.parametrize("parent", ["data/logs/0", "data/logs", "data"])
@@ -84,7 +84,7 @@ async def test_a_log_is_noted_for_good_though_that_failed_at_first() -> None:
     disk.remove_directory(DIRECTORY)  # which is noticed, if it is noted
     async with trio.open_nursery() as tasks:
         logs = await begun(disk, tasks)
-        assert [log.topic.topic for log in logs] == ["orders"]
+        assert [log.topic.topic for log in logs.store] == ["orders"]
         replica = logs.replica(0)
         assert replica is not None
         assert not replica.machine.state.intact

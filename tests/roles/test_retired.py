@@ -16,7 +16,7 @@ from octopi import record
 from octopi.environment import Disk, Environment, TraceEvent
 from octopi.operating_system import SystemChance
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.retired import Retired
 from octopi.roles.broker.retired_names import name_for, parse
 from octopi.simulation.disk import SimulatedDisk
@@ -65,7 +65,7 @@ async def broker(
     *,
     lost_power: bool = False,
     saw: Callable[[str], None] = lambda step: None,
-) -> AsyncIterator[Logs]:
+) -> AsyncIterator[ReplicaManager]:
     """A broker's logs, from its start to its end."""
 
     def trace(step: TraceEvent) -> None:
@@ -73,7 +73,7 @@ async def broker(
 
     environment = Environment(clock, MemoryNet(), disk, SystemChance(), trace)
     async with trio.open_nursery() as tasks:
-        logs = Logs(
+        logs = ReplicaManager(
             environment,
             "data",
             Flusher(clock),
@@ -90,14 +90,14 @@ async def broker(
         tasks.cancel_scope.cancel()
 
 
-async def fill(logs: Logs) -> None:
+async def fill(logs: ReplicaManager) -> None:
     """Have a replica of partition 0 that holds `RECORDS`, durably."""
     await logs.install_partitions([PLACED], [])
     assert not await logs.install_topics([TOPIC])
-    log = logs.find("orders", 0)
+    log = logs.store.find("orders", 0)
     log.append(RECORDS, record.scan(RECORDS))
     await log.flush()
-    await logs._ends[0].sync()
+    await logs.store.ends[0].sync()
 
 
 def in_place(disk: Disk) -> list[str]:
@@ -139,10 +139,10 @@ async def test_one_forged_order_deletes_no_acknowledged_record() -> None:
         await fill(logs)
         assert not await logs.install_partitions([MOVED], [])
         assert logs.replica(0) is None
-        assert not list(logs)
+        assert not list(logs.store)
         check_kept(disk)
     async with broker(disk, clock) as logs:
-        assert not list(logs)
+        assert not list(logs.store)
         check_kept(disk)
 
 
@@ -270,15 +270,15 @@ async def test_what_is_kept_goes_after_its_time_and_not_because_the_wall_clock_j
     disk, clock = MemoryDisk(), Clock()
     async with broker(disk, clock, keep_s=3600.0) as logs:
         await fill(logs)
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         clock.now_s += 5.0
         await logs.install_partitions([MOVED], [])
         clock.wall += 10 * 365 * 24 * 3600 * 1000
         clock.now_s += 3599.0
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         check_kept(disk)
         clock.now_s += 1.0
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         assert not kept(disk)
 
 
@@ -288,17 +288,17 @@ async def test_the_time_that_a_broker_was_off_does_not_count_and_the_time_before
         await fill(logs)
         await logs.install_partitions([MOVED], [])
         clock.now_s += 3000.0
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
     clock.now_s = 1e9
     clock.wall += 10**12
     async with broker(disk, clock, keep_s=3600.0) as logs:
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         clock.now_s += 599.0
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         (name,) = kept(disk)
         assert records_in(disk, f"data/retired/{name}") == RECORDS
         clock.now_s += 1.0
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         assert not kept(disk)
 
 
@@ -325,12 +325,12 @@ async def test_on_a_full_disk_what_is_kept_goes_and_the_oldest_first(
         await logs.install_topics([TOPIC])
         await logs.install_partitions([attrs.evolve(MOVED, epoch=BACK.epoch + 1)], [])
         assert len(kept(disk)) == 2
-        await logs.retired.turn(is_full=False)
-        await logs.retired.turn(is_full=True)
+        await logs.store.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=True)
         assert first not in kept(disk)
         assert len(kept(disk)) == 1
         assert "deleted to make room" in caplog.text
-        await logs.retired.turn(is_full=True)
+        await logs.store.retired.turn(is_full=True)
         assert not kept(disk)
 
 
@@ -381,9 +381,9 @@ async def test_what_can_not_be_removed_is_told_once_and_tried_again(
         disk.fail(errno.EIO, "remove", path_end=".log", times=2)
         clock.now_s += 2.0
         for _ in range(2):
-            await logs.retired.turn(is_full=False)
+            await logs.store.retired.turn(is_full=False)
         assert caplog.text.count("retired replica not deleted") == 1
-        await logs.retired.turn(is_full=False)
+        await logs.store.retired.turn(is_full=False)
         assert not kept(disk)
 
 

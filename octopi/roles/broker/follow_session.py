@@ -37,7 +37,7 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.tracing import steps
 from octopi.tracing.produce import FollowerMarkStep, ForwardStep
 from octopi.transport.connection import Connection
@@ -84,7 +84,11 @@ class FollowSession:
     """A follower's connection: it names a partition with its first message."""
 
     def __init__(
-        self, environment: Environment, logs: Logs, connection: Connection, tasks: trio.Nursery
+        self,
+        environment: Environment,
+        logs: ReplicaManager,
+        connection: Connection,
+        tasks: trio.Nursery,
     ) -> None:
         self._environment = environment
         self._logs = logs

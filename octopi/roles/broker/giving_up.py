@@ -8,11 +8,11 @@ from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import PartitionId
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.deletion import doomed_log, remove_file
 from octopi.roles.broker.opening import Opening
 from octopi.roles.broker.own_status import OwnStatus
 from octopi.roles.broker.partition_replica import PartitionReplica
-from octopi.roles.broker.partition_table import PartitionTable
 from octopi.roles.broker.replica_ends import ends_path
 from octopi.tracing import steps
 
@@ -27,13 +27,13 @@ class GivingUp:
         environment: Environment,
         data_directory: str,
         opening: Opening,
-        table: PartitionTable,
+        metadata: ClusterMetadata,
         status: OwnStatus,
     ) -> None:
         self._environment = environment
         self._data_directory = data_directory
         self._opening = opening
-        self._table = table
+        self._metadata = metadata
         self._status = status
 
     async def finish(self, broker: int) -> list[int]:
@@ -45,8 +45,10 @@ class GivingUp:
               files.
         """
         begun = self._opening.unmoved
-        held = {one.partition for one in self._table.partitions.values() if broker in one.replicas}
-        given_up = (self._opening.ends.keys() & self._table.partitions.keys()) - held
+        held = {
+            one.partition for one in self._metadata.partitions.values() if broker in one.replicas
+        }
+        given_up = (self._opening.ends.keys() & self._metadata.partitions.keys()) - held
         left: list[int] = []
         for partition in sorted(given_up | begun):
             try:
@@ -110,7 +112,7 @@ class GivingUp:
                 _log.error("what is durable was not noted", why=str(error))
             await ends.end()
             del self._opening.ends[partition_id]
-        decided = self._table.partitions.get(partition_id)
+        decided = self._metadata.partitions.get(partition_id)
         try:
             await self._opening.move_away(partition_id, decided.epoch if decided else 0)
         except DiskFullError:

@@ -23,8 +23,10 @@ from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follow_session import FollowSession
 from octopi.roles.broker.identity import Identity, begin_life, store_identity
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.log_store import LogStore
+from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.produce import ProduceService
@@ -88,7 +90,8 @@ class BrokerNode:
 
     environment: Environment
     options: BrokerOptions
-    logs: Logs
+    replicas: ReplicaManager
+    readers: Readers
     traffic: Traffic
     link: RegisterLink | None = None
     """The way to the register; None before there is one."""
@@ -118,7 +121,7 @@ async def run_broker(
         identity = await begin_life(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
-            logs = Logs(
+            replicas = ReplicaManager(
                 environment,
                 data_directory,
                 flusher,
@@ -130,19 +133,22 @@ async def run_broker(
                 catch_up_slowdown_max=options.catch_up_slowdown_max,
                 keep_retired_s=options.keep_retired_s,
             )
-            await logs.open_all(identity.broker)
-            _log.info("logs opened", logs=len(logs), incarnation=identity.incarnation)
+            await replicas.open_all(identity.broker)
+            _log.info("logs opened", logs=len(replicas.store), incarnation=identity.incarnation)
             nursery.start_soon(flusher.run)
-            nursery.start_soon(logs.keep_time)
-            nursery.start_soon(logs.keep_deleting)
-            nursery.start_soon(logs.status.disk.run)
-            nursery.start_soon(logs.fan_out.run)
-            nursery.start_soon(_retain, environment, logs, options.retention_check_interval_s)
+            nursery.start_soon(replicas.keep_time)
+            nursery.start_soon(replicas.keep_deleting)
+            nursery.start_soon(replicas.status.disk.run)
+            readers = Readers(environment.clock)
+            nursery.start_soon(readers.fan_out.run)
+            nursery.start_soon(
+                _retain, environment, replicas.store, options.retention_check_interval_s
+            )
             traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
-            node = BrokerNode(environment, options, logs, traffic)
+            node = BrokerNode(environment, options, replicas, readers, traffic)
             show(node)
             await _serve(node, identity, stop, task_status)
-            await logs.close()
+            await replicas.close()
             nursery.cancel_scope.cancel()
     finally:
         lock.release()
@@ -152,7 +158,7 @@ async def _serve(
     node: BrokerNode, identity: Identity, stop: trio.Event, task_status: trio.TaskStatus[str]
 ) -> None:
     """Serve and stay joined until *stop*; then hand over, leave, and close connections."""
-    environment, options, logs = node.environment, node.options, node.logs
+    environment, options, replicas = node.environment, node.options, node.replicas
 
     async def remember(changed: Identity) -> None:
         await store_identity(environment, options.data_directory, changed)
@@ -168,10 +174,11 @@ async def _serve(
                 agent=options.agent,
                 sessions={
                     CLIENT: lambda connection, tasks: BrokerSession(
-                        ClientContext(environment, logs, connection, tasks), CLIENT_SERVICES
+                        ClientContext(environment, replicas, node.readers, connection, tasks),
+                        CLIENT_SERVICES,
                     ),
                     FOLLOW: lambda connection, tasks: FollowSession(
-                        environment, logs, connection, tasks
+                        environment, replicas, connection, tasks
                     ),
                 },
                 stop=closing,
@@ -191,15 +198,16 @@ async def _serve(
             options.agent,
             options.credentials,
             identity,
-            logs,
+            replicas,
             remember,
         )
-        logs.controller = node.link = link
+        node.link = link
+        replicas.reach(link)
         nursery.start_soon(_join, nursery, link, task_status, address)
         await stop.wait()
         # Others lead before anybody who is connected here has to go, and the register counts
         # this broker out before its followers lose it.
-        logs.stop()
+        replicas.stop()
         await link.hand_over()
         await link.leave()
         closing.set()
@@ -217,7 +225,7 @@ async def _join(
     task_status.started(address)
 
 
-async def _retain(environment: Environment, logs: Logs, interval_s: float) -> None:
+async def _retain(environment: Environment, logs: LogStore, interval_s: float) -> None:
     """Apply every log's retention now and then."""
     clock = environment.clock
     while True:

@@ -64,18 +64,14 @@ from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.debts import NO_DEBT, debt_of, rank_of
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.repetitions import answer_repetition
+from octopi.roles.broker.replica_ports import ReplicaPorts
 from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
 from octopi.tracing import steps
 from octopi.transport.failures import told
 from octopi.wire.messages import (
-    AcceptEpoch,
-    Acknowledge,
     AlterInSync,
-    Follow,
-    Followed,
-    FollowRefused,
     Replicate,
     Resign,
 )
@@ -91,33 +87,6 @@ _WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
 Event = Callable[[], list[PartitionEffect]]
 
 
-class Peers:
-    """What a replica needs of the broker around it; filled in by `octopi.roles.broker.logs`."""
-
-    def to_register(self, message: AlterInSync | AcceptEpoch | Resign) -> None:
-        """Send it, if the register is there; it is asked again otherwise."""
-
-    def to_broker(
-        self, partition: int, broker: int, message: Follow | Followed | FollowRefused | Acknowledge
-    ) -> None:
-        """Send it on the stream with *broker*, if there is one."""
-
-    def follow(self, partition: int, leader: int) -> None:
-        """Keep a stream to *leader* open from now on."""
-
-    def follow_anew(self, partition: int) -> None:
-        """Close that stream, and open another one after a while."""
-
-    def stop_following(self, partition: int) -> None:
-        """Close that stream."""
-
-    def produced(self, size_bytes: int) -> None:
-        """Producers had so much appended."""
-
-    def disk_refused(self, error: StorageError) -> None:
-        """The disk did not take a write or a flush: it is full, or fails."""
-
-
 class PartitionReplica:
     """One partition on this broker."""
 
@@ -129,7 +98,7 @@ class PartitionReplica:
         broker: int,
         incarnation: int,
         logs: dict[TopicId, BrokerLog],
-        peers: Peers,
+        peers: ReplicaPorts,
         tasks: trio.Nursery,
         *,
         lost_power: bool,

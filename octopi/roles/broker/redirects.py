@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from octopi.errors import NotLeaderError
-from octopi.roles.broker.logs import Logs
+from octopi.roles.broker.replica_manager import ReplicaManager
 
 
-def redirect(logs: Logs, reason: str, partition: int) -> NotLeaderError:
+def redirect(manager: ReplicaManager, reason: str, partition: int) -> NotLeaderError:
     """The refusal *reason* of a broker that does not lead *partition*, with the leader's address
     and epoch as far as this broker heard of them."""
-    decided = logs.partitions.get(partition)
-    replica = logs.replica(partition)
+    decided = manager.metadata.partitions.get(partition)
+    replica = manager.replica(partition)
     own = replica.machine.state.record if replica is not None else None
     if own and (not decided or (decided.epoch, decided.version) < (own.epoch, own.version)):
         decided = own
     if decided is None or (replica is not None and decided.leader == replica.machine.broker):
         return NotLeaderError(reason)
-    address = logs.address_of(decided.leader)
+    address = manager.metadata.address_of(decided.leader)
     return NotLeaderError(reason, address=address, epoch=decided.epoch if address else None)

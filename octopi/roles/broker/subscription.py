@@ -7,8 +7,6 @@ to read, the broker's fan-out sends what comes, and the task waits until that ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
 from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, OctopiError
@@ -17,26 +15,31 @@ from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.fan_out import Encoded
+from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.transport.connection import Connection
 from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
-
-if TYPE_CHECKING:
-    from octopi.roles.broker.logs import Logs
 
 
 class Subscription:
     """Delivers a log's committed records to one subscriber."""
 
     def __init__(
-        self, connection: Connection, logs: Logs, log: BrokerLog, message: m.Subscribe
+        self,
+        connection: Connection,
+        manager: ReplicaManager,
+        readers: Readers,
+        log: BrokerLog,
+        message: m.Subscribe,
     ) -> None:
         self.request = message.request
         self.position = Offset(message.offset)
         """The subscriber was sent what lies below."""
         self._connection = connection
-        self._logs = logs
+        self._manager = manager
+        self._readers = readers
         self._log = log
         self._epoch = log.epoch
         """Of the leader whose log was compared with what the subscriber was sent."""
@@ -58,7 +61,7 @@ class Subscription:
               its `check_anchor`.
         """
         log = self._log
-        self._logs.check_anchor(log, self.position, self._anchor)
+        self._manager.check_anchor(log, self.position, self._anchor)
         log.read(self.position, 0)  # says what is wrong with the offset, if anything is
         self._epoch, self._anchor = log.epoch, log.anchor_before(self.position)
         self._connection.post(
@@ -90,13 +93,13 @@ class Subscription:
 
     def stop(self) -> None:
         """End; from now on nothing is sent."""
-        self._logs.fan_out.leave(self._log, self)
+        self._readers.fan_out.leave(self._log, self)
         self._scope.cancel()
 
     async def run(self, *, opens: bool = False) -> None:
         """Deliver until stopped, or until the log can't be read on.  *opens*: say first that it is
         open, once the offset is known to be right."""
-        self._logs.subscriptions[self] = None
+        self._readers.subscriptions[self] = None
         try:
             with self._scope:
                 if opens:
@@ -107,10 +110,12 @@ class Subscription:
             pass
         except OctopiError as error:
             moved = isinstance(error, NotLeaderError)
-            told = redirect(self._logs, str(error.args[0]), self._log.partition) if moved else error
+            told = (
+                redirect(self._manager, str(error.args[0]), self._log.partition) if moved else error
+            )
             refuse(self._connection, self.request, told)
         finally:
-            del self._logs.subscriptions[self]
+            del self._readers.subscriptions[self]
 
     @property
     def topic(self) -> str:
@@ -173,7 +178,7 @@ class Subscription:
             raise NotLeaderError("this broker doesn't serve the partition any more")
         if self._log.epoch != self._epoch:
             # Another leader since: its log may not have what the subscriber was sent.
-            self._logs.check_anchor(self._log, self.position, self._anchor)
+            self._manager.check_anchor(self._log, self.position, self._anchor)
             self._epoch = self._log.epoch
 
     def _deliver_next(self, room_bytes: int) -> None:
@@ -190,11 +195,11 @@ class Subscription:
     async def _wait(self) -> None:
         """Until there is something that the fan-out doesn't send."""
         if self.position >= self._log.highwater:
-            self._logs.fan_out.join(self._log, self)
+            self._readers.fan_out.join(self._log, self)
             try:
                 await self._idle.park()
             finally:
-                self._logs.fan_out.leave(self._log, self)
+                self._readers.fan_out.leave(self._log, self)
         else:
             self._log.add_waker(self.wake)
             try:

@@ -20,9 +20,10 @@ from octopi.identifiers import TopicId
 from octopi.limits import WAITING_TASK_MEMORY_BYTES
 from octopi.roles.answers import refuse
 from octopi.roles.broker.broker_log import BrokerLog
-from octopi.roles.broker.logs import Logs
 from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.transport.connection import Connection
 
 NOT_SERVED = "this broker doesn't serve the partition any more"
@@ -32,11 +33,18 @@ class ClientContext:
     """One client connection of a broker, as its services see it."""
 
     def __init__(
-        self, environment: Environment, logs: Logs, connection: Connection, tasks: trio.Nursery
+        self,
+        environment: Environment,
+        manager: ReplicaManager,
+        readers: Readers,
+        connection: Connection,
+        tasks: trio.Nursery,
     ) -> None:
         """*tasks*: the connection's nursery, in which the services start theirs."""
         self.environment = environment
-        self.logs = logs
+        self.manager = manager
+        self.logs = manager.store
+        self.readers = readers
         self.connection = connection
         self.tasks = tasks
 
@@ -59,7 +67,7 @@ class ClientContext:
         Raises:
           NotLeaderError: if it has none.
         """
-        replica = self.logs.replica(partition)
+        replica = self.manager.replica(partition)
         if replica is None:
             raise NotLeaderError("this broker is no replica of the partition: ask the register")
         return replica
@@ -90,7 +98,7 @@ class ClientContext:
         except ConnectionLostError:
             pass
         except OctopiError as error:
-            gone = redirect(self.logs, NOT_SERVED, log.partition)
+            gone = redirect(self.manager, NOT_SERVED, log.partition)
             refuse(self.connection, request, error if log.epoch else gone)
 
     def charge_task(self, kind: str) -> None:

@@ -46,7 +46,7 @@ class DescribeService(Service):
 
     async def _subscriptions_page(self, message: m.DescribeSubscriptions) -> None:
         covers = self._connection.grants.covers
-        work = self._logs.describe_subscriptions(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
+        work = self._context.readers.describe(message.topic, _SUBSCRIPTIONS_TOLD + 1, covers)
         described = await in_turns(work, another(self._connection.turn))
         some, more = described[:_SUBSCRIPTIONS_TOLD], len(described) > _SUBSCRIPTIONS_TOLD
         self._connection.post(m.SubscriptionList(message.request, some, more))

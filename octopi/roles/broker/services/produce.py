@@ -39,7 +39,11 @@ class ProduceService(Service):
                         m.Produced(request, content.offset, content.epoch, content.duplicate)
                     )
                 elif content.status == Status.NOT_LEADER:
-                    refuse(connection, request, redirect(self._logs, content.reason, log.partition))
+                    refuse(
+                        connection,
+                        request,
+                        redirect(self._context.manager, content.reason, log.partition),
+                    )
                 else:
                     connection.post(failure(request, content.status, content.reason))
 

@@ -30,7 +30,7 @@ class ReadService(Service):
         super().__init__({m.Fetch: self._fetch, m.FindOffset: self._find})
         self._context = context
         self._connection = context.connection
-        self._logs = context.logs
+        self._manager = context.manager
         self._waiting_count = 0
         """Fetches that wait for records."""
         self._walking = BriefLock()
@@ -62,14 +62,14 @@ class ReadService(Service):
     async def _find_later(self, request: int, log: BrokerLog, work: Slices[Offset]) -> None:
         """Look it up when it is this question's turn."""
         with self._context.refusing(log, request):
-            async with self._logs.walks.turn(self._walking):
+            async with self._context.readers.walks.turn(self._walking):
                 offset = await in_turns(work, another(self._connection.turn))
             self._post_found(request, log, offset)
 
     def _fetch(self, message: m.Fetch) -> None:
         log = self._context.served(message.topic, message.partition)
         if message.offset > log.highwater:
-            self._logs.check_anchor(log, Offset(message.offset), message.anchor)
+            self._manager.check_anchor(log, Offset(message.offset), message.anchor)
             self._context.require_end(log, message.partition)
         room_bytes = self._connection.outbox.room_now(*_size_of_answer(log, message))
         try:
@@ -136,7 +136,7 @@ class ReadService(Service):
     ) -> bool:
         """Answer with at most *room_bytes* of records, or one; false: there are none yet."""
         offset = Offset(message.offset)
-        self._logs.check_anchor(log, offset, message.anchor)
+        self._manager.check_anchor(log, offset, message.anchor)
         records = log.read(offset, room_bytes)
         if not (records or last or message.wait_ms == 0):
             return False

@@ -21,7 +21,7 @@ class BrokerSession(ServiceSession):
         self, context: ClientContext, services: Iterable[Callable[[ClientContext], Service]]
     ) -> None:
         super().__init__("broker", [make(context) for make in services])
-        self._logs = context.logs
+        self._manager = context.manager
         self._connection = context.connection
         if (watch := context.environment.watch) is not None:
             watch(self)
@@ -48,4 +48,4 @@ class BrokerSession(ServiceSession):
             super().handle(message)
         except NotLeaderError as error:
             partition: int = getattr(message, "partition", -1)  # -1: it is about none
-            raise redirect(self._logs, str(error.args[0]), partition) from error
+            raise redirect(self._manager, str(error.args[0]), partition) from error

@@ -62,7 +62,9 @@ class SubscribeService(Service):
                 f"a connection has at most {SUBSCRIPTIONS_MAX} subscriptions", Status.TOO_MANY
             )
         log = self._context.served(message.topic, message.partition)
-        subscription = Subscription(self._connection, self._context.logs, log, message)
+        subscription = Subscription(
+            self._connection, self._context.manager, self._context.readers, log, message
+        )
         self._context.charge_task(SUBSCRIPTIONS)
         opens = False
         entry = self._connection.entry

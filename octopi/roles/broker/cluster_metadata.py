@@ -1,4 +1,4 @@
-"""The partition table of a broker: what the register decided, and where brokers are.
+"""What a broker knows of its cluster: the table of partitions as decided, and where brokers are.
 
 It is kept on disk, because a broker goes on while the register is away, and tells a register that
 lost its disk what existed.
@@ -28,8 +28,8 @@ class _Stored:
     addresses: dict[int, str]
 
 
-class PartitionTable:
-    """The newest decision about each partition of the cluster that a broker heard of."""
+class ClusterMetadata:
+    """The newest decision about each partition that a broker heard of, and brokers' addresses."""
 
     def __init__(self, environment: Environment, path: str) -> None:
         """Empty; *path*: of its file."""
@@ -94,3 +94,7 @@ class PartitionTable:
         if known is None:
             return False
         return known == decided or ((known.epoch, known.version) > (decided.epoch, decided.version))
+
+    def address_of(self, broker: int) -> str:
+        """Where a broker is, as the controller said last; empty: not known."""
+        return self.addresses.get(broker, "")

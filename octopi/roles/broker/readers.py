@@ -1,0 +1,50 @@
+"""What the readers of a broker's logs share: the open subscriptions, the fan-out, long look-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from octopi.environment import Clock
+from octopi.roles.broker.fan_out import FanOut
+from octopi.roles.broker.walks import Walks
+from octopi.storage.slices import Slices, in_groups
+from octopi.wire.messages import SubscriptionInfo
+
+
+class Reading(Protocol):
+    """An open subscription, for people to look at."""
+
+    @property
+    def topic(self) -> str:
+        """Of which topic it is."""
+
+    def describe(self) -> SubscriptionInfo:
+        """How it stands."""
+
+
+class Readers:
+    """All who read from the logs of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.subscriptions: dict[Reading, None] = {}
+        """All that are open."""
+        self.fan_out = FanOut(clock)
+        """Serves those that have all of their log."""
+        self.walks = Walks()
+        """Long look-ups."""
+
+    def describe(
+        self, topic: str, count_max: int, covers: Callable[[str], bool]
+    ) -> Slices[list[SubscriptionInfo]]:
+        """Up to *count_max* open subscriptions, of *topic* or (empty) of all that *covers* is true
+        of."""
+        found: list[SubscriptionInfo] = []
+        for some in in_groups(list(self.subscriptions)):
+            found += [
+                one.describe() for one in some if topic in {"", one.topic} and covers(one.topic)
+            ]
+            if len(found) >= count_max:
+                break
+            yield
+        return found[:count_max]
