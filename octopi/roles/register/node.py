@@ -12,14 +12,12 @@ connections.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import trio
 
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
-    LogReadOnlyError,
     NotReadyError,
     OctopiError,
     RefusedError,
@@ -27,14 +25,13 @@ from octopi.errors import (
     StorageError,
     SupersededError,
 )
-from octopi.identifiers import topic_name
 from octopi.limits import (
     GATHER_S,
-    LIST_COUNT_MAX,
 )
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry, PartitionDecided, TopicCreated
+from octopi.membership.entries import Entry, TopicCreated
 from octopi.membership.registrar import Registrar
+from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.departures import Departures
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
@@ -44,7 +41,7 @@ from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.past import former_cluster, tell_older_copy
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import MembershipSession
-from octopi.security.quotas import NOBODY, Creator
+from octopi.roles.register.topics import Topics
 from octopi.tracing import steps
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.traffic import Traffic
@@ -54,7 +51,6 @@ from octopi.wire.messages import (
     Join,
     PartitionRecord,
     RemovedTopic,
-    TopicOptions,
     TopicRecord,
 )
 
@@ -80,7 +76,7 @@ class RegisterNode:
         self.events = EventLog(environment.clock)
         self.traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
         self.options = options
-        self._journal = journal
+        self.decisions = DecisionLog(environment, self.registrar, journal, self.events, stop)
         self._gathered = trio.Event()
         self._joins_held = 0
         """Brokers that came before it may decide, and are not in yet."""
@@ -90,57 +86,32 @@ class RegisterNode:
         yet, and may be what somebody asks for."""
         self._all_came = trio.Event()
         """Every broker of the journal has joined."""
-        self._installing: dict[str, trio.Event] = {}
         self._first_joins: dict[str, Join] = {}
         """Of brokers that came before there was a cluster here, by the nonces of their lives."""
-        self.failure: OctopiError | None = None
-        """Why the register can't go on."""
         self._stop = stop
-        self._snapshot_lock = trio.Lock()
         self._tasks = tasks
         self.leadership = Leadership(self, tasks)
         self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
         self.departures = Departures(self, tasks)
         self.hand_overs = HandOvers(self, self.leadership)
+        self.topics = Topics[MembershipSession](
+            environment, self.registrar, self.decisions, self, tasks
+        )
 
     # --- deciding --------------------------------------------------------------------
 
-    def record(self, entries: list[Entry]) -> None:
-        """Journal and apply, at once; `durable` must be awaited before telling.
+    @property
+    def failure(self) -> OctopiError | None:
+        """Why the register can't go on."""
+        return self.decisions.failure
 
-        Raises:
-          StorageError, NotReadyError: if that can't be done; then nothing was decided.
-        """
-        if self.failure is not None:
-            raise NotReadyError("the register decides nothing any more")
-        try:
-            self._journal.append(entries)
-        except LogReadOnlyError as error:
-            self._fail(error)  # it could decide nothing any more: a restart may help
-            raise
-        for entry in entries:
-            self.events.decided(entry, self.registrar.state)
-            self.registrar.apply(entry)
-        if (audit := self.environment.audit) is not None:
-            audit(self.registrar)
+    def record(self, entries: list[Entry]) -> None:
+        """See `DecisionLog.record`."""
+        self.decisions.record(entries)
 
     async def durable(self) -> None:
-        """Wait until everything decided so far may be told."""
-        if self._journal.is_flushed:
-            return
-        try:
-            await self._journal.flush()
-        except StorageError as error:
-            # What is on the device is unknown from here on: a register that went on could
-            # contradict itself after a restart.
-            self._fail(error)
-            raise NotReadyError(f"the register's disk failed: {error}") from error
-
-    def _fail(self, error: OctopiError) -> None:
-        """Decide nothing from here on, and stop."""
-        if self.failure is None:
-            self.failure = error
-            self._stop.set()
+        """See `DecisionLog.durable`."""
+        await self.decisions.durable()
 
     def start(self) -> None:
         """Begin a life of the register, if there was one before.
@@ -179,14 +150,14 @@ class RegisterNode:
     @property
     def journal_bytes(self) -> int:
         """How long the journal is."""
-        return self._journal.size_bytes
+        return self.decisions.size_bytes
 
     def require_gathered(self) -> None:
         """Refuse what can't be known or decided yet."""
         if self.is_gathering:
             raise NotReadyError("the register has just started and listens to brokers first")
 
-    def _require_learned(self) -> None:
+    def require_learned(self) -> None:
         """Refuse to say that there is no such topic while nobody has told this register of any:
         its disk may be a new one, and brokers know.
 
@@ -229,7 +200,7 @@ class RegisterNode:
             admission = self.registrar.admit(join, inventory)
         except SupersededError as error:
             _log.error("superseded", why=str(error), next=error.meaning.next)
-            self._fail(error)
+            self.decisions.fail(error)
             raise
         except RefusedError as error:
             del self._comes_again[join.nonce]
@@ -361,158 +332,3 @@ class RegisterNode:
                 self.record(self.registrar.removed(topic.topic_id, session.broker))
         with contextlib.suppress(NotReadyError):
             await self.durable()
-
-    # --- topics ----------------------------------------------------------------------
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partition_count: int = 1,
-        partitions: list[int] | None = None,
-        options: TopicOptions | None = None,
-        creator: Creator = NOBODY,
-    ) -> TopicRecord:
-        """Create a topic and see it installed, also if this is cancelled.
-
-        Raises:
-          OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
-        """
-        self._require_learned()
-        topic_id = self.environment.chance.token_bytes(8).hex()
-        topic, entries = self.registrar.create_topic(
-            name,
-            topic_id,
-            partition_count=partition_count,
-            partitions=partitions,
-            options=options or TopicOptions(),
-            creator=creator,
-        )
-        if (trace := self.environment.trace) is not None:
-            trace(steps.T1Creating(**_facts(topic)))
-        self.record(entries)
-        installing = self._installing[topic_id] = trio.Event()
-        placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
-        # No task of the request: with that, a lost client would leave a topic on no broker.
-        self._tasks.start_soon(self._install, topic, placed)
-        await installing.wait()
-        await self.durable()
-        await self._shorten_journal()
-        return topic
-
-    async def _install(self, topic: TopicRecord, placed: list[PartitionRecord]) -> None:
-        """Have brokers hold a new topic, once it and the partitions *placed* are durable."""
-        trace = self.environment.trace
-        try:
-            await self.durable()
-            if trace is not None:
-                trace(steps.T1Created(**_facts(topic)))
-            if placed:
-                await self.tell_partitions(placed, list(self.members.values()))
-            records = [self.registrar.state.partitions[one] for one in topic.partitions]
-            leaders = {record.leader for record in records}
-            followers = {one for record in records for one in record.replicas} - leaders
-            for hosts in (leaders, followers):  # what is not led yet can't be followed
-                async with trio.open_nursery() as nursery:
-                    for broker in sorted(hosts & self.members.keys()):
-                        nursery.start_soon(self.members[broker].install_topics, [topic])
-            if trace is not None:
-                trace(steps.T4Installed(**_facts(topic)))
-            _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
-        except NotReadyError:
-            return  # the register's disk failed: whoever asked is told so
-        finally:
-            self._installing.pop(topic.topic_id).set()
-
-    async def find_topic(self, name: str, *, creator: Creator | None) -> TopicRecord:
-        """The topic of that name, installed; if it is missing it is made by *creator*.
-
-        Raises:
-          OctopiError: InvalidTopicError, UnknownTopicError, or what `create_topic` raises.
-        """
-        checked = topic_name(name)
-        record = self.registrar.state.topic(checked)
-        if record is None:
-            self._require_learned()
-            if creator is not None:
-                return await self.create_topic(checked, creator=creator)
-            return self.registrar.require_topic(checked)
-        installing = self._installing.get(record.topic_id)
-        if installing is not None:
-            await installing.wait()
-        await self.durable()
-        return record
-
-    def ready(self, name: str) -> TopicRecord | None:
-        """The topic, if describing it needs no waiting."""
-        record = self.registrar.state.topic(name)
-        if record is None or record.topic_id in self._installing or not self._journal.is_flushed:
-            return None
-        return record
-
-    def page_of_topics(self, after: str, count_max: int) -> list[TopicRecord]:
-        """Topics behind *after*, in order."""
-        self.require_gathered()
-        return self.registrar.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
-
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic, also if this is cancelled; brokers that are away will hear of it when
-        they come back.
-
-        Raises:
-          OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
-        """
-        topic_name(name)
-        self._require_learned()
-        await self._delete(self.registrar.require_topic(name))
-
-    async def delete_topic_by_id(self, topic_id: str) -> None:
-        """The same, whatever its name is.
-
-        Raises:
-          OctopiError: UnknownTopicError, NotReadyError.
-        """
-        self.require_gathered()
-        await self._delete(self.registrar.topic_of_id(topic_id))
-
-    async def _delete(self, record: TopicRecord) -> None:
-        if (trace := self.environment.trace) is not None:
-            trace(steps.T5Deleting(topic=record.topic, topic_id=record.topic_id))
-        self.record(self.registrar.delete_topic_by_id(record.topic_id))
-        removed = trio.Event()
-        self._tasks.start_soon(self._remove_everywhere, record, removed)
-        await removed.wait()
-        await self.durable()
-        await self._shorten_journal()
-
-    async def _remove_everywhere(self, topic: TopicRecord, removed: trio.Event) -> None:
-        """Have brokers remove a topic, once it is durable that it is gone."""
-        try:
-            await self.durable()
-            if (trace := self.environment.trace) is not None:
-                trace(steps.T5Deleted(topic=topic.topic, topic_id=topic.topic_id))
-            _log.info("topic deleted", topic=topic.topic)
-            removal = self.registrar.state.removals.get(topic.topic_id)
-            told = [RemovedTopic(topic.topic, topic.topic_id)]
-            async with trio.open_nursery() as nursery:
-                for broker in sorted(removal.brokers & self.members.keys()) if removal else ():
-                    nursery.start_soon(self.have_removed, self.members[broker], told)
-        except NotReadyError:
-            return  # the register's disk failed: whoever asked is told so
-        finally:
-            removed.set()
-
-    async def _shorten_journal(self) -> None:
-        if not self._journal.wants_snapshot or self._snapshot_lock.locked():
-            return
-        async with self._snapshot_lock:
-            try:
-                await self._journal.replace(self.registrar.state.entries())
-            except LogReadOnlyError as error:
-                self._fail(error)
-            except StorageError as error:
-                _log.error("the journal could not be shortened", why=str(error))
-
-
-def _facts(topic: TopicRecord) -> dict[str, Any]:
-    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}

@@ -39,10 +39,11 @@ class TopicService(Service):
         )
         self._context = context
         self._node = context.node
+        self._topics = context.node.topics
         self._connection = context.connection
 
     def _look_up(self, message: m.DescribeTopic) -> None:
-        ready = self._node.ready(message.topic)
+        ready = self._topics.ready(message.topic)
         if ready is None:
             self._context.start(message.request, partial(self._describe, message))
         else:
@@ -51,7 +52,7 @@ class TopicService(Service):
     async def _describe(self, message: m.DescribeTopic) -> None:
         creates = message.create and self._connection.grants.allows(Verb.CREATE, message.topic)
         try:
-            record = await self._node.find_topic(
+            record = await self._topics.find(
                 message.topic, creator=self._creator() if creates else None
             )
         except UnknownTopicError:
@@ -62,7 +63,7 @@ class TopicService(Service):
         self._tell_topic(message.request, record)
 
     async def _create(self, message: m.CreateTopic) -> None:
-        record = await self._node.create_topic(
+        record = await self._topics.create(
             message.topic,
             partition_count=message.partition_count,
             partitions=message.partitions,
@@ -79,11 +80,11 @@ class TopicService(Service):
         return Creator(entry.identity.subject, entry.identity.quota.topics)
 
     async def _delete(self, message: m.DeleteTopic) -> None:
-        await self._node.delete_topic(message.topic)
+        await self._topics.delete(message.topic)
         self._connection.post(m.Done(message.request))
 
     async def _delete_by_id(self, message: m.DeleteTopicById) -> None:
-        await self._node.delete_topic_by_id(message.topic_id)
+        await self._topics.delete_by_id(message.topic_id)
         self._connection.post(m.Done(message.request))
 
     async def _list(self, message: m.ListTopics) -> None:
@@ -98,7 +99,7 @@ class TopicService(Service):
         state, grants = self._node.registrar.state, self._connection.grants
         page, more = list[m.TopicRecord](), True
         while more and len(page) <= wanted:
-            found = self._node.page_of_topics(after, _RECORDS_PER_PAGE)
+            found = self._topics.page(after, _RECORDS_PER_PAGE)
             page += [one for one in found if grants.covers(one.topic)]
             after, more = found[-1].topic if found else after, len(found) == _RECORDS_PER_PAGE
             yield

@@ -1,0 +1,224 @@
+"""Topics of a register: created, found and deleted, and seen to at the brokers that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import NotReadyError
+from octopi.identifiers import topic_name
+from octopi.limits import LIST_COUNT_MAX
+from octopi.logger import get_logger
+from octopi.membership.entries import PartitionDecided
+from octopi.membership.registrar import Registrar
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.security.quotas import NOBODY, Creator
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionRecord, RemovedTopic, TopicOptions, TopicRecord
+
+_log = get_logger(__name__)
+
+
+class TopicHolder(Protocol):
+    """A joined broker, which is told of topics."""
+
+    async def install_topics(self, records: list[TopicRecord]) -> bool:
+        """Have it hold *records*; say whether it confirmed."""
+
+
+MemberT = TypeVar("MemberT", bound=TopicHolder)
+
+
+class TopicPorts(Protocol[MemberT]):
+    """What `Topics` needs of the register around it."""
+
+    @property
+    def members(self) -> Mapping[int, MemberT]:
+        """The joined brokers, by their ids."""
+
+    def require_gathered(self) -> None:
+        """Refuse what can't be known or decided yet.
+
+        Raises:
+          NotReadyError: if the register still listens to brokers first.
+        """
+
+    def require_learned(self) -> None:
+        """The same for saying that a topic does not exist.
+
+        Raises:
+          NotReadyError, RefusedError: if the register can't know.
+        """
+
+    async def tell_partitions(self, records: list[PartitionRecord], members: list[MemberT]) -> None:
+        """Tell *members* decisions about partitions."""
+
+    async def have_removed(self, session: MemberT, topics: list[RemovedTopic]) -> None:
+        """Have a joined broker remove deleted topics."""
+
+
+class Topics(Generic[MemberT]):
+    """The topics of one register, from an order to the brokers that carried it out."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        registrar: Registrar,
+        decisions: DecisionLog,
+        ports: TopicPorts[MemberT],
+        tasks: trio.Nursery,
+    ) -> None:
+        """*tasks*: in which brokers are told, whatever becomes of the client that asked."""
+        self._environment = environment
+        self._registrar = registrar
+        self._decisions = decisions
+        self._ports = ports
+        self._tasks = tasks
+        self._installing: dict[str, trio.Event] = {}
+        """By topic id, of topics that brokers are being told of."""
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partition_count: int = 1,
+        partitions: list[int] | None = None,
+        options: TopicOptions | None = None,
+        creator: Creator = NOBODY,
+    ) -> TopicRecord:
+        """Create a topic and see it installed, also if this is cancelled.
+
+        Raises:
+          OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
+        """
+        self._ports.require_learned()
+        topic_id = self._environment.chance.token_bytes(8).hex()
+        topic, entries = self._registrar.create_topic(
+            name,
+            topic_id,
+            partition_count=partition_count,
+            partitions=partitions,
+            options=options or TopicOptions(),
+            creator=creator,
+        )
+        if (trace := self._environment.trace) is not None:
+            trace(steps.T1Creating(**_facts(topic)))
+        self._decisions.record(entries)
+        installing = self._installing[topic_id] = trio.Event()
+        placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
+        # No task of the request: with that, a lost client would leave a topic on no broker.
+        self._tasks.start_soon(self._install, topic, placed)
+        await installing.wait()
+        await self._decisions.durable()
+        await self._decisions.shorten()
+        return topic
+
+    async def _install(self, topic: TopicRecord, placed: list[PartitionRecord]) -> None:
+        """Have brokers hold a new topic, once it and the partitions *placed* are durable."""
+        trace = self._environment.trace
+        try:
+            await self._decisions.durable()
+            if trace is not None:
+                trace(steps.T1Created(**_facts(topic)))
+            if placed:
+                await self._ports.tell_partitions(placed, list(self._ports.members.values()))
+            records = [self._registrar.state.partitions[one] for one in topic.partitions]
+            leaders = {record.leader for record in records}
+            followers = {one for record in records for one in record.replicas} - leaders
+            for hosts in (leaders, followers):  # what is not led yet can't be followed
+                async with trio.open_nursery() as nursery:
+                    for broker in sorted(hosts & self._ports.members.keys()):
+                        nursery.start_soon(self._ports.members[broker].install_topics, [topic])
+            if trace is not None:
+                trace(steps.T4Installed(**_facts(topic)))
+            _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
+        except NotReadyError:
+            return  # the register's disk failed: whoever asked is told so
+        finally:
+            self._installing.pop(topic.topic_id).set()
+
+    async def find(self, name: str, *, creator: Creator | None) -> TopicRecord:
+        """The topic of that name, installed; if it is missing it is made by *creator*.
+
+        Raises:
+          OctopiError: InvalidTopicError, UnknownTopicError, or what `create` raises.
+        """
+        checked = topic_name(name)
+        record = self._registrar.state.topic(checked)
+        if record is None:
+            self._ports.require_learned()
+            if creator is not None:
+                return await self.create(checked, creator=creator)
+            return self._registrar.require_topic(checked)
+        installing = self._installing.get(record.topic_id)
+        if installing is not None:
+            await installing.wait()
+        await self._decisions.durable()
+        return record
+
+    def ready(self, name: str) -> TopicRecord | None:
+        """The topic, if describing it needs no waiting."""
+        record = self._registrar.state.topic(name)
+        if record is None or record.topic_id in self._installing or not self._decisions.is_durable:
+            return None
+        return record
+
+    def page(self, after: str, count_max: int) -> list[TopicRecord]:
+        """Topics behind *after*, in order."""
+        self._ports.require_gathered()
+        return self._registrar.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic, also if this is cancelled; brokers that are away will hear of it when
+        they come back.
+
+        Raises:
+          OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
+        """
+        topic_name(name)
+        self._ports.require_learned()
+        await self._delete(self._registrar.require_topic(name))
+
+    async def delete_by_id(self, topic_id: str) -> None:
+        """The same, whatever its name is.
+
+        Raises:
+          OctopiError: UnknownTopicError, NotReadyError.
+        """
+        self._ports.require_gathered()
+        await self._delete(self._registrar.topic_of_id(topic_id))
+
+    async def _delete(self, record: TopicRecord) -> None:
+        if (trace := self._environment.trace) is not None:
+            trace(steps.T5Deleting(topic=record.topic, topic_id=record.topic_id))
+        self._decisions.record(self._registrar.delete_topic_by_id(record.topic_id))
+        removed = trio.Event()
+        self._tasks.start_soon(self._remove_everywhere, record, removed)
+        await removed.wait()
+        await self._decisions.durable()
+        await self._decisions.shorten()
+
+    async def _remove_everywhere(self, topic: TopicRecord, removed: trio.Event) -> None:
+        """Have brokers remove a topic, once it is durable that it is gone."""
+        try:
+            await self._decisions.durable()
+            if (trace := self._environment.trace) is not None:
+                trace(steps.T5Deleted(topic=topic.topic, topic_id=topic.topic_id))
+            _log.info("topic deleted", topic=topic.topic)
+            removal = self._registrar.state.removals.get(topic.topic_id)
+            told = [RemovedTopic(topic.topic, topic.topic_id)]
+            removing = removal.brokers & self._ports.members.keys() if removal else set[int]()
+            async with trio.open_nursery() as nursery:
+                for broker in sorted(removing):
+                    nursery.start_soon(self._ports.have_removed, self._ports.members[broker], told)
+        except NotReadyError:
+            return  # the register's disk failed: whoever asked is told so
+        finally:
+            removed.set()
+
+
+def _facts(topic: TopicRecord) -> dict[str, Any]:
+    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}
