@@ -295,7 +295,7 @@ class Journal:
             data = self._log.read(position, FETCH_BYTES_DEFAULT, self._log.end)
             for message in record.decode(data, position, TopicName("journal"), PartitionId(0)):
                 try:
-                    entries.append(_CONVERTER.loads(message.value, Entry))  # type: ignore[arg-type]
+                    entries.append(_decode(message.value))
                 except Exception as error:
                     raise CorruptLogError(
                         f"{self._directory}/{self._number:06d}",
@@ -361,3 +361,8 @@ def _encode(entry: Entry) -> bytes:
     data: bytes = _CONVERTER.dumps(entry, unstructure_as=Entry)
     assert len(data) < BATCH_BYTES_MAX // 1000
     return data
+
+
+def _decode(data: bytes) -> Entry:
+    entry: Entry = _CONVERTER.loads(data, Entry)  # type: ignore[arg-type]
+    return entry

@@ -1,0 +1,192 @@
+"""What registers and brokers store, byte for byte: a change of a message must not change it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import cbor2
+import pytest
+import trio
+
+from octopi.membership import entries as e
+from octopi.model import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
+from octopi.replication.effects import ReplicaState
+from octopi.roles.broker.identity import Identity, store_identity, stored_identity
+from octopi.roles.broker.partition_table import PartitionTable
+from octopi.roles.broker.replica_state import forget_intact, stored_state
+from octopi.roles.register import journal
+from octopi.storage import checkpoint
+from octopi.wire.messages import BrokerInfo
+
+TOPIC = TopicRecord(
+    "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2), "seal", ["2" * 16]
+)
+PARTITION = PartitionRecord(2, 3, 1, 4, 5, [4, 6], [4], [6], 2, "seal")
+REGISTER = RegisterLife(7, "nonce", "seal")
+
+TOPIC_FIELDS = {
+    "topic": "orders",
+    "topic_id": "1" * 16,
+    "partitions": [0, 2],
+    "options": {
+        "retention_ms": 1,
+        "retention_bytes": None,
+        "segment_bytes": 4096,
+        "flush_before_ack": True,
+        "min_insync": 2,
+    },
+    "seal": "seal",
+    "replaces": ["2" * 16],
+}
+PARTITION_FIELDS = {
+    "partition": 2,
+    "epoch": 3,
+    "version": 1,
+    "leader": 4,
+    "leader_incarnation": 5,
+    "replicas": [4, 6],
+    "in_sync": [4],
+    "lost": [6],
+    "recovered_epoch": 2,
+    "seal": "seal",
+}
+REGISTER_FIELDS = {"generation": 7, "nonce": "nonce", "seal": "seal"}
+
+ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
+    (
+        e.ClusterFormed("c", 3, "s"),
+        {"cluster": "c", "partition_count": 3, "secret": "s", "entry": "ClusterFormed"},
+    ),
+    (e.RegisterStarted(REGISTER), {"life": REGISTER_FIELDS, "entry": "RegisterStarted"}),
+    (
+        e.BrokerRegistered(4, 5, "n", "ws://a:1", True),
+        {
+            "broker": 4,
+            "incarnation": 5,
+            "nonce": "n",
+            "address": "ws://a:1",
+            "replaced": True,
+            "entry": "BrokerRegistered",
+        },
+    ),
+    (e.BrokerRemoved(4), {"broker": 4, "entry": "BrokerRemoved"}),
+    (e.EpochAnnounced(2, 3), {"partition": 2, "epoch": 3, "entry": "EpochAnnounced"}),
+    (e.PartitionDecided(PARTITION), {"record": PARTITION_FIELDS, "entry": "PartitionDecided"}),
+    (e.TopicCreated(TOPIC, "me"), {"record": TOPIC_FIELDS, "owner": "me", "entry": "TopicCreated"}),
+    (
+        e.TopicDeleted("t", "1" * 16, [4]),
+        {"topic": "t", "topic_id": "1" * 16, "brokers": [4], "entry": "TopicDeleted"},
+    ),
+    (
+        e.OlderTopicFound("t", "1" * 16, 4),
+        {"topic": "t", "topic_id": "1" * 16, "broker": 4, "entry": "OlderTopicFound"},
+    ),
+    (
+        e.TopicRemoved("1" * 16, 4),
+        {"topic_id": "1" * 16, "broker": 4, "entry": "TopicRemoved"},
+    ),
+]
+
+
+class OneFile:
+    """A disk with one file."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        """See `octopi.environment.Disk`."""
+        self.data = data
+
+    def read_file(self, path: str) -> bytes:
+        """See `octopi.environment.Disk`."""
+        return self.data
+
+
+def on(disk: OneFile) -> Any:  # noqa: ANN401
+    """An environment with *disk*."""
+    return SimpleNamespace(disk=disk, trace=None)
+
+
+def payload(disk: OneFile) -> bytes:
+    """The content of the file behind the header of a checkpoint."""
+    return disk.data[16:]
+
+
+@pytest.mark.parametrize(("entry", "fields"), ENTRIES, ids=lambda one: type(one).__name__)
+def test_an_entry_of_the_journal(entry: e.Entry, fields: dict[str, Any]) -> None:
+    assert journal._encode(entry) == cbor2.dumps(fields)
+    assert journal._decode(cbor2.dumps(fields)) == entry
+
+
+def test_every_kind_of_entry_is_shown() -> None:
+    assert {type(entry) for entry, _ in ENTRIES} == set(e.Entry.__args__)
+
+
+def test_an_entry_without_newer_fields_is_read_with_their_defaults() -> None:
+    old = {name: PARTITION_FIELDS[name] for name in list(PARTITION_FIELDS)[:7]}
+    read = journal._decode(cbor2.dumps({"record": old, "entry": "PartitionDecided"}))
+    assert read == e.PartitionDecided(attrs.evolve(PARTITION, lost=[], recovered_epoch=0, seal=""))
+
+
+def test_the_state_of_a_replica() -> None:
+    fields = {
+        "promised": 3,
+        "sync_flag": True,
+        "intact": False,
+        "whole": False,
+        "log_epoch": 2,
+        "ends": True,
+        "record": PARTITION_FIELDS,
+    }
+    disk = OneFile()
+    trio.run(checkpoint.store, on(disk).disk, "x", {**fields, "intact": True, "whole": True})
+    assert stored_state(on(disk), "x") == ReplicaState(3, True, True, True, 2, True, PARTITION)
+    trio.run(forget_intact, on(disk), "x")
+    assert payload(disk) == cbor2.dumps(fields)
+
+
+def test_the_state_of_a_replica_that_was_told_nothing() -> None:
+    disk = OneFile()
+    trio.run(checkpoint.store, on(disk).disk, "x", {})
+    trio.run(forget_intact, on(disk), "x")
+    assert cbor2.loads(payload(disk))["record"] is None
+    assert stored_state(on(disk), "x") == ReplicaState(intact=False, whole=False)
+
+
+@pytest.mark.parametrize(("register", "fields"), [(REGISTER, REGISTER_FIELDS), (None, None)])
+def test_the_identity_of_a_broker(register: RegisterLife | None, fields: object) -> None:
+    identity = Identity("c", 4, 5, "n", "cache", ["a"], register, "credential")
+    disk = OneFile()
+    trio.run(store_identity, on(disk), "x", identity)
+    assert payload(disk) == cbor2.dumps(
+        {
+            "cluster": "c",
+            "broker": 4,
+            "incarnation": 5,
+            "nonce": "n",
+            "page_cache": "cache",
+            "ancestors": ["a"],
+            "register": fields,
+            "credential": "credential",
+        }
+    )
+    assert stored_identity(on(disk), "x") == identity
+
+
+def test_the_partition_table_of_a_broker() -> None:
+    disk = OneFile()
+    table = PartitionTable(on(disk), "x")
+    trio.run(table.remember, [PARTITION], [BrokerInfo(4, "ws://a:1", 5, True, 1)])
+    assert payload(disk) == cbor2.dumps(
+        {"partitions": [PARTITION_FIELDS], "addresses": {4: "ws://a:1"}}
+    )
+    again = PartitionTable(on(disk), "x")
+    again.load()
+    assert again.partitions == {2: PARTITION}
+
+
+def test_the_topic_of_a_log() -> None:
+    assert cbor2.dumps(attrs.asdict(TOPIC)) == cbor2.dumps(TOPIC_FIELDS)
