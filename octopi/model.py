@@ -1,8 +1,8 @@
 """What a cluster decides and keeps: topics, partitions, the generations of its register.
 
 These types are decided by the register, written into its journal, told to brokers, and kept by
-them in their checkpoints.  The wire encodes them as parts of messages (`octopi.wire`).
-This module knows no format.
+them in their checkpoints.  The wire encodes them as parts of messages (`octopi.wire`); what stands
+on disk is said by `octopi.stored`.  This module knows no format.
 """
 
 from __future__ import annotations

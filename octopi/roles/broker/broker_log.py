@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import trio
 
 from octopi import record
@@ -35,6 +34,7 @@ from octopi.storage.ends_file import NotedCheckpoint
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.slices import in_turns
+from octopi.stored import topic_fields
 from octopi.tracing import steps
 from octopi.wire.messages import LogInfo, TopicRecord
 
@@ -404,7 +404,7 @@ class BrokerLog(ReadableLog):
         # One whose storing fails may be in force all the same, so no number is used twice.
         self._number += 1
         state: dict[str, Any] = {
-            "topic": attrs.asdict(self.topic),
+            "topic": topic_fields(self.topic),
             "number": self._number,
             "start": start,
             "highwater": self.state.highwater,

@@ -13,6 +13,7 @@ import attrs
 from octopi.environment import Environment
 from octopi.logger import get_logger
 from octopi.storage import checkpoint
+from octopi.stored import partition_fields
 from octopi.wire.codec import fault_in
 from octopi.wire.messages import BrokerInfo, PartitionRecord
 
@@ -79,7 +80,7 @@ class ClusterMetadata:
         if table == self.partitions and addresses == self.addresses:
             return
         state: dict[str, Any] = {
-            "partitions": [attrs.asdict(one) for one in table.values()],
+            "partitions": [partition_fields(one) for one in table.values()],
             "addresses": addresses,
         }
         try:

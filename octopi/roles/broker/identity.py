@@ -7,12 +7,15 @@ that it obeyed, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-n
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from octopi.environment import Environment
 from octopi.errors import ProtocolError, StorageError, SupersededError
 from octopi.limits import LIVES_IN_DOUBT_MAX
 from octopi.storage import checkpoint
+from octopi.stored import register_fields
 from octopi.tracing import steps
 from octopi.wire.messages import Joined, RegisterLife
 
@@ -85,6 +88,20 @@ class Identity:
         return self.cluster, self.broker, self.incarnation
 
 
+def identity_fields(identity: Identity) -> dict[str, Any]:
+    """What is stored of *identity*; see `octopi.stored`."""
+    return {
+        "cluster": identity.cluster,
+        "broker": identity.broker,
+        "incarnation": identity.incarnation,
+        "nonce": identity.nonce,
+        "page_cache": identity.page_cache,
+        "ancestors": list(identity.ancestors),
+        "register": None if identity.register is None else register_fields(identity.register),
+        "credential": identity.credential,
+    }
+
+
 def stored_identity(environment: Environment, path: str) -> Identity | None:
     """Who this broker is, by the file at *path*; None if there is none.
 
@@ -127,6 +144,8 @@ async def store_identity(environment: Environment, data_directory: str, identity
     """
     if (trace := environment.trace) is not None:
         trace(steps.J1Identifying(*identity.facts))
-    await checkpoint.store(environment.disk, f"{data_directory}/identity", attrs.asdict(identity))
+    await checkpoint.store(
+        environment.disk, f"{data_directory}/identity", identity_fields(identity)
+    )
     if trace is not None:
         trace(steps.J1Identified(*identity.facts))

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-import attrs
-
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
 from octopi.identifiers import Offset, PartitionId, TopicId
@@ -39,7 +37,7 @@ from octopi.roles.broker.log_files import (
     stored_topic,
 )
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
-from octopi.roles.broker.replica_state import forget_intact, stored_state
+from octopi.roles.broker.replica_state import forget_intact, state_fields, stored_state
 from octopi.roles.broker.retired import Retired
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
@@ -47,6 +45,7 @@ from octopi.storage.directories import make_durable_directory
 from octopi.storage.ends_file import EndsFile, NotedLog, load_ends
 from octopi.storage.file_names import DAMAGED_SUFFIX
 from octopi.storage.flush_policy import FlushOptions
+from octopi.stored import topic_fields
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
@@ -321,7 +320,7 @@ class Opening:
         )
         await self._forget_intact(partition_id)
         content = {
-            "topic": attrs.asdict(topic),
+            "topic": topic_fields(topic),
             "number": noted.number + 1,
             "start": noted.start,
             # A smaller one says that the log was about to begin anew at its start.
@@ -401,7 +400,7 @@ class Opening:
         except DamagedCheckpointError as error:
             _log.error("a replica may lack records", partition=partition_id, why=str(error))
             known = ReplicaState(promised=known_epoch, intact=False, whole=False)
-            await checkpoint.store(self._disk, path, attrs.asdict(known))
+            await checkpoint.store(self._disk, path, state_fields(known))
         return known if str(partition_id) in names else None
 
     async def _forget_intact(self, partition_id: PartitionId) -> None:

@@ -65,7 +65,7 @@ from octopi.roles.broker.debts import NO_DEBT, debt_of, rank_of
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_ports import ReplicaPorts
-from octopi.roles.broker.replica_state import stored_state
+from octopi.roles.broker.replica_state import state_fields, stored_state
 from octopi.roles.broker.replica_steps import ReplicaSteps
 from octopi.storage import checkpoint
 from octopi.tracing import steps
@@ -491,7 +491,7 @@ class PartitionReplica:
         if (trace := self._steps) is not None:
             told = trace.of_state(state)
             trace(steps.D2Promising, told)
-        await checkpoint.store(self._environment.disk, self.path, attrs.asdict(state))
+        await checkpoint.store(self._environment.disk, self.path, state_fields(state))
         if trace is not None:
             trace(steps.D2Promised, told)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import Offset, TopicId, id_fault, topic_name_fault
@@ -21,6 +19,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import ENDS_SUFFIX, EndsFile, NotedCheckpoint, NotedLog
 from octopi.storage.recovery import NOTHING, Noted
+from octopi.stored import topic_fields
 from octopi.wire.messages import TopicRecord
 
 _log = get_logger(__name__)
@@ -91,7 +90,7 @@ class ReplicaEnds:
         Raises:
           StorageError: if the disk fails; then it may be listed, and not durably.
         """
-        await self._file.add(topic.topic_id, attrs.asdict(topic))
+        await self._file.add(topic.topic_id, topic_fields(topic))
 
     async def remove(self, topic_id: TopicId) -> None:
         """List a log no more, durably.

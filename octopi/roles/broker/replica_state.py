@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from octopi.environment import Environment
@@ -9,7 +11,21 @@ from octopi.limits import COUNTED_MAX
 from octopi.replication.effects import ReplicaState
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
+from octopi.stored import partition_fields
 from octopi.wire.codec import fault_in
+
+
+def state_fields(state: ReplicaState) -> dict[str, Any]:
+    """What is stored of *state*; see `octopi.stored`."""
+    return {
+        "promised": state.promised,
+        "sync_flag": state.sync_flag,
+        "intact": state.intact,
+        "whole": state.whole,
+        "log_epoch": state.log_epoch,
+        "ends": state.ends,
+        "record": None if state.record is None else partition_fields(state.record),
+    }
 
 
 def stored_state(environment: Environment, path: str) -> ReplicaState:
@@ -40,4 +56,4 @@ async def forget_intact(environment: Environment, path: str) -> None:
       StorageError: if that can't be done.
     """
     state = attrs.evolve(stored_state(environment, path), intact=False, whole=False)
-    await checkpoint.store(environment.disk, path, attrs.asdict(state))
+    await checkpoint.store(environment.disk, path, state_fields(state))

@@ -1,0 +1,57 @@
+"""What stands on disk of topics, partitions and the generations of a register.
+
+Journal entries, checkpoints and state files hold these maps.  The keys and their order are the disk
+format; golden tests hold it (``tests/roles/test_stored_bytes.py``).  A new field of a class of
+`octopi.model` is stored only when it is written here.  It needs a default: readers take files
+without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octopi.model import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
+
+
+def options_fields(options: TopicOptions) -> dict[str, Any]:
+    """What is stored of *options*."""
+    return {
+        "retention_ms": options.retention_ms,
+        "retention_bytes": options.retention_bytes,
+        "segment_bytes": options.segment_bytes,
+        "flush_before_ack": options.flush_before_ack,
+        "min_insync": options.min_insync,
+    }
+
+
+def topic_fields(record: TopicRecord) -> dict[str, Any]:
+    """What is stored of *record*."""
+    return {
+        "topic": record.topic,
+        "topic_id": record.topic_id,
+        "partitions": list(record.partitions),
+        "options": options_fields(record.options),
+        "seal": record.seal,
+        "replaces": list(record.replaces),
+    }
+
+
+def partition_fields(record: PartitionRecord) -> dict[str, Any]:
+    """What is stored of *record*."""
+    return {
+        "partition": record.partition,
+        "epoch": record.epoch,
+        "version": record.version,
+        "leader": record.leader,
+        "leader_incarnation": record.leader_incarnation,
+        "replicas": list(record.replicas),
+        "in_sync": list(record.in_sync),
+        "lost": list(record.lost),
+        "recovered_epoch": record.recovered_epoch,
+        "seal": record.seal,
+    }
+
+
+def register_fields(life: RegisterLife) -> dict[str, Any]:
+    """What is stored of *life*."""
+    return {"generation": life.generation, "nonce": life.nonce, "seal": life.seal}
