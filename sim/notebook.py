@@ -10,6 +10,8 @@ import trio
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.log_files import log_directory
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.history import (
     Acknowledged,
@@ -19,10 +21,10 @@ from octopi.simulation.history import (
     LogName,
     LossTold,
 )
+from octopi.simulation.host import Life
 from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.simulation.recoveries import Recoveries
 from octopi.simulation.world import Event as WorldEvent
-from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 from sim.plan import Plan
 
@@ -47,13 +49,14 @@ class Notebook:
         self.unfit: set[str] = set()
         """Hosts that get new disks as soon as others have what is on the old ones."""
         self.removed_end: dict[LogName, int] = {}
-        """What lies before was removed by retention somewhere, or given up by an operator's
-        order: nobody has to have it."""
+        """What lies before was removed from the beginning of a replica, or given up by an
+        operator's order: nobody has to have it."""
         self._recoveries = Recoveries(cluster)
         if plan.loses_all or plan.loses_last:
             cluster.world.observe(self._see_recovery, Recoveries.kinds)
         if plan.retention_bytes is not None or plan.retention_ms is not None:
-            cluster.world.observe(self._see_retention, {steps.D4Retired.text})
+            for node in cluster.nodes.values():
+                node.host.effect_observers.append(self._see_effect)
 
     @property
     def now(self) -> float:
@@ -65,11 +68,17 @@ class Notebook:
         """The names of the topics that everybody uses."""
         return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
 
-    def _see_retention(self, event: WorldEvent) -> None:
-        step = event.about
-        if isinstance(step, steps.D4Retired):
-            log = LogName(step.topic, step.partition)
-            self.removed_end[log] = max(self.removed_end.get(log, 0), step.log_start)
+    def _see_effect(self, life: Life, operation: str, edge: str, path: str) -> None:
+        """Note where a log begins behind a segment that was removed from its beginning.  The step
+        that retention ends with (`octopi.tracing.steps.D4Retired`) is too late for that: the
+        broker may die between two segments, or its disk may fail there."""
+        if (operation, edge) != ("remove", "after") or not path.endswith(".log"):
+            return
+        for log in self.logs:
+            directory = log_directory(DATA_DIRECTORY, PartitionId(log.partition), log.topic)
+            if path.startswith(f"{directory}/"):
+                held = ReplicaBytes(life.host.disk, DATA_DIRECTORY, log.topic, log.partition)
+                self.removed_end[log] = max(self.removed_end.get(log, 0), held.start)
 
     def _see_recovery(self, event: WorldEvent) -> None:
         """Note what is told to be lost.  What is flushed before it is acknowledged never is, but

@@ -29,6 +29,9 @@ EPOCH_MS: Final = 1_767_225_600_000
 _TICK_S: Final = 1e-9
 """What a clock shows at least, so that who waits for the rest of an instant doesn't spin."""
 
+KILL: Final = "kill"
+"""What the event is called when a process is killed; its machine's disk is as it was then."""
+
 LOSE_POWER: Final = "lose power"
 """What the event is called when a machine loses its power."""
 
@@ -236,7 +239,7 @@ class Host:
 
     def kill(self) -> None:
         """End the process as SIGKILL does: the page cache and what was sent survive."""
-        life = self._running("kill")
+        life = self._running(KILL)
         self.disk.end_life()
         self.network.closed(life)
         self._end(life)

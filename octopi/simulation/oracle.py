@@ -72,7 +72,7 @@ from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
 from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
-from octopi.simulation.host import LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
+from octopi.simulation.host import KILL, LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.recoveries import ORDERED
@@ -96,7 +96,8 @@ class Oracle(Succession):
         self._handlers = StepHandlers()
         on, on_word = self._handlers.on, self._handlers.on_word
         on_word(self._note_fault, FAULT)
-        on_word(self._note_power_loss, LOSE_POWER)
+        on_word(self._note_removed, KILL)
+        on_word(self._note_lost_power, LOSE_POWER)
         on_word(self._check_turn, LONG_TURN)
         on_word(self._check_bound, OUT_OF_BOUNDS)
         on_word(self._note_order, ORDERED)
@@ -499,13 +500,29 @@ class Oracle(Succession):
         topic = self._view.state.topic(log.topic)
         if topic is not None and topic.topic_id != event.step.topic_id:
             topic = None  # the log is one of an older topic of that name
-        clock = self._cluster.nodes[event.host].host.clock
-        now_ms = None if self._clocks_differ else clock.wall_ms()
-        wrong = removed_wrongly(log, replica, topic, now_ms)
+        wrong = removed_wrongly(log, replica, topic, self._wall_ms(event.host))
         if wrong:
             text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
             self._break("removed-too-early", text + wrong, event)
         log.removed_end = max(log.removed_end, replica.start)
+
+    def _note_lost_power(self, event: Event) -> None:
+        self._note_removed(event)
+        self._note_power_loss(event)
+
+    def _note_removed(self, event: Event) -> None:
+        """A process that dies while it removes segments doesn't come to the step that says so.
+        Its disk is still as the process saw it."""
+        now_ms = self._wall_ms(event.host)
+        for log in self._live_logs():
+            replica = self._replica(event.host, log)
+            topic = self._view.state.topic(log.topic)
+            if not removed_wrongly(log, replica, topic, now_ms):
+                log.removed_end = max(log.removed_end, replica.start)
+
+    def _wall_ms(self, host: str) -> int | None:
+        """What the clock of *host* shows; None where ages mean nothing."""
+        return None if self._clocks_differ else self._cluster.nodes[host].host.clock.wall_ms()
 
     def _check_restart(self, event: StepEvent[steps.E14Restarted]) -> None:
         """A follower begins where the leader's log does: there is nothing before that any more."""

@@ -228,4 +228,16 @@ MUTANTS: Final = (
         "there",
         "retired-unkept",
     ),
+    Mutant(
+        "start-forgotten-when-a-removal-fails",
+        _BROKER_LOG,
+        """
+             _log.error("retention failed", topic=self.topic.topic, why=str(error))
++            return
+         if self._files.start > self.state.start:
+""",
+        "a leader goes on to name the start that its log had before the disk failed in the midst "
+        "of a removal",
+        "removed-too-early",
+    ),
 )

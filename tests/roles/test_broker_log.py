@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from octopi import record
-from octopi.environment import Environment
+from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicId
 from octopi.operating_system import SystemChance, SystemClock
@@ -21,18 +21,24 @@ from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequ
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
 from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
 from octopi.wire.messages import TopicOptions, TopicRecord
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
 
 async def open_log(
-    disk: MemoryDisk, flush: FlushOptions | None = None, flusher: Flusher | None = None
+    disk: MemoryDisk,
+    flush: FlushOptions | None = None,
+    flusher: Flusher | None = None,
+    *,
+    options: TopicOptions | None = None,
+    trace: Trace | None = None,
 ) -> BrokerLog:
     clock = SystemClock()
-    topic = TopicRecord("orders", "0a" * 8, [0], TopicOptions())
+    topic = TopicRecord("orders", "0a" * 8, [0], options or TopicOptions())
     return await BrokerLog.open(
-        Environment(clock, MemoryNet(), disk, SystemChance()),
+        Environment(clock, MemoryNet(), disk, SystemChance(), trace=trace),
         "orders",
         topic,
         PartitionId(0),
@@ -101,6 +107,28 @@ async def test_retention_passes_over_a_log_that_is_being_deleted(
     await log.discard()
     await log.apply_retention()
     assert not caplog.records
+
+
+async def test_a_log_begins_behind_what_retention_removed_though_the_disk_failed_then() -> None:
+    told: list[Offset] = []
+
+    def trace(event: TraceEvent) -> None:
+        if isinstance(event, steps.D4Retired):
+            told.append(Offset(event.log_start))
+
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    options = TopicOptions(segment_bytes=1, retention_bytes=0)
+    log = await open_log(disk, options=options, trace=trace)
+    bases = [append(log, sequence) for sequence in range(4)]
+    await log.flush()
+    log.publish(log.end)
+    disk.fail(errno.EIO, "remove", path_end=".log", calls_before=1)
+    await log.apply_retention()
+    assert log.start == log.state.start == bases[1]
+    await log.apply_retention()
+    assert log.start == log.state.start == bases[3]
+    assert told == [bases[1], bases[3]]
 
 
 async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None:

@@ -301,6 +301,57 @@ def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
     assert any(event.what == steps.D4Retired.text for event in verdict.events)
 
 
+@pytest.mark.parametrize("interval_s", [0.1, 0.75])
+def test_a_broker_that_died_between_two_segments_that_it_removed_begins_behind_those(
+    interval_s: float,
+) -> None:
+    """It did not come to the step that says so, and nobody else removed them.  With the longer
+    interval nothing is removed after that, and the run must not wait for it."""
+    dies = Fault(AtEffect("remove", "before", "leader", 6), Kill(0.02), "here")
+    workload = attrs.evolve(
+        SMALL, producers=4, records=40, burst_count=4, value_bytes_max=6000, pause_s=0.04
+    )
+    plan = Plan(
+        1,
+        brokers=1,
+        replicas=1,
+        partitions=1,
+        flush_interval_s=0.02,
+        segment_bytes=4096,
+        retention_bytes=4096,
+        retention_check_interval_s=interval_s,
+        workload=workload,
+        faults=(dies,),
+    )
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.violation
+    assert verdict.counts["fault Kill"] == verdict.counts["StartMoved"] == 1
+    is_removed_again = any(event.what == steps.D4Retired.text for event in verdict.events)
+    assert is_removed_again == (interval_s < 0.5)
+
+
+def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_begins() -> None:
+    """It went on telling its followers of an older start, until it removed segments again."""
+    away = Fault(AtStep("P7b", "leader", 5), Kill(0.3), "follower")
+    fails = BreakDisk(DiskFault("remove", Fail(), ".log"))
+    workload = attrs.evolve(SMALL, producers=4, records=40, burst_count=4, value_bytes_max=6000)
+    plan = in_order(
+        1,
+        brokers=2,
+        replicas=2,
+        partitions=1,
+        flush_interval_s=0.02,
+        segment_bytes=4096,
+        retention_bytes=4096,
+        retention_check_interval_s=0.3,
+        workload=workload,
+        faults=(away, Fault(AtEffect("remove", "before", "leader", 4), fails, "here")),
+    )
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.violation
+    assert verdict.counts["fault BreakDisk"] == 1
+
+
 @pytest.mark.parametrize("early_deaths", [0, 1, 2])
 def test_a_log_that_rotted_while_its_broker_was_down_does_not_lead(early_deaths: int) -> None:
     """It was taken for one with a torn tail, led, and had the others drop what it lacked."""

@@ -490,12 +490,12 @@ class BrokerLog(ReadableLog):
                 await self._notes.sync()
                 if not self._retains:
                     return
-            removed = self._files.apply_retention(now_ms, below=start)
+            self._files.apply_retention(now_ms, below=start)
         except StorageError as error:
+            # Some segments may be gone all the same.
             _log.error("retention failed", topic=self.topic.topic, why=str(error))
-            return
-        self.state.start = self._files.start
-        if removed.segment_count:
+        if self._files.start > self.state.start:
+            self.state.start = self._files.start
             if (trace := self._environment.trace) is not None:
                 trace(steps.D4Retired(**self._ends(), log_start=self.start))
             _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
