@@ -43,6 +43,9 @@ _PORT: Final = 7000
 DATA_DIRECTORY: Final = "data"
 """Where every node keeps its data, on its own disk."""
 
+STOP: Final = "stop"
+"""What the event is called when a node is asked to stop."""
+
 WIPE: Final = "wipe"
 """What the event is called when a host gets an empty disk."""
 
@@ -239,7 +242,7 @@ class SimulatedCluster:
             node.host.kill()
             return
         assert node.host.is_up, f"{name} is down"
-        self.world.note("stop", name, node.host.life_count)
+        self.world.note(STOP, name, node.host.life_count)
         node.stop.set()
 
     def wipe(self, name: str) -> None:

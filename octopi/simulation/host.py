@@ -35,6 +35,9 @@ KILL: Final = "kill"
 LOSE_POWER: Final = "lose power"
 """What the event is called when a machine loses its power."""
 
+RESUME: Final = "resume"
+"""What the event is called when a paused process goes on."""
+
 LONG_TURN: Final = "long turn"
 """What the event is called when a task reads too much before it lets others have their turn."""
 
@@ -257,7 +260,7 @@ class Host:
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        driver.resume(self._running("resume"))
+        driver.resume(self._running(RESUME))
 
     def _running(self, what: str) -> Life:
         assert self.life is not None, f"{self.name} is down"

@@ -31,7 +31,7 @@ epoch-used-again        (W5) the register begins a change with an epoch that a m
                         the in-sync set has promised before
 promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
                         older one; or it asks to lead alone and would forget that
-stopping-proposes       (W5) a broker that was asked to stop asks to have fewer in sync: it
+stopping-proposes       (W5) a broker that heard that it is to stop asks to have fewer in sync: it
                         is to hand over, and those that stay are to lead
 in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
                         epoch, or by what another life of it held
@@ -70,9 +70,9 @@ from octopi.errors import Status
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.membership.entries import PartitionDecided
 from octopi.record import scan
-from octopi.simulation.cluster import WIPE, SimulatedCluster
+from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
 from octopi.simulation.committed_log import CommittedLog, agreement
-from octopi.simulation.host import KILL, LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS
+from octopi.simulation.host import KILL, LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS, RESUME
 from octopi.simulation.injector import FAULT
 from octopi.simulation.keeping import removed_wrongly
 from octopi.simulation.recoveries import ORDERED
@@ -104,6 +104,9 @@ class Oracle(Succession):
         on(self._note_recovery, steps.J5Admitted, steps.E7Counted)
         on(self._note_set_aside, steps.D6SetAside)
         on_word(self._note_empty_disk, WIPE)
+        on_word(self._note_stop, STOP)
+        on_word(self._note_resumption, RESUME)
+        on(self._note_leaving, steps.E21Stopping)
         on(self._note_flag, steps.D2Promising)
         on(self._note_promise, steps.D2Promised)
         on(self._check_promise, steps.P4Acknowledging)
@@ -305,7 +308,7 @@ class Oracle(Succession):
         leader, partition = event.step.leader, event.step.partition
         known = self._view.state.partitions.get(partition)
         if (
-            self._cluster.nodes[event.host].stop.is_set()
+            self._has_heard_stop(event)
             and known is not None
             and not set(known.in_sync) <= set(event.step.in_sync)
         ):

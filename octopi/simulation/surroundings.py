@@ -61,6 +61,10 @@ class Surroundings:
         self._spoiled: set[str] = set()
         """Hosts whose disk holds what they never wrote there."""
         self._register_wiped = False
+        self._stop_asked_at: dict[str, float] = {}
+        """Host -> the moment at which its process was asked to stop, or went on after a pause in
+        which it was asked: its tasks take their turns then, and the one that hears of it may not be
+        the first.  Without those that are known to have heard."""
         self._clocks_differ = False
         """Whether a fault changed the clock of a host: ages mean nothing any more."""
         self._accepted_at: dict[tuple[int, int], int] = {}
@@ -113,6 +117,22 @@ class Surroundings:
             self._had_on_device[key] = max(had, self._had_on_device.get(key, 0))
         if action.forgets_promises:
             self._forget_promises(host)
+
+    def _note_stop(self, event: Event) -> None:
+        self._stop_asked_at[event.host] = event.at
+
+    def _note_resumption(self, event: Event) -> None:
+        if event.host in self._stop_asked_at:
+            self._stop_asked_at[event.host] = event.at
+
+    def _note_leaving(self, event: StepEvent[steps.E21Stopping]) -> None:
+        self._stop_asked_at.pop(event.host, None)
+
+    def _has_heard_stop(self, event: Event) -> bool:
+        """Whether the host of *event* knows by now that it is to stop."""
+        asked_at = self._stop_asked_at.get(event.host)
+        is_asked = self._cluster.nodes[event.host].stop.is_set()
+        return is_asked and (asked_at is None or asked_at < event.at)
 
     def _note_empty_disk(self, event: Event) -> None:
         self._spoiled.discard(event.host)

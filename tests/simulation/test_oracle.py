@@ -340,15 +340,29 @@ def test_a_producer_whose_newest_batches_are_forgotten_is_found() -> None:
 # --- stops, losses -----------------------------------------------------------------------
 
 
-def proposes(*in_sync: int, stops: bool) -> Callable[[Scenario], Awaitable[None]]:
-    """The leader, which was asked to stop or not, proposes an in-sync set."""
+def proposes(
+    *in_sync: int, stops: bool, paused_s: float = 0.0, later_s: float = 0.0, tells: bool = False
+) -> Callable[[Scenario], Awaitable[None]]:
+    """The leader, which was asked to stop or not, maybe within a pause, proposes an in-sync set:
+    in the same instant or later, maybe after it told the register that it stops."""
 
     async def scene(scenario: Scenario) -> None:
         await scenario.produce()
         [record] = scenario.cluster.register_view.state.partitions.values()
         host = scenario.cluster.host_of(record.leader)
+        node = scenario.cluster.nodes[host]
+        if paused_s:
+            node.host.pause()
         if stops:
-            scenario.cluster.nodes[host].stop.set()
+            scenario.cluster.stop(host)
+        if paused_s:
+            await scenario.world.sleep(paused_s)
+            node.host.resume()
+        if later_s:
+            await scenario.world.sleep(later_s)
+        if tells:
+            leaving = {"broker": record.leader, "incarnation": 1}
+            tell(scenario.world, steps.E21Stopping, host, 1, **leaving)
         asked = AlterInSync(
             record.partition, record.epoch, record.leader, 1, record.version, list(in_sync), None
         )
@@ -360,7 +374,19 @@ def proposes(*in_sync: int, stops: bool) -> Callable[[Scenario], Awaitable[None]
 def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() -> None:
     play(proposes(1, 2, stops=False))
     play(proposes(1, 2, 3, stops=True))
-    assert broken(proposes(1, 2, stops=True)).rule == "stopping-proposes"
+    for heard in (
+        proposes(1, 2, stops=True, later_s=0.001),
+        proposes(1, 2, stops=True, paused_s=0.1, later_s=0.001),
+        proposes(1, 2, stops=True, tells=True),
+        proposes(1, 2, stops=True, paused_s=0.1, tells=True),
+    ):
+        assert broken(heard).rule == "stopping-proposes"
+
+
+def test_a_broker_may_propose_in_the_instant_in_which_it_is_asked_to_stop() -> None:
+    """The task that hears of it has its turn after the one that looks after the in-sync set."""
+    play(proposes(1, 2, stops=True))
+    play(proposes(1, 2, stops=True, paused_s=0.1))
 
 
 def recovered(
