@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 LEFT: Final = frozenset(
     {
+        frozenset({"octopi", "octopi.clients.client"}),
         frozenset({"octopi.simulation.disk", "octopi.simulation.disk_view"}),
         frozenset(
             {

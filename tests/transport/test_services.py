@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,11 +64,15 @@ def test_a_service_holds_and_awaits_nothing_unless_it_says_so() -> None:
     assert (service.sizes(), service.waiting_count) == ({}, 0)
 
 
+class _Surroundings:
+    """Has every attribute: services only look for theirs when they are made."""
+
+    def __getattr__(self, name: str) -> _Surroundings:
+        return self
+
+
 def _taken_by(services: Iterable[Callable[[Any], Service]]) -> set[type]:
-    context = SimpleNamespace(
-        environment=None, logs=None, node=None, connection=None, tasks=None, start=None
-    )
-    return {kind for make in services for kind in make(context).handlers}
+    return {kind for make in services for kind in make(_Surroundings()).handlers}
 
 
 def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
