@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "octopi", ROOT / "sim", ROOT / "tests"]
-DOTTED = re.compile(r"`+(octopi(?:\.\w+)+)(?:\(\))?`+")
+DOTTED = re.compile(r"`+((?:octopi|sim|tests|benchmarks)(?:\.\w+)+)(?:\(\))?`+")
+FILE = re.compile(r"`+((?:octopi|sim|tests|benchmarks|docs)/[\w/.-]+)`+")
 LOCAL = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)`(?!`)")
 """A name in single backquotes: in docstrings that is code of this project."""
 NO_NAMES = {"octopi.js", "octopi.mjs", "octopi.toml", "octopi.d.ts", "octopi.v1.cbor"}
@@ -33,8 +34,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def prose(path: Path) -> list[tuple[int, str]]:
     """The docstrings (also those of attributes) and comments of a module, each with its line."""
+    return list(_prose(path))
+
+
+def _prose(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree_of(path)):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
@@ -183,6 +189,31 @@ def test_every_full_name_in_the_documents_is_a_name_that_there_is() -> None:
     }
     assert mentioned
     assert sorted(one for one in mentioned if not resolves(one[0])) == []
+
+
+def test_every_file_that_is_mentioned_is_there() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [(path, text) for path in python_files() for _, text in prose(path)]
+    texts += [(path, path.read_text()) for path in pages]
+    mentioned = {
+        (name, str(path.relative_to(ROOT))) for path, text in texts for name in FILE.findall(text)
+    }
+    assert len(mentioned) > 5
+    assert sorted(one for one in mentioned if not (ROOT / one[0]).exists()) == []
+
+
+def test_every_name_below_a_package_in_the_documents_is_a_name_that_there_is() -> None:
+    """`replication.replica.Replica` is short for the same name below `octopi`."""
+    packages = "|".join(path.parent.name for path in (ROOT / "octopi").glob("*/__init__.py"))
+    short = re.compile(rf"`((?:{packages})(?:\.\w+)+)`")
+    mentioned = {
+        (name, str(path.relative_to(ROOT)))
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        for name in short.findall(path.read_text())
+        if not name.endswith((".py", ".js", ".md"))
+    }
+    assert mentioned
+    assert sorted(one for one in mentioned if not resolves(f"octopi.{one[0]}")) == []
 
 
 def test_every_short_name_in_docstrings_is_used_by_some_code() -> None:
