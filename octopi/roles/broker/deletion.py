@@ -18,7 +18,6 @@ from octopi.errors import StorageError
 from octopi.identifiers import TopicId, id_fault, topic_name_fault
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_log import BrokerLog
-from octopi.roles.broker.facts import Facts
 from octopi.roles.broker.log_files import partition_number, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds
 from octopi.storage.brief_lock import BriefLock
@@ -53,10 +52,9 @@ class Doomed:
         return f"{self.directory}!{self.topic_id}{DELETED_SUFFIX}"
 
     @property
-    def facts(self) -> Facts:
-        """For traces."""
-        named = {"topic": self.topic, "topic_id": self.topic_id, "partition": self.partition}
-        return named | {"epoch": 0}
+    def log_fields(self) -> tuple[str, str, int, int]:
+        """For traces; see `octopi.tracing.common.ReplicaLogStep`."""
+        return self.topic, self.topic_id, self.partition, 0
 
 
 class Deletion:
@@ -161,7 +159,7 @@ class Deletion:
           StorageError: if the disk fails.
         """
         if (trace := self._environment.trace) is not None:
-            trace(steps.T7Removing(**doomed.facts))
+            trace(steps.T7Removing(*doomed.log_fields))
         if doomed.log is not None:
             await doomed.log.discard()
         ends = self._ends.get(doomed.partition)
@@ -170,7 +168,7 @@ class Deletion:
         if doomed.directory:
             await self._remove(doomed)
         if trace is not None:
-            trace(steps.T7Removed(**doomed.facts))
+            trace(steps.T7Removed(*doomed.log_fields))
         if doomed.directory:
             remove_directory(self._disk, doomed.new_directory)
 

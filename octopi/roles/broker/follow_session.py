@@ -35,9 +35,9 @@ from octopi.limits import (
     FOLLOW_WINDOW_MESSAGES,
 )
 from octopi.logger import get_logger
-from octopi.roles.broker import facts
 from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
 from octopi.tracing.produce import FollowerMarkStep, ForwardStep
 from octopi.transport.connection import Connection
@@ -144,8 +144,8 @@ class FollowSession:
                 if session != self._session or message.incarnation != self._incarnation:
                     raise ProtocolError("a stream acknowledges what its own follower holds")
                 if (trace := self._environment.trace) is not None:
-                    of_log = facts.of_log(followed.log, message.epoch)
-                    trace(steps.P5Heard(**of_log, follower=message.broker, end=message.end))
+                    log = log_fields(followed.log, message.epoch)
+                    trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
                 followed.acknowledge(Offset(message.end))
                 followed.wake()
                 replica.submit(partial(replica.machine.acknowledge, message))
@@ -323,13 +323,12 @@ class FollowSession:
         if trace is None:
             return
         assert self._session is not None
-        told = facts.of_log(log, message.epoch) | {"follower": self._session[1]}
-        told["highwater"] = message.highwater
+        told = *log_fields(log, message.epoch), self._session[1], message.highwater
         if message.records:
-            told |= {"offset": message.offset, "end": message.offset + len(message.records)}
-            trace(records(**told, records_epoch=message.records_epoch))
+            end = message.offset + len(message.records)
+            trace(records(*told, message.offset, end, message.records_epoch))
         else:
-            trace(mark(**told))
+            trace(mark(*told))
 
     def _leads(self, partition: int, epoch: int) -> bool:
         """Whether this broker still leads in the epoch of the session.  If not, the log is

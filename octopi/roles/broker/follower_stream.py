@@ -17,8 +17,8 @@ from octopi.identifiers import TopicId
 from octopi.limits import BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.retry import backoff_s
-from octopi.roles.broker import facts
 from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_node_connection
@@ -127,8 +127,15 @@ class FollowerStream:
                 case m.Followed():
                     log = replica.logs.get(TopicId(message.topic_id))
                     if (trace := self._environment.trace) is not None and log is not None:
-                        said = facts.of_message(log, message)
-                        trace(steps.J10Parted(**said, leader=self.leader))
+                        trace(
+                            steps.J10Parted(
+                                *log_fields(log, message.epoch),
+                                attempt=message.attempt,
+                                keep=message.keep,
+                                begin=message.begin,
+                                leader=self.leader,
+                            )
+                        )
                     agreed.set()
                     replica.submit(lambda: replica.machine.followed(message))
                 case m.Replicate():

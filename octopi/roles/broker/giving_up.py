@@ -99,10 +99,10 @@ class GivingUp:
         trace = self._environment.trace
         for log in logs:
             if trace is not None:
-                trace(steps.T7Removing(**doomed_log(log).facts))
+                trace(steps.T7Removing(*doomed_log(log).log_fields))
             await log.put_away()
             if trace is not None:
-                trace(steps.T7Removed(**doomed_log(log).facts))
+                trace(steps.T7Removed(*doomed_log(log).log_fields))
         # Topics that were deleted: those don't go along.
         await self._opening.deletion.delete(lambda log: log.partition == partition_id)
         if (ends := self._opening.ends.get(partition_id)) is not None:

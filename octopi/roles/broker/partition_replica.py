@@ -33,7 +33,7 @@ from octopi.errors import (
 from octopi.identifiers import Offset, TopicId
 from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
 from octopi.logger import get_logger
-from octopi.record import Scan, scan
+from octopi.record import scan
 from octopi.replication.effects import (
     Answer,
     Append,
@@ -48,7 +48,6 @@ from octopi.replication.effects import (
     PublishHighwater,
     Refusal,
     RefuseCut,
-    ReplicaState,
     Reply,
     Restart,
     SetAside,
@@ -66,9 +65,8 @@ from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.repetitions import answer_repetition
 from octopi.roles.broker.replica_ports import ReplicaPorts
 from octopi.roles.broker.replica_state import state_fields, stored_state
-from octopi.roles.broker.replica_steps import ReplicaSteps
+from octopi.roles.broker.replica_tracer import ReplicaTracer
 from octopi.storage import checkpoint
-from octopi.tracing import steps
 from octopi.transport.failures import told
 from octopi.wire.messages import (
     AlterInSync,
@@ -137,7 +135,7 @@ class PartitionReplica:
             lost_power=lost_power,
         )
         trace = environment.trace
-        self._steps = ReplicaSteps(trace, partition, self.machine) if trace is not None else None
+        self._tracer = trace and ReplicaTracer(trace, partition, self.machine)
         for log in logs.values():
             log.flush_listener = self
 
@@ -167,13 +165,13 @@ class PartitionReplica:
             raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
         if not found.count:
             raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
-        trace = self._steps
-        if trace is not None:
-            answer = trace.observed(log, found, answer)
+        tracer = self._tracer
+        if tracer is not None:
+            answer = tracer.observed(log, found, answer)
 
         def receive() -> list[PartitionEffect]:
-            if trace is not None:
-                trace(steps.P1Received, trace.of_batch(log, found))
+            if tracer is not None:
+                tracer.received(log, found)
             try:
                 leader = self.machine.log_leader(log.topic_id)
             except NotLeaderError as error:
@@ -335,9 +333,17 @@ class PartitionReplica:
                 self._has_missed = True
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        tracer = self._tracer
+        after = tracer.before(effect, self._log_of(effect)) if tracer is not None else None
+        follow_up = await self._do_on_device(effect)
+        if after is not None:
+            after()
+        return follow_up
+
+    async def _do_on_device(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:
             case StoreState(state):
-                await self._store(state)
+                await checkpoint.store(self._environment.disk, self.path, state_fields(state))
             case SyncLogs():
                 follow_up: list[PartitionEffect] = []
                 for topic_id, log in list(self.logs.items()):
@@ -352,11 +358,7 @@ class PartitionReplica:
                     case StoreEpochs():
                         await known.store_checkpoint()
                     case SetAside(refill):
-                        if (trace := self._steps) is not None:
-                            trace(steps.D6SettingAside, trace.of_end(known))
                         await known.set_aside(refill=refill)
-                        if trace is not None:
-                            trace(steps.D6SetAside, trace.of_end(known))
                         return self.machine.set_aside(topic_id)
                     case Truncate(end, keeps):
                         _log.warning(
@@ -367,53 +369,72 @@ class PartitionReplica:
                             partition=self.partition,
                             log_end=end,
                         )
-                        if (trace := self._steps) is not None:
-                            told = trace.of_cut(known, end)
-                            trace(steps.E13Truncating, told)
                         await known.truncate(end, keeps=keeps)
-                        if trace is not None:
-                            trace(steps.E13Truncated, told)
                     case Restart(start):
-                        if (trace := self._steps) is not None:
-                            told = trace.of_restart(known, start)
-                            trace(steps.E14Restarting, told)
                         await known.restart(start)
-                        if trace is not None:
-                            trace(steps.E14Restarted, told)
         return []
 
     def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        tracer, after = self._tracer, None
+        if tracer is not None and self._is_possible(effect):
+            after = tracer.before(effect, self._log_of(effect))
+        try:
+            follow_up = self._do(effect)
+        except OctopiError as error:
+            return self._not_done(effect, error)
+        if after is not None:
+            after()
+        return follow_up
+
+    def _log_of(self, effect: PartitionEffect) -> BrokerLog | None:
+        match effect:
+            case OnLog(topic_id):
+                return self.logs.get(topic_id)
+            case ToBroker(_, message):
+                return self.logs.get(TopicId(message.topic_id))
+        return None
+
+    def _is_possible(self, effect: PartitionEffect) -> bool:
+        """Whether *effect* is tried, as far as that can be known before."""
+        match effect:
+            case OnLog(topic_id, Append()):
+                leader = self.machine.leader
+                return self.failure is None and leader is not None and topic_id in leader.logs
+            case ToRegister(AlterInSync()):
+                return not self.machine.is_stopping
+        return True
+
+    def _do(self, effect: PartitionEffect) -> list[PartitionEffect]:
         match effect:
             case OnLog(topic_id, effect_on_log):
                 log = self.logs.get(topic_id)
                 if log is not None:
-                    return self._perform_on_log(log, effect_on_log)
+                    return self._do_on_log(log, effect_on_log)
                 if isinstance(effect_on_log, Reply):
                     effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
             case ToRegister(AlterInSync()) if self.machine.is_stopping:
                 pass  # decided before, and kept waiting by the device
             case ToRegister(message):
-                if (trace := self._steps) is not None and isinstance(message, AlterInSync):
-                    trace.proposing(message)
                 self._peers.to_register(message)
             case ToBroker(broker, to_broker):
-                log = self.logs.get(TopicId(to_broker.topic_id))
-                if (trace := self._steps) is not None and log is not None:
-                    trace.telling(log, broker, to_broker)
                 self._peers.to_broker(self.partition, broker, to_broker)
-                if trace is not None and log is not None:
-                    trace.telling(log, broker, to_broker, after=True)
             case FollowLeader(leader):
                 self._peers.follow(self.partition, leader)
         return []
 
-    def _perform_on_log(self, log: BrokerLog, effect: Effect) -> list[PartitionEffect]:
+    def _do_on_log(self, log: BrokerLog, effect: Effect) -> list[PartitionEffect]:
         follow_up: list[Effect] = []
         match effect:
-            case Append():
-                follow_up = self._append(log, effect)
+            case Append(records, found, answer):
+                leader = self.machine.log_leader(log.topic_id)
+                if self.failure is not None:
+                    raise self.failure
+                base = log.append(records, found)
+                self._peers.produced(len(records))
+                follow_up = leader.appended(base, found, answer)
             case AppendReplicated(records, found):
-                return self._append_replicated(log, records, found)
+                log.append(records, found)
+                return self.machine.replicated(log.topic_id, found)
             case Flush():
                 log.want_flush()
             case FindDuplicate():
@@ -431,77 +452,47 @@ class PartitionReplica:
                     why=log.fault_text,
                 )
             case PublishHighwater(offset):
-                if (trace := self._steps) is not None:
-                    trace.publishing(log, offset)
                 log.publish(offset)
-                if trace is not None:
-                    trace.published(log, offset)
             case Reply(answer, content):
                 answer(content)
         return [OnLog(log.topic_id, one) for one in follow_up]
 
-    def _append(self, log: BrokerLog, effect: Append) -> list[Effect]:
-        try:
-            leader = self.machine.log_leader(log.topic_id)
-            if self.failure is not None:
-                raise self.failure
-            if (trace := self._steps) is not None:
-                told = trace.of_append(log, effect.scan)
-                trace(steps.P2Appending, told)
-            base = log.append(effect.records, effect.scan)
-        except OctopiError as error:
-            if isinstance(error, DiskFullError):
-                self._peers.disk_refused(error)
-                self._resign(error)
-            elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
-                self._fail(error)  # one damaged log leaves the others as they are
-            refusal = refusal_of(error)
-            leader_now = self.machine.leader
-            if leader_now is not None and self._resigned_in(leader_now.epoch):
-                # Nothing of it was appended, and another leader will take it.
-                refusal = Refusal(Status.NOT_READY, f"another replica will lead: {error}")
-            return [Reply(effect.answer, refusal)]
-        if trace is not None:
-            trace(steps.P2Appended, told)
-        self._peers.produced(len(effect.records))
-        return leader.appended(base, effect.scan, effect.answer)
+    def _not_done(self, effect: PartitionEffect, error: OctopiError) -> list[PartitionEffect]:
+        """What follows where *effect* failed with *error*."""
+        match effect:
+            case OnLog(topic_id, Append(_, _, answer)):
+                return [OnLog(topic_id, Reply(answer, self._append_failed(error)))]
+            case OnLog(_, AppendReplicated()) if isinstance(error, StorageError):
+                if isinstance(error, DiskFullError):
+                    # It may have space again: a new session begins where the log ends.
+                    self._peers.disk_refused(error)
+                    self._peers.follow_anew(self.partition)
+                else:
+                    self._fail(error)
+                    self._peers.stop_following(self.partition)
+                return []
+        raise error
 
-    def _append_replicated(
-        self, log: BrokerLog, records: bytes, found: Scan
-    ) -> list[PartitionEffect]:
-        if (trace := self._steps) is not None:
-            told = trace.of_replication(log, found)
-            trace(steps.P3Replicating, told)
-        try:
-            log.append(records, found)
-        except StorageError as error:
-            if isinstance(error, DiskFullError):
-                # It may have space again: a new session begins where the log ends.
-                self._peers.disk_refused(error)
-                self._peers.follow_anew(self.partition)
-            else:
-                self._fail(error)
-                self._peers.stop_following(self.partition)
-            return []
-        if trace is not None:
-            trace(steps.P3Replicated, told)
-        return self.machine.replicated(log.topic_id, found)
-
-    async def _store(self, state: ReplicaState) -> None:
-        if (trace := self._steps) is not None:
-            told = trace.of_state(state)
-            trace(steps.D2Promising, told)
-        await checkpoint.store(self._environment.disk, self.path, state_fields(state))
-        if trace is not None:
-            trace(steps.D2Promised, told)
+    def _append_failed(self, error: OctopiError) -> Refusal:
+        """What the producer is told of it."""
+        if isinstance(error, DiskFullError):
+            self._peers.disk_refused(error)
+            self._resign(error)
+        elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
+            self._fail(error)  # one damaged log leaves the others as they are
+        leader = self.machine.leader
+        if leader is not None and self._resigned_in(leader.epoch):
+            # Nothing of it was appended, and another leader will take it.
+            return Refusal(Status.NOT_READY, f"another replica will lead: {error}")
+        return refusal_of(error)
 
     # --- role ------------------------------------------------------------------------
 
     def _note_role(self) -> None:
         """Have consumers served only while what is here is known to be the truth."""
         machine = self.machine
-        if (trace := self._steps) is not None:
-            trace.note_role()
+        if (tracer := self._tracer) is not None:
+            tracer.decided()
         agrees = machine.follower is not None and machine.follower.agrees
         serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
         epoch = machine.state.promised if serves else 0

@@ -1,0 +1,292 @@
+"""What an observer hears of the effects of one replica: a table effect -> steps.
+
+`octopi.roles.broker.partition_replica` performs the effects and has the tracer trace the edges
+around each.  An effect that fails has no second edge.  There is a tracer only where there is an
+observer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import attrs
+
+from octopi.environment import Trace
+from octopi.identifiers import Offset
+from octopi.record import Scan
+from octopi.replication.effects import (
+    Answer,
+    Append,
+    AppendReplicated,
+    Effect,
+    OnLog,
+    PartitionEffect,
+    PublishHighwater,
+    Receipt,
+    Refusal,
+    ReplicaState,
+    Restart,
+    SetAside,
+    StoreState,
+    ToBroker,
+    ToRegister,
+    Truncate,
+)
+from octopi.replication.partition_leader import PartitionLeader
+from octopi.replication.replica import Replica, Role
+from octopi.roles.broker.broker_log import BrokerLog
+from octopi.tracing import steps
+from octopi.tracing.common import CommitStep, MarkStep
+from octopi.tracing.durability import PromiseStep, SetAsideStep
+from octopi.tracing.election import RestartStep, TruncationStep
+from octopi.tracing.join import AnswerStep, FollowStep
+from octopi.tracing.produce import (
+    AcknowledgementStep,
+    PlacedBatchStep,
+    ReceiptStep,
+    RefusalStep,
+    ReplicationStep,
+)
+from octopi.tracing.step import Step
+from octopi.wire.messages import Acknowledge, AlterInSync, Follow, Followed, FollowRefused
+
+Traced = TypeVar("Traced", bound=Step)
+
+After = Callable[[], None]
+"""Traces the edge behind an effect."""
+
+_LogFields = tuple[str, str, int, int]
+
+
+def log_fields(log: BrokerLog, epoch: int) -> _LogFields:
+    """Which log, and the epoch in which something is done to it; see
+    `octopi.tracing.common.ReplicaLogStep`."""
+    return log.topic.topic, log.topic_id, log.partition, epoch
+
+
+class ReplicaTracer:
+    """Traces what becomes of *machine*, the replica of *partition*."""
+
+    def __init__(self, trace: Trace, partition: int, machine: Replica) -> None:
+        self._trace = trace
+        self._partition = partition
+        self._machine = machine
+        self._role = (Role.IDLE, 0)
+        """Role and epoch that were traced last."""
+        self._in_sync: tuple[int, list[int]] = (0, [])
+        """Version and members of the set that was traced last."""
+        self._committed_epoch = 0
+
+    # --- effects -------------------------------------------------------------------------
+
+    def before(self, effect: PartitionEffect, log: BrokerLog | None) -> After:
+        """Trace the edge before *effect*, which is performed next; return what traces the one
+        behind it.  *log*: the one that the effect is about, if it is here."""
+        match effect:
+            case OnLog(_, on_log) if log is not None:
+                return self._before_on_log(on_log, log)
+            case ToBroker(broker, message) if log is not None:
+                return self._before_telling(log, broker, message)
+            case StoreState(state):
+                return self._both(self._of_state(state), steps.D2Promising, steps.D2Promised)
+            case ToRegister(AlterInSync() as change):
+                self._before_proposing(change)
+        return _nothing
+
+    def _before_on_log(self, effect: Effect, log: BrokerLog) -> After:
+        match effect:
+            case Append(_, found):
+                appended = PlacedBatchStep(
+                    *self._of_log(log), *_batch_fields(found), *_place(log.end, found)
+                )
+                return self._both(appended, steps.P2Appending, steps.P2Appended)
+            case AppendReplicated(_, found):
+                replicated = ReplicationStep(
+                    *self._of_log(log),
+                    *_place(log.end, found),
+                    records_epoch=log.state.epochs.latest,
+                )
+                return self._both(replicated, steps.P3Replicating, steps.P3Replicated)
+            case PublishHighwater(highwater):
+                return self._before_publishing(log, highwater)
+            case Truncate(end):
+                cut = TruncationStep(
+                    *self._of_log(log), log_end=log.end, end=end, highwater=log.highwater
+                )
+                return self._both(cut, steps.E13Truncating, steps.E13Truncated)
+            case Restart(begin):
+                restarted = RestartStep(*self._of_log(log), log_end=log.end, begin=begin)
+                return self._both(restarted, steps.E14Restarting, steps.E14Restarted)
+            case SetAside():
+                self._trace(steps.D6SettingAside(*self._set_aside(log).values()))
+                return lambda: self._trace(steps.D6SetAside(*self._set_aside(log).values()))
+        return _nothing
+
+    def _before_telling(
+        self,
+        log: BrokerLog,
+        broker: int,
+        message: Follow | Followed | FollowRefused | Acknowledge,
+    ) -> After:
+        match message:
+            case Acknowledge():
+                acknowledged = AcknowledgementStep(
+                    *log_fields(log, message.epoch),
+                    attempt=message.attempt,
+                    end=message.end,
+                    leader=broker,
+                )
+                return self._both(acknowledged, steps.P4Acknowledging, steps.P4Acknowledged)
+            case Follow():
+                asked = FollowStep(
+                    *log_fields(log, message.epoch),
+                    attempt=message.attempt,
+                    epochs=[(one.epoch, one.start) for one in message.epochs],
+                    log_end=message.log_end,
+                    leader=broker,
+                )
+                return self._both(asked, steps.J8Asking, steps.J8Asked)
+            case Followed():
+                answer = AnswerStep(
+                    *log_fields(log, message.epoch),
+                    attempt=message.attempt,
+                    keep=message.keep,
+                    begin=message.begin,
+                    follower=broker,
+                )
+                return self._both(answer, steps.J9Comparing, steps.J9Compared)
+        return _nothing
+
+    def _before_proposing(self, change: AlterInSync) -> None:
+        if change.joiner_incarnation is not None:
+            (joiner,) = set(change.in_sync) - {*self._in_sync[1]}
+            self._trace(steps.J11CaughtUp(self._partition, change.epoch, change.version, joiner))
+
+    def _before_publishing(self, log: BrokerLog, highwater: Offset) -> After:
+        leader = self._machine.leader
+        if leader is None:
+            mark = MarkStep(*self._of_log(log), highwater=highwater, log_end=log.end)
+            return self._both(mark, steps.P8Following, steps.P8Followed)
+        in_sync, version, proposed = _set_fields(leader)
+        commit = CommitStep(
+            *self._of_log(log),
+            highwater=highwater,
+            log_end=log.end,
+            flushed_end=log.state.flushed_end,
+            in_sync=in_sync,
+            version=version,
+            proposed=proposed,
+        )
+        self._trace(steps.P5InSync(*commit.values()))
+        committed = self._both(commit, steps.P6Committing, steps.P6Committed)
+        if leader.epoch == self._committed_epoch:
+            return committed
+        self._committed_epoch = leader.epoch
+
+        def first_committed() -> None:
+            committed()
+            self._trace(steps.E15FirstCommit(*commit.values()))
+
+        return first_committed
+
+    # --- events --------------------------------------------------------------------------
+
+    def received(self, log: BrokerLog, found: Scan) -> None:
+        """The leader has a producer's batch in front of it."""
+        self._trace(steps.P1Received(*self._of_log(log), *_batch_fields(found)))
+
+    def observed(self, log: BrokerLog, found: Scan, answer: Answer) -> Answer:
+        """*answer*, with the edges of the step that it is."""
+
+        def observed(content: Receipt | Refusal) -> None:
+            batch = *self._of_log(log), *_batch_fields(found)
+            if isinstance(content, Receipt):
+                in_sync, version, proposed = _set_fields(self._machine.leader)
+                receipt = ReceiptStep(
+                    *batch,
+                    *_place(content.offset, found),
+                    records_epoch=content.epoch,
+                    duplicate=content.duplicate,
+                    highwater=log.highwater,
+                    in_sync=in_sync,
+                    version=version,
+                    proposed=proposed,
+                )
+                after = self._both(receipt, steps.P7Acknowledging, steps.P7Acknowledged)
+            else:
+                refusal = RefusalStep(*batch, content.status, content.reason)
+                after = self._both(refusal, steps.P9Refusing, steps.P9Refused)
+            answer(content)
+            after()
+
+        return observed
+
+    def decided(self) -> None:
+        """The machine took an event: trace what it made of the replica.  The effects are still to
+        come."""
+        leader, record = self._machine.leader, self._machine.state.record
+        role, was = (self._machine.role, int(self._machine.state.promised)), self._role
+        in_sync = (leader.version, sorted(leader.in_sync)) if leader is not None else (0, [])
+        knew, self._in_sync = self._in_sync, in_sync
+        of_set = _set_fields(leader)
+        if role != was:
+            self._role = role
+            if was[0] is not Role.IDLE:
+                self._trace(steps.E5Left(self._partition, was[1], was[0].name))
+            if leader is not None:
+                self._trace(steps.E11Leading(self._partition, role[1], *of_set))
+            elif role[0] is Role.FOLLOWER and record is not None:
+                self._trace(steps.E12Following(self._partition, role[1], record.leader))
+        elif leader is not None and knew != in_sync:
+            self._trace(steps.E18Learned(self._partition, role[1], *of_set))
+            for broker in sorted({*in_sync[1]} - {*knew[1]}):
+                self._trace(steps.J12InSync(self._partition, role[1], *of_set, follower=broker))
+
+    # --- what is said of them ------------------------------------------------------------
+
+    def _of_log(self, log: BrokerLog) -> _LogFields:
+        """Which log, and the epoch of the role that is played for it."""
+        role = self._machine.leader or self._machine.follower
+        return log_fields(log, role.epoch if role is not None else 0)
+
+    def _of_state(self, state: ReplicaState) -> PromiseStep:
+        return PromiseStep(self._partition, **attrs.asdict(state, recurse=False))
+
+    def _set_aside(self, log: BrokerLog) -> SetAsideStep:
+        return SetAsideStep(*self._of_log(log), log_end=log.end)
+
+    def _both(self, said: Traced, before: type[Traced], after: type[Traced]) -> After:
+        """Trace *before*, and later *after*: they say the same."""
+        values = said.values()
+        self._trace(before(*values))
+        return partial(self._trace_later, after, values)
+
+    def _trace_later(self, step: type[Step], values: tuple[object, ...]) -> None:
+        self._trace(step(*values))
+
+
+def _nothing() -> None:
+    """No edge."""
+
+
+def _place(offset: Offset, found: Scan) -> tuple[int, int]:
+    return offset, offset + found.valid_bytes
+
+
+def _batch_fields(found: Scan) -> tuple[bytes | None, int | None, int | None, int]:
+    """Which batch, so that it is known again wherever it comes by; see
+    `octopi.tracing.produce.BatchStep`."""
+    run = found.runs[0] if found.runs else None
+    if run is None:
+        return None, None, None, found.count
+    return run.producer_id, run.producer_epoch, run.first_sequence, found.count
+
+
+def _set_fields(leader: PartitionLeader | None) -> tuple[list[int], int, list[int] | None]:
+    """What a commit needs: the in-sync set, and the one that may follow it."""
+    if leader is None:
+        return [], 0, None
+    proposed = leader.pending.in_sync if leader.pending is not None else None
+    return sorted(leader.in_sync), leader.version, proposed
