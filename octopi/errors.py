@@ -427,7 +427,7 @@ class RefusedError(OctopiError):
         self.epoch: int | None = epoch
         """The epoch of the leader at `address`, if the node said so."""
         self.offset: int | None = offset
-        """The offset (bytes) that this status speaks of; see `octopi.wire.messages.Failure`."""
+        """The offset (bytes) that this status speaks of; see `octopi.wire.common.Failure`."""
 
     @property
     def meaning(self) -> StatusMeaning:

@@ -133,7 +133,7 @@ class RequestRouter:
     async def find_offset(
         self, topic: TopicName, partition: PartitionId, at: str, value: int = 0
     ) -> FoundOffset:
-        """The answer of a log's leader to `octopi.wire.messages.FindOffset`.
+        """The answer of a log's leader to `octopi.wire.client.FindOffset`.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.

@@ -34,7 +34,7 @@ class StoredRecords:
     async def find(
         self, topic: TopicName, partition: PartitionId, at: str, value: int = 0
     ) -> FoundOffset:
-        """The answer to `octopi.wire.messages.FindOffset`.
+        """The answer to `octopi.wire.client.FindOffset`.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.

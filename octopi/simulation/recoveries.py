@@ -1,7 +1,7 @@
 """Leaders that were chosen although acknowledged records may be lost.
 
 When all replicas that were in sync have lost what was in their memory, the best of them leads,
-and its record says so (`octopi.wire.messages.PartitionRecord.recovered_epoch`).  The only replica
+and its record says so (`octopi.model.PartitionRecord.recovered_epoch`).  The only replica
 of a partition leads again with what it has.  Where those that were in sync are gone, or their
 files are damaged, an operator orders that the best of the replicas that are left leads.
 """

@@ -20,7 +20,7 @@ from octopi.wire.messages import AlterInSync, PartitionRecord
 
 @part
 class AcceptanceStep(EpochStep):
-    """Of a replica's acceptance of an epoch; see `octopi.wire.messages.AcceptEpoch`."""
+    """Of a replica's acceptance of an epoch; see `octopi.wire.membership.AcceptEpoch`."""
 
     broker: int
     incarnation: int

@@ -35,7 +35,7 @@ wish                              what a change of leadership should bring about
                                   the leader is gone
 keep, begin                       the logs agree below, and records come from
 ends, first, more                 of the logs of an acceptance, and which part of it this is
-                                  (`octopi.wire.messages.AcceptEpoch`)
+                                  (`octopi.wire.membership.AcceptEpoch`)
 folder                            where the files of a retired replica are now, on its disk
 losses                            what is known to be lost by a decision, for each record
                                   that accepts a loss

@@ -33,11 +33,11 @@ class Identity:
     page_cache: str
     """In which the logs were written since a register last heard whether they are intact."""
     ancestors: list[str] = attrs.field(factory=list)
-    """See `octopi.wire.messages.Join`."""
+    """See `octopi.wire.membership.Join`."""
     register: RegisterLife | None = None
     """The newest life of the register that it obeyed."""
     credential: str = ""
-    """What the register gave with the id: see `octopi.wire.messages.Join`."""
+    """What the register gave with the id: see `octopi.wire.membership.Join`."""
 
     def begin_life(self, broker: int | None, nonce: str) -> Identity:
         """The next life of the same data directory."""

@@ -180,7 +180,7 @@ class ReadableLog:
         return await in_turns(self._files.search.count_on(offset, count))
 
     def find(self, at: str, value: int) -> Slices[Offset] | Offset:
-        """See `octopi.wire.messages.FindOffset`.  What takes a look at records comes in slices.
+        """See `octopi.wire.client.FindOffset`.  What takes a look at records comes in slices.
 
         Raises:
           RefusedError: INVALID_OPTION.
