@@ -103,4 +103,17 @@ MUTANTS: Final = (
         "a connection with many fetches that wait for records is not read until they have some",
         HISTORY,
     ),
+    Mutant(
+        "deleted-logs-sent-to-followers",
+        "octopi.roles.broker.follow_session",
+        """
+-        if not self._is_kept(followed):
++        if False:
+             self._forget(followed)
+             return 0
+""",
+        "a leader reads a log whose topic was deleted, for a follower that acknowledges late, and "
+        "ends the stream of all logs of the partition",
+        "complaint",
+    ),
 )

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError
+from octopi.errors import ConnectionLostError, NeedsTimeError, StorageError
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX, FOLLOW_WINDOW_BYTES, MIB
 from octopi.operating_system import SystemChance, SystemClock
 from octopi.replication.effects import Receipt, Refusal
@@ -264,6 +264,54 @@ async def test_a_follower_that_retention_overtook_is_asked_to_follow_again(
         hung.acknowledge(hung.end)
         await trio.sleep(0.1)
         assert hung.end_reason == "1013 retention removed what comes next: follow again"
+        assert not caplog.records
+
+
+async def test_who_follows_a_log_that_is_deleted_keeps_its_stream(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it acknowledges late made the leader read a log that was closed."""
+    caplog.set_level("WARNING")
+    async with leader() as here:
+        in_sync, slow = await here.follower(2), await here.follower(3)
+        in_sync.follow()
+        slow.hangs = True
+        slow.follow()
+        await here.produce(2 * FOLLOW_WINDOW_BYTES // MIB)
+        await trio.sleep(5)
+        assert 0 < slow.end < here.log.end
+        await here.logs.remove_topics([m.RemovedTopic("orders", TOPIC.topic_id)])
+        slow.acknowledge(slow.end)
+        await trio.sleep(0.1)
+        assert slow.end_reason is None
+        assert slow.session.lacking_bytes == 0
+        assert not caplog.records
+
+
+async def test_a_log_may_be_deleted_while_its_leader_looks_for_the_next_records(
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("WARNING")
+
+    def needs_time(_log: BrokerLog, _offset: int, _bytes_max: int) -> bytes:
+        raise NeedsTimeError("the index has to be made")
+
+    async def prove(log: BrokerLog, _offset: int) -> None:
+        await here.logs.remove_topics([m.RemovedTopic("orders", log.topic_id)])
+        raise StorageError("the log is closed")
+
+    async with leader() as here:
+        in_sync, slow = await here.follower(2), await here.follower(3)
+        in_sync.follow()
+        await here.produce(1)
+        await trio.sleep(0.1)
+        monkeypatch.setattr(BrokerLog, "read_uncommitted", needs_time)
+        monkeypatch.setattr(BrokerLog, "prove", prove)
+        slow.follow()
+        await trio.sleep(0.1)
+        assert slow.end_reason is None
         assert not caplog.records
 
 

@@ -265,12 +265,31 @@ class FollowSession:
     async def _send_from(self, followed: _Followed) -> int:
         """Send the next records of one log, if there are any and there is room: return about how
         many bytes were sent, more than none for anything else that is new."""
+        if not self._is_kept(followed):
+            self._forget(followed)
+            return 0
         try:
             return self._send_next(followed)
         except NeedsTimeError:
+            pass
+        try:
             await followed.log.prove(followed.position)
-            self._look_at(followed.log.topic_id)
-            return 1  # whatever came meanwhile is looked at, too
+        except OctopiError:
+            if self._is_kept(followed):
+                raise
+        self._look_at(followed.log.topic_id)
+        return 1  # whatever came meanwhile is looked at, too
+
+    def _is_kept(self, followed: _Followed) -> bool:
+        """Whether the log is still one of the replica's.  If not, its topic was deleted: its files
+        are closed, and the follower is told to delete its own."""
+        replica = self._logs.replica(followed.answer.partition)
+        return replica is not None and replica.logs.get(followed.log.topic_id) is followed.log
+
+    def _forget(self, followed: _Followed) -> None:
+        followed.log.remove_waker(followed.wake)
+        self._followed.pop(followed.log.topic_id)
+        self._due.pop(followed.log.topic_id, None)
 
     def _send_next(self, followed: _Followed) -> int:
         log, answer = followed.log, followed.answer
