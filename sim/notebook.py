@@ -136,14 +136,16 @@ class Notebook:
 
     def complain_of_haste(self, who: str, error: DeliveryError) -> None:
         """*who*, a producer, gave a message up before its time was over.  It may do so where
-        nothing can be known any more: a disk failed, or a failure of power left the first
-        records of the batch and took the others."""
+        nothing can be known any more: a disk failed, a failure of power left the first records
+        of the batch and took the others, or retention has removed what it repeated."""
         cause = error.__cause__
-        torn = {Status.SEQUENCE_GAP}
+        unknowable = {Status.SEQUENCE_GAP}
         if self.plan.loses_all or self.plan.loses_last:
-            torn.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
-        is_torn = isinstance(cause, RefusedError) and cause.status in torn
-        if not is_torn and not self.disks_fail():
+            unknowable.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
+        if any(self.removed_end.values()):
+            unknowable.add(Status.RECEIPT_FORGOTTEN)
+        is_unknowable = isinstance(cause, RefusedError) and cause.status in unknowable
+        if not is_unknowable and not self.disks_fail():
             self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
 
     def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:

@@ -250,6 +250,8 @@ def test_a_forgotten_receipt_is_told_as_stored() -> None:
     log.refuse(a, Status.RECEIPT_FORGOTTEN)
     assert isinstance(a.outcome, OutcomeUnknownError)
     assert "stored, but where is forgotten" in str(a.outcome)
+    assert isinstance(a.outcome.__cause__, RefusedError)
+    assert a.outcome.__cause__.status is Status.RECEIPT_FORGOTTEN
     log.answer(b)
     assert b.outcome == STORED
 

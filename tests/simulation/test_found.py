@@ -13,7 +13,7 @@ import trio
 
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
-from octopi.errors import OffsetOutOfRangeError
+from octopi.errors import OffsetOutOfRangeError, Status
 from octopi.limits import GATHER_S
 from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
@@ -350,6 +350,38 @@ def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_beg
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None, verdict.violation
     assert verdict.counts["fault BreakDisk"] == 1
+
+
+def test_a_producer_may_give_up_what_retention_removed_before_it_could_repeat_it() -> None:
+    """It waited for no answer any more, and the run complained that it still had time."""
+    dies = Fault(AtStep("P6a", "leader", 10), Kill(0.3), "here")
+    late = Fault(AtStep("P6a", "leader", 10), Cut("leader", 0.5), "producer-1")
+    workload = Workload(
+        producers=2,
+        records=40,
+        consumers=1,
+        topic_partitions=1,
+        burst_count=5,
+        value_bytes_max=6000,
+        pause_s=0.05,
+        batch_bytes=1,
+    )
+    plan = in_order(
+        1,
+        brokers=1,
+        replicas=1,
+        partitions=1,
+        flush_interval_s=0.02,
+        segment_bytes=4096,
+        retention_ms=100,
+        retention_check_interval_s=0.05,
+        workload=workload,
+        faults=(dies, late),
+    )
+    verdict = simulate(plan, [Oracle])
+    refusals = [one.about for one in verdict.events if isinstance(one.about, steps.P9Refusing)]
+    assert any(one.status == Status.RECEIPT_FORGOTTEN for one in refusals)
+    assert verdict.violation is None, verdict.violation
 
 
 @pytest.mark.parametrize("early_deaths", [0, 1, 2])

@@ -324,7 +324,9 @@ class ProducerSession:
                 self._effects.append(Fenced(why))
             case Status.RECEIPT_FORGOTTEN:
                 text = f"{self._log}: stored, but where is forgotten: {why}"
-                self._settle(batch, OutcomeUnknownError(text))
+                forgotten = OutcomeUnknownError(text)
+                forgotten.__cause__ = why
+                self._settle(batch, forgotten)
                 self._unanswered.remove(batch)
                 _let_go(batch)
             case Status.SEQUENCE_GAP if batch is not self._unanswered[0]:
