@@ -29,7 +29,9 @@ from octopi.simulation.history import (
 from octopi.simulation.log_bytes import ReplicaBytes
 from octopi.simulation.recoveries import ORDERED
 from octopi.simulation.retirements import retired_names
+from octopi.simulation.world import Event
 from octopi.storage.ends_file import ENDS_SUFFIX
+from octopi.tracing import steps
 from octopi.wire.messages import PartitionInfo, PartitionRecord
 from sim.notebook import Notebook
 
@@ -45,6 +47,10 @@ class Healer:
     def __init__(self, notebook: Notebook) -> None:
         self._notebook = notebook
         self._cluster = notebook.cluster
+        self._acts_in: dict[tuple[str, int], int] = {}
+        """Host and partition -> the epoch in which its replica began to lead or follow last."""
+        roles = {steps.E11Leading.text, steps.E12Following.text}
+        self._cluster.world.observe(self._see_role, roles)
         self.cut_off = ""
         """A host that doesn't come back."""
         self._unproven: set[LogName] = set()
@@ -137,6 +143,22 @@ class Healer:
             ]
             or ""
         )
+
+    def untold(self) -> str:
+        """Which partitions have replicas in sync that have not heard yet of their epoch, by which
+        host."""
+        late = [
+            f"{host} of partition {record.partition} in epoch {record.epoch}"
+            for record in self._cluster.register_view.state.partitions.values()
+            for host in map(self._cluster.host_of, record.in_sync)
+            if self._acts_in.get((host, record.partition)) != record.epoch
+        ]
+        return ", ".join(late)
+
+    def _see_role(self, event: Event) -> None:
+        step = event.about
+        assert isinstance(step, steps.E11Leading | steps.E12Following)
+        self._acts_in[event.host, step.partition] = step.epoch
 
     def undeleted(self) -> str:
         """Which files of logs and replicas there are that no topic or replica has: what was

@@ -322,6 +322,8 @@ class _Run:
         self._healer.move_all()
         await self._until("replicas don't move", self._healer.unmoving)
         await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
+        # What only the register knows of takes effect when it is back.
+        await self._until("replicas don't hear of a decision", self._healer.untold)
         self._cluster.nodes[REGISTER].host.kill()
         self._notebook.all_well.set()
         await self._until("producers are not heard without the register", self._workload.unheard)
