@@ -30,9 +30,16 @@ Describe = Callable[[str, bool], Awaitable[TopicInfo]]
 @attrs.define
 class _Known:
     info: TopicInfo | None = None
-    last: TopicInfo | None = None
-    """The last answer, even if it proved wrong."""
+    addresses: dict[int, list[str]] = attrs.field(factory=dict)
+    """Partition -> where it was served by the last answer that named a broker, best first."""
     asking: trio.Lock = attrs.field(factory=trio.Lock)
+
+    def learn(self, info: TopicInfo) -> None:
+        """Take an answer."""
+        self.info = info
+        for place in info.partitions:
+            if found := [one for one in (*place.readers, place.leader_address) if one]:
+                self.addresses[place.partition] = found
 
 
 class LeaderLookup:
@@ -63,18 +70,18 @@ class LeaderLookup:
             async with known.asking:
                 if known.info is None or known.info is other_than:
                     known.info = None
-                    known.info = known.last = await self._describe(name, create)
+                    known.learn(await self._describe(name, create))
+        assert known.info is not None
         return known.info
 
     def brokers(self, name: str, partition: int) -> list[str]:
-        """Where brokers of the topic were when the register was asked last, those of *partition*
+        """Where brokers of the topic were when somebody served it last, those of *partition*
         first: each of them knows who leads, or knew it a moment ago."""
         known = self._topics.get(name)
-        if known is None or known.last is None:
+        if known is None:
             return []
-        places = sorted(known.last.partitions, key=lambda one: one.partition != partition)
-        found = [one for place in places for one in (*place.readers, place.leader_address)]
-        return [one for one in dict.fromkeys(found) if one]
+        places = sorted(known.addresses, key=lambda one: one != partition)
+        return list(dict.fromkeys(one for place in places for one in known.addresses[place]))
 
     async def place(self, topic: str, partition: int) -> PartitionInfo:
         """Where the register says that a partition is now, or said a moment ago.
@@ -107,7 +114,7 @@ class LeaderLookup:
     def remember(self, info: TopicInfo) -> None:
         """Keep a description that arrived in another answer."""
         known = self._topics.setdefault(info.topic, _Known())
-        known.info = known.last = info
+        known.learn(info)
 
     def forget(self, name: str) -> None:
         """What is known about the topic is wrong: ask when it is needed next."""

@@ -50,4 +50,17 @@ MUTANTS: Final = (
         "next one",
         LIVENESS,
     ),
+    Mutant(
+        "brokers-forgotten-when-nobody-leads",
+        "octopi.clients.leader_lookup",
+        """
+-            if found := [one for one in (*place.readers, place.leader_address) if one]:
+-                self.addresses[place.partition] = found
++            found = [one for one in (*place.readers, place.leader_address) if one]
++            self.addresses[place.partition] = found
+""",
+        "a client that heard that nobody leads a partition forgets the brokers that it knew, and "
+        "waits for the register",
+        LIVENESS,
+    ),
 )

@@ -119,6 +119,18 @@ async def test_doubts_leave_what_is_known_of_topics_to_who_finds_it_wrong(
     assert register.asked == 3
 
 
+async def test_brokers_stay_known_while_nobody_leads() -> None:
+    """They are asked when the register can't be."""
+    lookup = LeaderLookup(VirtualClock(), Register().describe)
+    assert lookup.brokers("orders", 0) == []
+    lookup.remember(described("ws://a:1", leader="ws://b:1"))
+    assert lookup.brokers("orders", 0) == ["ws://a:1", "ws://b:1"]
+    lookup.remember(described(leader=""))
+    assert lookup.brokers("orders", 0) == ["ws://a:1", "ws://b:1"]
+    lookup.remember(described(leader="ws://c:1"))
+    assert lookup.brokers("orders", 0) == ["ws://c:1"]
+
+
 async def test_a_partition_that_a_topic_does_not_have_is_no_place() -> None:
     lookup = LeaderLookup(VirtualClock(), Register().describe)
     with pytest.raises(RefusedError, match="no partition 9"):
