@@ -70,7 +70,7 @@ class Notebook:
 
     def _see_effect(self, life: Life, operation: str, edge: str, path: str) -> None:
         """Note where a log begins behind a segment that was removed from its beginning.  The step
-        that retention ends with (`octopi.tracing.steps.D4Retired`) is too late for that: the
+        that retention ends with (`octopi.tracing.durability.D4Retired`) is too late for that: the
         broker may die between two segments, or its disk may fail there."""
         if (operation, edge) != ("remove", "after") or not path.endswith(".log"):
             return
