@@ -58,9 +58,9 @@ def main() -> None:
     system, role, parameters = sys.argv[1:]
     module = importlib.import_module(f"benchmarks.systems.{system}")
     arguments: dict[str, Any] = json.loads(parameters)
-    gate = Gate()
-    figures = module.run(role, gate, arguments)
-    print(json.dumps(gate.figures(**(figures or {}))))
+    access = Gate()
+    figures = module.run(role, access, arguments)
+    print(json.dumps(access.figures(**(figures or {}))))
 
 
 if __name__ == "__main__":

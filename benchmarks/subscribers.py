@@ -35,7 +35,7 @@ class Greeting:
     """Sent now and then by who would be taken for dead otherwise."""
 
 
-def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> dict[str, float]:
+def drain(access: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> dict[str, float]:
     """Subscribe *count* times at *url*; return when each has got the message with *mark*."""
     sockets: dict[int, socket.socket] = {}
     heartbeat_at = time.monotonic() + _HEARTBEAT_S
@@ -55,7 +55,7 @@ def drain(gate: Gate, url: str, greeting: Greeting, count: int, mark: bytes) -> 
     for descriptor in sockets:
         poll.register(descriptor, select.EPOLLIN)
     buffer = bytearray(_RECEIVE_BYTES)
-    gate.wait()
+    access.wait()
     received_bytes = 0
     waiting = len(sockets)
     while waiting:

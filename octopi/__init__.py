@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from octopi.clients.producing.receipts import PendingReceipt, Receipt
     from octopi.clients.stored_records import RecordReader, StoredRecords
     from octopi.errors import (
+        Blame,
         ChecksumError,
         ClosedError,
         ConnectionLostError,
         DeliveryError,
-        Fault,
         HistoryForkedError,
         HistoryLostError,
         InvalidOptionError,
@@ -86,6 +86,7 @@ else:
 _MODULES = {
     "Admin": "octopi.clients.admin",
     "Anchor": "octopi.position",
+    "Blame": "octopi.errors",
     "BrokerInfo": "octopi.wire.messages",
     "BrokerLog": "octopi.clients.answers",
     "ChecksumError": "octopi.errors",
@@ -97,7 +98,6 @@ _MODULES = {
     "Consumer": "octopi.clients.consuming.consumer",
     "DeliveryError": "octopi.errors",
     "Epoch": "octopi.identifiers",
-    "Fault": "octopi.errors",
     "FetchResult": "octopi.clients.answers",
     "FoundOffset": "octopi.wire.messages",
     "HistoryForkedError": "octopi.errors",
@@ -153,6 +153,7 @@ _MODULES = {
 __all__ = [
     "Admin",
     "Anchor",
+    "Blame",
     "BrokerInfo",
     "BrokerLog",
     "ChecksumError",
@@ -164,7 +165,6 @@ __all__ = [
     "Consumer",
     "DeliveryError",
     "Epoch",
-    "Fault",
     "FetchResult",
     "FoundOffset",
     "HistoryForkedError",

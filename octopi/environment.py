@@ -188,7 +188,7 @@ class Net(Protocol):
         """
 
 
-class PromptStream(trio.abc.HalfCloseableStream):
+class NonBlockingStream(trio.abc.HalfCloseableStream):
     """A stream that can also be used without a turn of the scheduler, which costs as much as all
     else that happens to a small message."""
 
@@ -289,7 +289,7 @@ class File(Protocol):
 
 
 @attrs.frozen
-class Room:
+class DiskSpace:
     """How full a file system is."""
 
     free_bytes: int
@@ -348,7 +348,7 @@ class Disk(Protocol):
     async def sync_directory(self, path: str) -> None:
         """Wait until names made, renamed and removed in it are on the device."""
 
-    def room(self, path: str) -> Room | None:
+    def room(self, path: str) -> DiskSpace | None:
         """How much room the file system has that *path* lies on; None: there is no bound, or
         nobody knows."""
 
@@ -364,7 +364,7 @@ class Disk(Protocol):
         """
 
 
-class Chance(Protocol):
+class Randomness(Protocol):
     """Randomness, one source a node."""
 
     def random(self) -> float:
@@ -422,7 +422,7 @@ class Environment:
     clock: Clock
     net: Net
     disk: Disk
-    chance: Chance
+    randomness: Randomness
     trace: Trace | None = None
     """Observer of steps; None costs nothing."""
     audit: Audit | None = None

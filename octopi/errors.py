@@ -95,7 +95,7 @@ class Status(IntEnum):
     NOT_A_MEMBER = 75
 
 
-class Fault(Enum):
+class Blame(Enum):
     """Whose doing a refusal is."""
 
     CALLER = "caller"
@@ -109,7 +109,7 @@ class StatusMeaning:
 
     retryable: bool
     """Whether the same request can succeed later, unchanged (perhaps at another node)."""
-    fault: Fault
+    fault: Blame
     next: str
     """What the caller does next."""
     before_append: bool = False
@@ -137,156 +137,156 @@ _ASK_AGAIN: Final = "ask the register (or the address in the answer) and send it
 
 STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.MALFORMED_MESSAGE: StatusMeaning(
-        False, Fault.CALLER, "mend the client", before_append=True
+        False, Blame.CALLER, "mend the client", before_append=True
     ),
     Status.UNKNOWN_MESSAGE: StatusMeaning(
-        False, Fault.CALLER, "mend or update the client", before_append=True
+        False, Blame.CALLER, "mend or update the client", before_append=True
     ),
     Status.UNSUPPORTED_VERSION: StatusMeaning(
-        False, Fault.CALLER, "use a client and a node of one protocol version", before_append=True
+        False, Blame.CALLER, "use a client and a node of one protocol version", before_append=True
     ),
     Status.WRONG_ENDPOINT: StatusMeaning(
-        False, Fault.CALLER, "send it to the endpoint and role it belongs to", before_append=True
+        False, Blame.CALLER, "send it to the endpoint and role it belongs to", before_append=True
     ),
     Status.MESSAGE_TOO_LARGE: StatusMeaning(
-        False, Fault.CALLER, "send smaller messages", before_append=True
+        False, Blame.CALLER, "send smaller messages", before_append=True
     ),
     Status.TOO_MANY: StatusMeaning(
-        True, Fault.CALLER, "finish some of what is open first", before_append=True
+        True, Blame.CALLER, "finish some of what is open first", before_append=True
     ),
-    Status.TOO_SLOW: StatusMeaning(True, Fault.CALLER, "connect again and answer in time"),
+    Status.TOO_SLOW: StatusMeaning(True, Blame.CALLER, "connect again and answer in time"),
     Status.UNKNOWN_TOPIC: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "create the topic, or mend its name",
         before_append=True,
         look_up=True,
         after_disk_failure=True,
     ),
     Status.INVALID_TOPIC: StatusMeaning(
-        False, Fault.CALLER, "choose another name", before_append=True
+        False, Blame.CALLER, "choose another name", before_append=True
     ),
     Status.TOPIC_EXISTS: StatusMeaning(
-        False, Fault.CALLER, "use it, or choose another name", after_disk_failure=True
+        False, Blame.CALLER, "use it, or choose another name", after_disk_failure=True
     ),
     Status.UNKNOWN_PARTITION: StatusMeaning(
-        False, Fault.CALLER, "describe the topic", before_append=True, look_up=True, outdated=True
+        False, Blame.CALLER, "describe the topic", before_append=True, look_up=True, outdated=True
     ),
     Status.INVALID_OPTION: StatusMeaning(
-        False, Fault.CALLER, "mend the option", before_append=True, outdated=True
+        False, Blame.CALLER, "mend the option", before_append=True, outdated=True
     ),
     Status.MALFORMED_RECORD: StatusMeaning(
-        False, Fault.CALLER, "mend the client's encoder", before_append=True
+        False, Blame.CALLER, "mend the client's encoder", before_append=True
     ),
     Status.RECORD_CHECKSUM: StatusMeaning(
-        True, Fault.NOBODY, "send it again: the bytes changed on the way", before_append=True
+        True, Blame.NOBODY, "send it again: the bytes changed on the way", before_append=True
     ),
     Status.OFFSET_INSIDE_RECORD: StatusMeaning(
-        False, Fault.CALLER, "use offsets that came with a message or a receipt"
+        False, Blame.CALLER, "use offsets that came with a message or a receipt"
     ),
     Status.OFFSET_OUT_OF_RANGE: StatusMeaning(
-        False, Fault.CALLER, "start from earliest or latest, or from an offset between them"
+        False, Blame.CALLER, "start from earliest or latest, or from an offset between them"
     ),
     Status.SEQUENCE_GAP: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "send the missing records first, or start a new producer epoch",
         before_append=True,
     ),
     Status.PRODUCER_FENCED: StatusMeaning(
-        False, Fault.CALLER, "stop: a newer life of this producer is writing", before_append=True
+        False, Blame.CALLER, "stop: a newer life of this producer is writing", before_append=True
     ),
     Status.UNKNOWN_PRODUCER: StatusMeaning(
-        False, Fault.NOBODY, "start a new producer epoch at sequence 0", before_append=True
+        False, Blame.NOBODY, "start a new producer epoch at sequence 0", before_append=True
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
-        False, Fault.NOBODY, "nothing: the records are stored, their offsets are not remembered"
+        False, Blame.NOBODY, "nothing: the records are stored, their offsets are not remembered"
     ),
     Status.UNCOMMITTED: StatusMeaning(
-        True, Fault.NOBODY, "send it again: the records were appended, and may be kept or lost"
+        True, Blame.NOBODY, "send it again: the records were appended, and may be kept or lost"
     ),
-    Status.NOT_LEADER: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN, before_append=True),
+    Status.NOT_LEADER: StatusMeaning(True, Blame.NOBODY, _ASK_AGAIN, before_append=True),
     Status.NOT_READY: StatusMeaning(
-        True, Fault.NOBODY, "try again in a moment", before_append=True
+        True, Blame.NOBODY, "try again in a moment", before_append=True
     ),
     Status.NO_BROKER: StatusMeaning(
-        True, Fault.NOBODY, "start a broker, or wait for one", before_append=True
+        True, Blame.NOBODY, "start a broker, or wait for one", before_append=True
     ),
-    Status.SHUTTING_DOWN: StatusMeaning(True, Fault.NOBODY, _ASK_AGAIN, before_append=True),
+    Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NOBODY, _ASK_AGAIN, before_append=True),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
-        Fault.NOBODY,
+        Blame.NOBODY,
         "go on from the `offset` in the answer, up to which both agree, or from earliest or latest",
     ),
     Status.DISK_FULL: StatusMeaning(
         True,
-        Fault.NODE,
+        Blame.NODE,
         "free space on the broker's disk",
         before_append=True,
         after_disk_failure=True,
     ),
     Status.LOG_READ_ONLY: StatusMeaning(
         False,
-        Fault.NODE,
+        Blame.NODE,
         "look at the broker's disk, then restart the broker",
         after_disk_failure=True,
     ),
     Status.LOG_CORRUPT: StatusMeaning(
         False,
-        Fault.NODE,
+        Blame.NODE,
         "run `octopi-node verify` on the broker's data directory",
         after_disk_failure=True,
     ),
     Status.INTERNAL: StatusMeaning(
-        False, Fault.NODE, "look at the node's log, report the fault", after_disk_failure=True
+        False, Blame.NODE, "look at the node's log, report the fault", after_disk_failure=True
     ),
     Status.DUPLICATE_BROKER: StatusMeaning(
-        True, Fault.CALLER, "stop the other broker of that id, or use a data directory of its own"
+        True, Blame.CALLER, "stop the other broker of that id, or use a data directory of its own"
     ),
     Status.WRONG_CLUSTER: StatusMeaning(
-        False, Fault.CALLER, "point the broker at the register of its own cluster", of_identity=True
+        False, Blame.CALLER, "point the broker at the register of its own cluster", of_identity=True
     ),
     Status.BROKER_FENCED: StatusMeaning(
-        False, Fault.CALLER, "register again with a new incarnation", of_identity=True
+        False, Blame.CALLER, "register again with a new incarnation", of_identity=True
     ),
     Status.REGISTER_SUPERSEDED: StatusMeaning(
         True,
-        Fault.NODE,
+        Blame.NODE,
         "stop that register for good; if no other one runs, start one with an empty data directory",
     ),
     Status.BROKER_IN_USE: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "stop it for good, and move its replicas to other brokers (`partitions move`)",
     ),
     Status.UNAUTHENTICATED: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "use a token that was made with a key of this cluster",
         before_append=True,
         of_access=True,
     ),
     Status.FORBIDDEN: StatusMeaning(
-        False, Fault.CALLER, "use a token that grants this", before_append=True, of_access=True
+        False, Blame.CALLER, "use a token that grants this", before_append=True, of_access=True
     ),
     Status.EXPIRED: StatusMeaning(
-        False, Fault.CALLER, "use a fresh token", before_append=True, of_access=True
+        False, Blame.CALLER, "use a fresh token", before_append=True, of_access=True
     ),
     Status.OVER_LIMIT: StatusMeaning(
         True,
-        Fault.CALLER,
+        Blame.CALLER,
         "use fewer connections, or raise the limit of the token or of the node",
         before_append=True,
     ),
     Status.QUOTA_EXCEEDED: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "delete topics, let retention remove messages, or use a token with a larger quota",
         before_append=True,
     ),
     Status.NOT_A_MEMBER: StatusMeaning(
         False,
-        Fault.CALLER,
+        Blame.CALLER,
         "give register and brokers one join secret: copy `join-secret` of the register's data "
         "directory, and start brokers with `--join-secret FILE`",
     ),

@@ -38,7 +38,7 @@ NONCE_BYTES_MAX: Final = 64
 """Of one life of a broker or register; 16 hexadecimal digits in practice."""
 
 SEAL_BYTES_MAX: Final = 32
-"""128 bits in hexadecimal: see `octopi.membership.seals`."""
+"""128 bits in hexadecimal: see `octopi.coordination.seals`."""
 
 # --- numbers that peers tell ---------------------------------------------------------
 # Nodes count on from what they are told, store it, and tell it to others.  A number that no

@@ -23,7 +23,7 @@ from octopi.limits import STRANGERS_LINE_INTERVAL_S
 _BOUND: Final[ContextVar[Mapping[str, object]]] = ContextVar("_BOUND")
 
 
-class Clock(Protocol):
+class MonotonicClock(Protocol):
     """The part of `octopi.environment.Clock` that is needed here."""
 
     def now(self) -> float:
@@ -31,14 +31,14 @@ class Clock(Protocol):
 
 
 @attrs.define
-class _Kind:
+class _EventLines:
     """Lines about one event of one node."""
 
     due_at: float
     left_out_count: int = 0
 
 
-_KINDS: Final[WeakKeyDictionary[Clock, dict[str, _Kind]]] = WeakKeyDictionary()
+_KINDS: Final[WeakKeyDictionary[MonotonicClock, dict[str, _EventLines]]] = WeakKeyDictionary()
 """By the node's clock: each node has one of its own, in a simulation, too."""
 
 
@@ -64,7 +64,7 @@ class EventLogger:
         """The exception that is handled right now is a fault of ours."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
-    def sparing(self, clock: Clock) -> EventLogger:
+    def sparing(self, clock: MonotonicClock) -> EventLogger:
         """For what strangers cause: a logger of which each event is heard at most once in
         `STRANGERS_LINE_INTERVAL_S` by *clock*, the node's.  The next line of an event has
         ``left_out``, how many there would have been since the last one."""
@@ -82,7 +82,7 @@ class EventLogger:
 class SparingLogger(EventLogger):
     """Logs an event seldom, whatever its fields are."""
 
-    _clock: Clock
+    _clock: MonotonicClock
 
     def _log(
         self, level: int, event: str, fields: Mapping[str, object], exc_info: bool = False
@@ -95,7 +95,7 @@ class SparingLogger(EventLogger):
         if kind is not None and now < kind.due_at:
             kind.left_out_count += 1
             return
-        kinds[event] = _Kind(now + STRANGERS_LINE_INTERVAL_S)
+        kinds[event] = _EventLines(now + STRANGERS_LINE_INTERVAL_S)
         left_out = {"left_out": kind.left_out_count} if kind and kind.left_out_count else {}
         extra = {**_BOUND.get({}), **fields, **left_out}
         self._logger.log(level, event, extra=extra, exc_info=exc_info, stacklevel=3)

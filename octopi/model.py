@@ -32,7 +32,7 @@ TopicText = Annotated[str, AtMost(TOPIC_NAME_BYTES_MAX), Grammar(topic_name_faul
 Id = Annotated[str, AtMost(ID_CHARACTERS), Grammar(id_fault)]
 Nonce = Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(nonce_fault)]
 Seal = Annotated[str, AtMost(SEAL_BYTES_MAX), MayBeMissing()]
-"""Proof that this cluster's register said so (`octopi.membership.seals`); empty: none."""
+"""Proof that this cluster's register said so (`octopi.coordination.seals`); empty: none."""
 PartitionNumber = Annotated[int, Within(0, LIST_COUNT_MAX - 1)]
 BrokerNumber = Annotated[int, Within(1, BROKER_ID_MAX)]
 BrokerNumbers = Annotated[list[BrokerNumber], AtMost(BROKERS_MAX)]
@@ -132,7 +132,7 @@ class PartitionRecord:
 
 
 @attrs.frozen
-class RegisterLife:
+class RegisterGeneration:
     """One start of a register.  Brokers that obeyed it obey none with a smaller generation any
     more, nor another one with the same."""
 
@@ -145,7 +145,7 @@ class RegisterLife:
 
 
 @attrs.frozen
-class Standing:
+class ReplicaReport:
     """How a broker stands with a partition it is a replica of, when it joins."""
 
     partition: PartitionNumber

@@ -23,7 +23,7 @@ from typing import IO
 import attrs
 import trio
 
-from octopi.environment import Listening, PromptStream, Room
+from octopi.environment import DiskSpace, Listening, NonBlockingStream
 from octopi.errors import DirectoryInUseError
 from octopi.limits import CONNECTIONS_MAX, CONNECTIONS_MIN, OWN_DESCRIPTORS
 
@@ -73,8 +73,8 @@ too, all other tasks of this one wait.  The processor time of a thread takes ten
 ask for."""
 
 
-class SystemChance:
-    """`octopi.environment.Chance` from the machine's entropy."""
+class SystemRandomness:
+    """`octopi.environment.Randomness` from the machine's entropy."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
@@ -86,7 +86,7 @@ class SystemChance:
         return secrets.token_bytes(count)
 
 
-class SystemStream(PromptStream):
+class SystemStream(NonBlockingStream):
     """A TCP connection.  What need not wait goes to the system directly, past Trio."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -348,12 +348,12 @@ class SystemDisk:
     async def sync_directory(self, path: str) -> None:
         await trio.to_thread.run_sync(_sync_directory, path)
 
-    def room(self, path: str) -> Room | None:
+    def room(self, path: str) -> DiskSpace | None:
         try:
             found = os.statvfs(path)
         except OSError:
             return None
-        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def page_cache_id(self) -> str:
         try:

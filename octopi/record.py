@@ -166,7 +166,7 @@ class Run:
     """Position after the last record (bytes, exclusive)."""
 
 
-class Mark(NamedTuple):
+class RecordStart(NamedTuple):
     """A record's start, noted so that look-ups need not walk from the beginning."""
 
     position: int
@@ -194,7 +194,7 @@ class Scan:
     """Records in that prefix."""
     runs: list[Run]
     """The version 2 records of the prefix, by producer, in order."""
-    marks: list[Mark]
+    marks: list[RecordStart]
     """Record starts, at the beginning and then one about every `INDEX_INTERVAL_BYTES`."""
     timestamp_max_ms: int
     """The largest time stamp in the prefix; -1 if no record has one."""
@@ -361,7 +361,7 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
     last = end - STRUCTURED_BYTES_MIN
     unpack = _SCANNED.unpack_from
     runs: list[Run] = []
-    marks: list[Mark] = []
+    marks: list[RecordStart] = []
     requests: list[Request] = []
     fault: RecordError | None = None
     timestamp_max = -1
@@ -394,7 +394,7 @@ def scan(buffer: bytes | memoryview, count_max: int = sys.maxsize) -> Scan:
             if position >= next_mark:
                 if count > count_max:
                     break
-                marks.append(Mark(position, timestamp_max, count))
+                marks.append(RecordStart(position, timestamp_max, count))
                 next_mark = position + INDEX_INTERVAL_BYTES
             if timestamp > timestamp_max:
                 timestamp_max = timestamp

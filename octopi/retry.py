@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from octopi.environment import Chance, Environment
+from octopi.environment import Environment, Randomness
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError, UnreachableError
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 
@@ -20,23 +20,23 @@ _DOUBLINGS_MAX: Final = 16
 """Beyond that the bound is `BACKOFF_S_MAX` anyway, and the power would overflow one day."""
 
 
-def backoff_s(chance: Chance, failures: int) -> float:
+def backoff_s(randomness: Randomness, failures: int) -> float:
     """A random wait (seconds) before the next attempt, after *failures* earlier waits."""
     bound_s = min(BACKOFF_S_MAX, BACKOFF_S_FIRST * 2.0 ** min(failures, _DOUBLINGS_MAX))
-    return bound_s * chance.random()
+    return bound_s * randomness.random()
 
 
 class Backoff:
     """The waits between the attempts at one thing."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
         self.attempts = 0
         """Waits handed out since the last success."""
 
     def next_s(self) -> float:
         """The next wait (seconds)."""
-        wait_s = backoff_s(self._chance, self.attempts)
+        wait_s = backoff_s(self._randomness, self.attempts)
         self.attempts += 1
         return wait_s
 
@@ -69,7 +69,7 @@ async def retry(
           error, with *what* was tried in its text.
     """
     clock = environment.clock
-    backoff = Backoff(environment.chance)
+    backoff = Backoff(environment.randomness)
     last: OctopiError = ConnectionLostError("no answer")
     with clock.timeout(timeout_s):
         while True:

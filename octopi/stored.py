@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octopi.model import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
+from octopi.model import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
 
 
 def options_fields(options: TopicOptions) -> dict[str, Any]:
@@ -52,6 +52,6 @@ def partition_fields(record: PartitionRecord) -> dict[str, Any]:
     }
 
 
-def register_fields(life: RegisterLife) -> dict[str, Any]:
+def register_fields(life: RegisterGeneration) -> dict[str, Any]:
     """What is stored of *life*."""
     return {"generation": life.generation, "nonce": life.nonce, "seal": life.seal}

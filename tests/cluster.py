@@ -18,9 +18,9 @@ from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
 from octopi.operating_system import (
-    SystemChance,
     SystemClock,
     SystemDisk,
+    SystemRandomness,
     SystemStreams,
     wants_plain_websocket,
 )
@@ -28,7 +28,7 @@ from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
@@ -43,7 +43,7 @@ def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environ
     """The production environment; *nursery* owns its connections' tasks."""
     clock = SystemClock()
     net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
-    return Environment(clock, net, SystemDisk(), SystemChance())
+    return Environment(clock, net, SystemDisk(), SystemRandomness())
 
 
 class Died(BaseException):  # no error: nothing may handle it
@@ -81,7 +81,7 @@ class Cluster:
         rebalance_interval_s: float = 3600.0,
         snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES,
         trace: Trace | None = None,
-        doorkeeper: Doorkeeper | None = None,
+        authenticator: Authenticator | None = None,
         secrets: SecretSource = SECRETS,
         show: Callable[[RegisterNode], None] | None = None,
     ) -> Node:
@@ -93,7 +93,7 @@ class Cluster:
             gather_s=gather_s,
             rebalance_interval_s=rebalance_interval_s,
             snapshot_entries=snapshot_entries,
-            doorkeeper=doorkeeper,
+            authenticator=authenticator,
             secrets=secrets,
         )
         show = show or self.registers.append

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.environment import Link
-from octopi.security.join_secret import JoinSecrets, Opening, SecretSource, Side
+from octopi.security.join_secret import JoinSecrets, ProofContext, SecretSource, Side
 from octopi.transport.handshake import NodeCredentials
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -31,7 +31,7 @@ async def prove(link: Link, path: str, secrets: JoinSecrets, agent: str) -> None
     await link.send(encode(m.Hello(1, agent, nonce=_NONCE)))
     challenge = decode(await link.receive(), frozenset({m.Challenge}))
     assert isinstance(challenge, m.Challenge)
-    opening = Opening(path, _NONCE, challenge.nonce)
+    opening = ProofContext(path, _NONCE, challenge.nonce)
     await link.send(encode(m.Proof(opening.proof(secrets.keys[0], Side.CONNECTING))))
     decode(await link.receive(), frozenset({m.Welcome}))
 
@@ -40,7 +40,7 @@ async def be_asked(link: Link, secrets: JoinSecrets, welcome: m.Welcome) -> None
     """Let another node in, which is shown that this one has *secrets*."""
     hello = decode(await link.receive(), frozenset({m.Hello}))
     assert isinstance(hello, m.Hello)
-    opening = Opening(link.path, hello.nonce, _NONCE)
+    opening = ProofContext(link.path, hello.nonce, _NONCE)
     await link.send(encode(m.Challenge(_NONCE, opening.proofs(secrets, Side.ACCEPTING))))
     decode(await link.receive(), frozenset({m.Proof}))
     await link.send(encode(welcome))

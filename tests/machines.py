@@ -61,7 +61,7 @@ class Machine:
         states = {path: path.stat() for path in data_dir.rglob("*.log")}
         return [path for path, it in states.items() if durable.sizes.get(it.st_ino, 0) < it.st_size]
 
-    def lose_power(self, data_dir: Path, chance: random.Random) -> list[str]:
+    def lose_power(self, data_dir: Path, randomness: random.Random) -> list[str]:
         """Take from *data_dir*, whose node is dead, what need not be on the device, and boot.
 
         A file that was appended to keeps what was synced and a random part of the rest, which
@@ -74,15 +74,15 @@ class Machine:
             if path.is_dir() or path.name == "lock":
                 continue
             known = durable.names.get(path.parent.resolve())
-            if known is not None and path.name not in known and chance.random() < 0.5:
+            if known is not None and path.name not in known and randomness.random() < 0.5:
                 changes.append(f"{path.relative_to(data_dir)} is gone: its name was not synced")
                 path.unlink()
                 continue
             state = path.stat()
             synced = min(durable.sizes.get(state.st_ino, 0), state.st_size)
             if synced < state.st_size:
-                kept = chance.randint(synced, state.st_size)
-                zeros = chance.choice((0, state.st_size - kept))
+                kept = randomness.randint(synced, state.st_size)
+                zeros = randomness.choice((0, state.st_size - kept))
                 with path.open("r+b") as file:
                     file.truncate(kept)
                     file.truncate(kept + zeros)

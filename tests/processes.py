@@ -168,12 +168,12 @@ class NodeProcess:
         process.kill()
         self._gone(process)
 
-    def lose_power(self, chance: random.Random) -> list[str]:
+    def lose_power(self, randomness: random.Random) -> list[str]:
         """End it with its machine, which forgets what its device does not hold: see
         `tests.machines.Machine.lose_power`."""
         assert self.machine is not None, f"{self.name} is on no machine of its own"
         self.close()
-        return self.machine.lose_power(self.data_dir, chance)
+        return self.machine.lose_power(self.data_dir, randomness)
 
     def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:
         """Ask it to stop; return its exit code when it has."""

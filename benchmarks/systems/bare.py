@@ -44,14 +44,14 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
         yield Serving(str(port), {"server": process.pid}, trio.__version__, "one file, no checks")
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "request": _request,
         "pace": _pace,
         "receive": _receive,
     }
-    return trio.run(partial(roles[role], gate, **parameters))
+    return trio.run(partial(roles[role], access, **parameters))
 
 
 async def _connected(address: str, role: bytes, size: int) -> trio.SocketStream:
@@ -71,11 +71,13 @@ async def _whole(stream: trio.SocketStream, size: int) -> bytes:
     return some
 
 
-async def _request(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+async def _request(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
     value = bytes(size)
     latencies = []
     async with await _connected(address, _SENDING, size) as stream:
-        gate.wait()
+        access.wait()
         for _ in range(count):
             began = time.perf_counter()
             await stream.send_all(value)
@@ -84,9 +86,9 @@ async def _request(gate: Gate, address: str, topic: str, size: int, count: int) 
     return spread(latencies)
 
 
-async def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
+async def _pace(access: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
     async with await _connected(address, _SENDING, size) as stream:
-        gate.wait()
+        access.wait()
         begin = trio.current_time()
         for number in range(count):
             await trio.sleep_until(begin + number / rate)
@@ -94,10 +96,12 @@ async def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rat
             await _whole(stream, len(_ACKNOWLEDGEMENT))
 
 
-async def _receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+async def _receive(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
     latencies: list[float] = []
     async with await _connected(address, _RECEIVING, size) as stream:
-        gate.wait()
+        access.wait()
         while len(latencies) < count:
             latencies.append(age_s(await _whole(stream, size)))
     return spread(latencies)

@@ -56,7 +56,7 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
         )
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     parameters.pop("flush_before_ack", None)  # the brokers do
     roles = {
@@ -66,7 +66,7 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
         "pace": _pace,
         "receive": _receive,
     }
-    return roles[role](gate, **parameters)  # type: ignore[operator,no-any-return]
+    return roles[role](access, **parameters)  # type: ignore[operator,no-any-return]
 
 
 def _make(address: str, topic: str, replicas: int) -> None:
@@ -116,14 +116,14 @@ def _flush(producer: Any, failures: list[object]) -> None:
 
 
 def _produce(
-    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> None:
     value, failures = bytes(size), list[object]()
     _make(address, topic, replicas)
     producer = _producer(address, _LINGER_MS)
     _send(producer, topic, value, failures)
     _flush(producer, failures)
-    gate.wait()
+    access.wait()
     for number in range(count):
         _send(producer, topic, value, failures)
         if number % _POLLED_EVERY == 0:
@@ -132,7 +132,7 @@ def _produce(
 
 
 def _request(
-    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> dict[str, float]:
     value, failures = bytes(size), list[object]()
     _make(address, topic, replicas)
@@ -140,7 +140,7 @@ def _request(
     _send(producer, topic, value, failures)
     _flush(producer, failures)
     latencies = []
-    gate.wait()
+    access.wait()
     for _ in range(count):
         began = time.perf_counter()
         _send(producer, topic, value, failures)
@@ -149,11 +149,11 @@ def _request(
     return spread(latencies)
 
 
-def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
+def _pace(access: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
     failures: list[object] = []
     _make(address, topic, 1)
     producer = _producer(address, 0)
-    gate.wait()
+    access.wait()
     begin = time.perf_counter()
     for number in range(count):
         wait_s = begin + number / rate - time.perf_counter()
@@ -187,9 +187,9 @@ def _read_all(consumer: Any, topic: str) -> None:
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
 
 
-def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> None:
+def _consume(access: Gate, address: str, topic: str, size: int, count: int) -> None:
     consumer = _consumer(address, topic)
-    gate.wait()
+    access.wait()
     _read_all(consumer, topic)
     seen, deadline = 0, time.monotonic() + _TIMEOUT_S
     while seen < count and time.monotonic() < deadline:
@@ -200,13 +200,13 @@ def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> Non
         raise RuntimeError(f"Kafka gave {seen} of {count} messages")
 
 
-def _receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+def _receive(access: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
     _make(address, topic, 1)
     consumer = _consumer(address, topic)
     _read_all(consumer, topic)
     consumer.poll(1.0)  # it waits for messages then
     latencies: list[float] = []
-    gate.wait()
+    access.wait()
     deadline = time.monotonic() + _TIMEOUT_S
     while len(latencies) < count and time.monotonic() < deadline:
         message = consumer.poll(1.0)

@@ -103,10 +103,10 @@ async def _wait_for_streams(address: str, replicas: int) -> None:
             await connection.close()
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     if role == "subscribe":
-        return subscribe(gate, parameters)
+        return subscribe(access, parameters)
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": produce,
         "consume": consume,
@@ -116,7 +116,7 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
         "flush": flush,
     }
     parameters.pop("flush_before_ack", None)  # the server does
-    return asyncio.run(roles[role](gate, **parameters))  # type: ignore[arg-type]
+    return asyncio.run(roles[role](access, **parameters))  # type: ignore[arg-type]
 
 
 async def _connect(address: str, topic: str, replicas: int) -> Any:
@@ -159,13 +159,13 @@ class _Acknowledgements:
 
 
 async def produce(
-    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> None:
     value = bytes(size)
     connection = await _connect(address, topic, replicas)
     acknowledged = _Acknowledgements(connection)
     await acknowledged.start()
-    gate.wait()
+    access.wait()
     for number in range(count):
         await connection.publish(topic, value, reply=acknowledged.inbox)
         if number % _EVERY == 0 and number > IN_FLIGHT:
@@ -174,7 +174,7 @@ async def produce(
     await connection.close()
 
 
-async def consume(gate: Gate, address: str, topic: str, size: int, count: int) -> None:
+async def consume(access: Gate, address: str, topic: str, size: int, count: int) -> None:
     connection = await _connect(address, topic, 1)
     seen, done = 0, asyncio.Event()
 
@@ -184,7 +184,7 @@ async def consume(gate: Gate, address: str, topic: str, size: int, count: int) -
         if seen == count:
             done.set()
 
-    gate.wait()
+    access.wait()
     await connection.jetstream().subscribe(
         topic, cb=take, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
     )
@@ -193,13 +193,13 @@ async def consume(gate: Gate, address: str, topic: str, size: int, count: int) -
 
 
 async def request(
-    gate: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
+    access: Gate, address: str, topic: str, size: int, count: int, replicas: int = 1
 ) -> dict[str, float]:
     value, latencies = bytes(size), []
     connection = await _connect(address, topic, replicas)
     stream = connection.jetstream()
     await stream.publish(topic, value)
-    gate.wait()
+    access.wait()
     for _ in range(count):
         began = time.perf_counter()
         await stream.publish(topic, value)
@@ -208,11 +208,11 @@ async def request(
     return spread(latencies)
 
 
-async def pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
+async def pace(access: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
     connection = await _connect(address, topic, 1)
     acknowledged = _Acknowledgements(connection)
     await acknowledged.start()
-    gate.wait()
+    access.wait()
     begin = time.perf_counter()
     for number in range(count):
         wait_s = begin + number / rate - time.perf_counter()
@@ -223,7 +223,9 @@ async def pace(gate: Gate, address: str, topic: str, size: int, count: int, rate
     await connection.close()
 
 
-async def receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+async def receive(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
     connection = await _connect(address, topic, 1)
     latencies: list[float] = []
     done = asyncio.Event()
@@ -234,20 +236,20 @@ async def receive(gate: Gate, address: str, topic: str, size: int, count: int) -
             done.set()
 
     await connection.jetstream().subscribe(topic, cb=take, ordered_consumer=True)
-    gate.wait()
+    access.wait()
     await asyncio.wait_for(done.wait(), _TIMEOUT_S)
     await connection.close()
     return spread(latencies)
 
 
 async def flush(
-    gate: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
+    access: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
 ) -> None:
     value, last = bytes(size), end.encode().rjust(size, b"\0")
     connection = await _connect(address, topic, 1)
     acknowledged = _Acknowledgements(connection)
     await acknowledged.start()
-    gate.wait()
+    access.wait()
     for number in range(count):
         one = value if number + 1 < count else last
         await connection.publish(topic, one, reply=acknowledged.inbox)
@@ -257,11 +259,11 @@ async def flush(
     await connection.close()
 
 
-def subscribe(gate: Gate, parameters: dict[str, Any]) -> dict[str, float]:
+def subscribe(access: Gate, parameters: dict[str, Any]) -> dict[str, float]:
     count = parameters["subscribers"]
     asyncio.run(_make_consumers(parameters["address"], parameters["topic"], count))
     greeting = Greeting("/", "", greet_at("deliver.{}".format))
-    return drain(gate, parameters["websocket"], greeting, count, parameters["end"].encode())
+    return drain(access, parameters["websocket"], greeting, count, parameters["end"].encode())
 
 
 async def _make_consumers(address: str, topic: str, count: int) -> None:

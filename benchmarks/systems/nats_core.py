@@ -24,24 +24,24 @@ def serving(directory: Path, replicas: int, flush_before_ack: bool) -> Iterator[
         yield server
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     if role == "flush":
-        return asyncio.run(_flush(gate, **parameters))
+        return asyncio.run(_flush(access, **parameters))
     greeting = Greeting("/", "", nats.greet_at(lambda number: parameters["topic"]))
     mark = parameters["end"].encode()
-    return drain(gate, parameters["websocket"], greeting, parameters["subscribers"], mark)
+    return drain(access, parameters["websocket"], greeting, parameters["subscribers"], mark)
 
 
 async def _flush(
-    gate: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
+    access: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
 ) -> None:
     """Nobody acknowledges: each flush waits for the server's answer to a ping."""
     from nats import connect
 
     value, last = bytes(size), end.encode().rjust(size, b"\0")
     connection = await connect(address)
-    gate.wait()
+    access.wait()
     for number in range(count):
         await connection.publish(topic, value if number + 1 < count else last)
         if (number + 1) % flush_count == 0:

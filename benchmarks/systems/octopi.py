@@ -88,10 +88,10 @@ async def _all_in_sync(register: str, replicas: int) -> None:
                 await trio.sleep(0.2)
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     if role == "subscribe":
-        return trio.run(_locate_and_subscribe, gate, parameters)
+        return trio.run(_locate_and_subscribe, access, parameters)
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": _produce,
         "consume": _consume,
@@ -103,18 +103,18 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
         "producers": _producers,
     }
     parameters.pop("replicas", None)  # each broker has one
-    return trio.run(partial(roles[role], gate, **parameters))
+    return trio.run(partial(roles[role], access, **parameters))
 
 
 async def _produce(
-    gate: Gate, address: str, topic: str, size: int, count: int, flush_before_ack: bool = False
+    access: Gate, address: str, topic: str, size: int, count: int, flush_before_ack: bool = False
 ) -> None:
     value = bytes(size)
     async with octopi.connect(address) as client:
         await client.create_topic(topic, flush_before_ack=flush_before_ack, exist_ok=True)
         async with client.producer() as producer:
             await producer.send(topic, b"connect")
-            gate.wait()
+            access.wait()
             for begin in range(0, count, _GROUP):
                 some = [value] * min(_GROUP, count - begin)
                 await producer.submit_many(topic, some)
@@ -122,9 +122,9 @@ async def _produce(
             assert producer.acknowledged_count == count + 1
 
 
-async def _consume(gate: Gate, address: str, topic: str, size: int, count: int) -> None:
+async def _consume(access: Gate, address: str, topic: str, size: int, count: int) -> None:
     async with octopi.connect(address) as client:
-        gate.wait()
+        access.wait()
         seen = 0
         async with client.consumer(topic, start="earliest") as consumer:
             async for batch in consumer.batches():
@@ -134,12 +134,14 @@ async def _consume(gate: Gate, address: str, topic: str, size: int, count: int) 
                     return
 
 
-async def _request(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+async def _request(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
     value = bytes(size)
     latencies = []
     async with octopi.connect(address) as client, client.producer() as producer:
         await producer.send(topic, value)
-        gate.wait()
+        access.wait()
         for _ in range(count):
             began = time.perf_counter()
             await producer.send(topic, value)
@@ -147,22 +149,24 @@ async def _request(gate: Gate, address: str, topic: str, size: int, count: int) 
     return spread(latencies)
 
 
-async def _pace(gate: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
+async def _pace(access: Gate, address: str, topic: str, size: int, count: int, rate: int) -> None:
     async with octopi.connect(address) as client, client.producer(linger_s=0) as producer:
         await producer.send(topic, b"connect")
-        gate.wait()
+        access.wait()
         begin = trio.current_time()
         for number in range(count):
             await trio.sleep_until(begin + number / rate)
             await producer.submit(topic, stamped(size))
 
 
-async def _receive(gate: Gate, address: str, topic: str, size: int, count: int) -> dict[str, float]:
+async def _receive(
+    access: Gate, address: str, topic: str, size: int, count: int
+) -> dict[str, float]:
     latencies: list[float] = []
     async with octopi.connect(address) as client:
         await client.create_topic(topic, exist_ok=True)
         async with client.consumer(topic, start="latest") as consumer:
-            gate.wait()
+            access.wait()
             while len(latencies) < count:
                 batch = await consumer.next_batch() or []
                 latencies += [age_s(one.value) for one in batch if len(one.value) == size]
@@ -170,18 +174,20 @@ async def _receive(gate: Gate, address: str, topic: str, size: int, count: int) 
 
 
 async def _flush(
-    gate: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
+    access: Gate, address: str, topic: str, size: int, count: int, flush_count: int, end: str
 ) -> None:
     value, last = bytes(size), end.encode().rjust(size, b"\0")
     async with octopi.connect(address) as client, client.producer() as producer:
         await producer.send(topic, b"connect")
-        gate.wait()
+        access.wait()
         for number in range(0, count, flush_count):
             await producer.submit_many(topic, [value] * (flush_count - 1))
             await producer.send(topic, value if number + flush_count < count else last)
 
 
-async def _topics(gate: Gate, address: str, topic: str, size: int, count: int, topics: int) -> None:
+async def _topics(
+    access: Gate, address: str, topic: str, size: int, count: int, topics: int
+) -> None:
     value = bytes(size)
     names = [f"{topic}-{number}" for number in range(topics)]
     limit = trio.CapacityLimiter(_CREATIONS_AT_A_TIME)
@@ -195,14 +201,14 @@ async def _topics(gate: Gate, address: str, topic: str, size: int, count: int, t
             for name in names:
                 nursery.start_soon(create, name)
         await producer.flush()
-        gate.wait()
+        access.wait()
         for number in range(count):
             await producer.submit(names[number % topics], value)
         await producer.flush()
 
 
 async def _producers(
-    gate: Gate, address: str, topic: str, size: int, count: int, producers: int
+    access: Gate, address: str, topic: str, size: int, count: int, producers: int
 ) -> None:
     value = bytes(size)
     ready, go = [], trio.Event()
@@ -212,7 +218,7 @@ async def _producers(
             await producer.send(topic, b"connect")
             ready.append(True)
             if len(ready) == producers:
-                gate.wait()
+                access.wait()
                 go.set()
             await go.wait()
             for _ in range(count // producers):
@@ -223,7 +229,7 @@ async def _producers(
             nursery.start_soon(produce)
 
 
-async def _locate_and_subscribe(gate: Gate, parameters: dict[str, Any]) -> dict[str, float]:
+async def _locate_and_subscribe(access: Gate, parameters: dict[str, Any]) -> dict[str, float]:
     topic = parameters["topic"]
     async with octopi.connect(parameters["address"]) as client:
         info = await client.create_topic(topic, exist_ok=True)
@@ -232,7 +238,7 @@ async def _locate_and_subscribe(gate: Gate, parameters: dict[str, Any]) -> dict[
         [url] = [one.address for one in cluster.brokers if one.broker == place.leader]
     greet = partial(_greet, topic, place.partition)
     greeting = Greeting(CLIENT.path, SUBPROTOCOL, greet, encode(Heartbeat()))
-    return drain(gate, url, greeting, parameters["subscribers"], parameters["end"].encode())
+    return drain(access, url, greeting, parameters["subscribers"], parameters["end"].encode())
 
 
 def _greet(topic: str, partition: int, number: int) -> list[bytes]:

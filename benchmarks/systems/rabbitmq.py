@@ -87,7 +87,7 @@ def _version() -> str:
     return asked.stdout or "unknown"
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     roles: dict[str, Callable[..., Awaitable[dict[str, float] | None]]] = {
         "produce": _produce,
@@ -98,7 +98,7 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
     }
     host, _, port = parameters.pop("address").partition(":")
     at = {"host": host, "port": int(port), "username": "guest", "password": "guest"}
-    return asyncio.run(roles[role](gate, at, **parameters))  # type: ignore[arg-type]
+    return asyncio.run(roles[role](access, at, **parameters))  # type: ignore[arg-type]
 
 
 class _Confirmations:
@@ -122,7 +122,7 @@ class _Confirmations:
             self._reached.set()
 
 
-async def _produce(gate: Gate, at: dict[str, Any], topic: str, size: int, count: int) -> None:
+async def _produce(access: Gate, at: dict[str, Any], topic: str, size: int, count: int) -> None:
     from rstream import Producer, RawMessage
 
     value, confirmed = bytes(size), _Confirmations()
@@ -130,7 +130,7 @@ async def _produce(gate: Gate, at: dict[str, Any], topic: str, size: int, count:
     async with Producer(**at) as producer:
         await producer.create_stream(topic, exists_ok=True)
         await producer.send_wait(topic, b"connect")
-        gate.wait()
+        access.wait()
         for begin in range(0, count, group):
             some = min(group, count - begin)
             await producer.send_batch(
@@ -140,7 +140,7 @@ async def _produce(gate: Gate, at: dict[str, Any], topic: str, size: int, count:
         await confirmed.wait(count)
 
 
-async def _consume(gate: Gate, at: dict[str, Any], topic: str, size: int, count: int) -> None:
+async def _consume(access: Gate, at: dict[str, Any], topic: str, size: int, count: int) -> None:
     seen, done = 0, asyncio.Event()
 
     def take(message: bytes, context: Any) -> None:
@@ -150,7 +150,7 @@ async def _consume(gate: Gate, at: dict[str, Any], topic: str, size: int, count:
             done.set()
 
     consumer = await _consumer(at, topic)
-    gate.wait()
+    access.wait()
     await consumer.subscribe(topic, take, decoder=bytes, initial_credit=_CREDIT)
     await asyncio.wait_for(done.wait(), _TIMEOUT_S)
     await consumer.close()
@@ -166,7 +166,7 @@ async def _consumer(at: dict[str, Any], topic: str) -> Any:
 
 
 async def _request(
-    gate: Gate, at: dict[str, Any], topic: str, size: int, count: int
+    access: Gate, at: dict[str, Any], topic: str, size: int, count: int
 ) -> dict[str, float]:
     from rstream import Producer
 
@@ -174,7 +174,7 @@ async def _request(
     async with Producer(**at) as producer:
         await producer.create_stream(topic, exists_ok=True)
         await producer.send_wait(topic, value)
-        gate.wait()
+        access.wait()
         for _ in range(count):
             began = time.perf_counter()
             await producer.send_wait(topic, value)
@@ -183,14 +183,14 @@ async def _request(
 
 
 async def _pace(
-    gate: Gate, at: dict[str, Any], topic: str, size: int, count: int, rate: int
+    access: Gate, at: dict[str, Any], topic: str, size: int, count: int, rate: int
 ) -> None:
     from rstream import Producer, RawMessage
 
     confirmed = _Confirmations()
     async with Producer(**at) as producer:
         await producer.create_stream(topic, exists_ok=True)
-        gate.wait()
+        access.wait()
         begin = time.perf_counter()
         for number in range(count):
             wait_s = begin + number / rate - time.perf_counter()
@@ -203,7 +203,7 @@ async def _pace(
 
 
 async def _receive(
-    gate: Gate, at: dict[str, Any], topic: str, size: int, count: int
+    access: Gate, at: dict[str, Any], topic: str, size: int, count: int
 ) -> dict[str, float]:
     latencies: list[float] = []
     done = asyncio.Event()
@@ -215,7 +215,7 @@ async def _receive(
 
     consumer = await _consumer(at, topic)
     await consumer.subscribe(topic, take, decoder=bytes, initial_credit=_CREDIT)
-    gate.wait()
+    access.wait()
     await asyncio.wait_for(done.wait(), _TIMEOUT_S)
     await consumer.close()
     return spread(latencies)

@@ -75,7 +75,7 @@ def _wait_for_replicas(port: int, count: int) -> None:
             raise RuntimeError("its replicas did not follow")
 
 
-def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
+def run(role: str, access: Gate, parameters: dict[str, Any]) -> dict[str, float] | None:
     """Play a role of a client process."""
     import redis
 
@@ -90,11 +90,11 @@ def run(role: str, gate: Gate, parameters: dict[str, Any]) -> dict[str, float] |
     }
     with redis.Redis(host, int(port), decode_responses=False) as connection:
         connection.ping()
-        return roles[role](gate, connection, **parameters)  # type: ignore[operator,no-any-return]
+        return roles[role](access, connection, **parameters)  # type: ignore[operator,no-any-return]
 
 
 def _produce(
-    gate: Gate,
+    access: Gate,
     connection: Any,
     topic: str,
     size: int,
@@ -102,7 +102,7 @@ def _produce(
     replicas: int = 1,
 ) -> None:
     fields = {b"v": bytes(size)}
-    gate.wait()
+    access.wait()
     for begin in range(0, count, _PIPELINE):
         pipeline = connection.pipeline(transaction=False)
         for _ in range(min(_PIPELINE, count - begin)):
@@ -112,8 +112,8 @@ def _produce(
         pipeline.execute()
 
 
-def _consume(gate: Gate, connection: Any, topic: str, size: int, count: int) -> None:
-    gate.wait()
+def _consume(access: Gate, connection: Any, topic: str, size: int, count: int) -> None:
+    access.wait()
     seen, last = 0, b"0"
     while seen < count:
         [(_, entries)] = connection.xread({topic: last}, count=1000)
@@ -122,7 +122,7 @@ def _consume(gate: Gate, connection: Any, topic: str, size: int, count: int) -> 
 
 
 def _request(
-    gate: Gate,
+    access: Gate,
     connection: Any,
     topic: str,
     size: int,
@@ -132,7 +132,7 @@ def _request(
     fields = {b"v": bytes(size)}
     latencies = []
     connection.xadd(topic, fields)
-    gate.wait()
+    access.wait()
     for _ in range(count):
         began = time.perf_counter()
         if replicas > 1:
@@ -147,14 +147,14 @@ def _request(
 
 
 def _pace(
-    gate: Gate,
+    access: Gate,
     connection: Any,
     topic: str,
     size: int,
     count: int,
     rate: int,
 ) -> None:
-    gate.wait()
+    access.wait()
     begin = time.perf_counter()
     for number in range(count):
         wait_s = begin + number / rate - time.perf_counter()
@@ -164,7 +164,7 @@ def _pace(
 
 
 def _receive(
-    gate: Gate,
+    access: Gate,
     connection: Any,
     topic: str,
     size: int,
@@ -172,7 +172,7 @@ def _receive(
 ) -> dict[str, float]:
     latencies: list[float] = []
     last = b"0"
-    gate.wait()
+    access.wait()
     while len(latencies) < count:
         for _, entries in connection.xread({topic: last}, count=1000, block=1000):
             for last, fields in entries:  # noqa: B007

@@ -15,7 +15,8 @@ from typing import Final
 
 import attrs
 
-from octopi.admin.cluster_watch import Snapshot
+from octopi.admin.cluster_snapshot import ReplicaStatus, live_brokers, partition_state
+from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.admin.page_writer import (
     PAGE_COUNT_MAX,
     InSlices,
@@ -24,7 +25,6 @@ from octopi.admin.page_writer import (
     count_wanted,
     number_wanted,
 )
-from octopi.admin.replicas import ReplicaStatus, live_brokers, partition_state
 from octopi.clients.answers import BrokerLog
 from octopi.wire.messages import (
     BrokerInfo,
@@ -51,7 +51,7 @@ _Ranked = tuple[int, int, int, SubscriptionInfo]
 broker, and the subscription."""
 
 
-async def cluster_page(seen: Snapshot, query: Mapping[str, str]) -> bytes:
+async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
     """Brokers and partitions."""
     cluster = seen.look.cluster
     live = live_brokers(cluster)
@@ -126,7 +126,7 @@ def _partition(
     }
 
 
-async def topics_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
+async def topics_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
     """A page of topics, in the order of their names."""
     after, prefix = query.get("after", ""), query.get("prefix", "")
     topics = seen.topics
@@ -197,7 +197,7 @@ def _place(place: PartitionInfo) -> Json:
     }
 
 
-async def consumers_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
+async def consumers_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
     """Open subscriptions, those that are farthest behind first."""
     topic, after = query.get("topic", ""), _rank_of(query.get("after", ""))
     count_max = count_wanted(query.get("limit", ""), CONSUMERS_DEFAULT)
@@ -253,7 +253,7 @@ def _consumer(ranked: _Ranked) -> Json:
     }
 
 
-async def events_page(seen: Snapshot, query: Mapping[str, str], covers: Covers) -> bytes:
+async def events_page(seen: CachedSnapshot, query: Mapping[str, str], covers: Covers) -> bytes:
     """What the register decided and saw, the oldest first."""
     number = number_wanted(query.get("after", ""))
     events = seen.events.events

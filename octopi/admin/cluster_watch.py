@@ -15,8 +15,8 @@ from typing import Final
 import attrs
 import trio
 
+from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, ReplicaStatus, look, problems
 from octopi.admin.page_writer import InSlices
-from octopi.admin.replicas import Holdings, Look, ReplicaStatus, look, problems
 from octopi.clients.answers import BrokerLog
 from octopi.clients.client import Client
 from octopi.clients.cluster_handle import ClusterHandle
@@ -44,11 +44,11 @@ PROBLEMS_SHOWN_MAX: Final = 100
 
 
 @attrs.frozen
-class Snapshot:
+class CachedSnapshot:
     """A cluster, more or less at one moment."""
 
     seen_at_ms: int
-    look: Look
+    look: ClusterSnapshot
     topics: list[TopicInfo]
     subscriptions: list[tuple[int, SubscriptionInfo]]
     """With the broker that serves it."""
@@ -80,7 +80,7 @@ class ClusterWatch:
         self._credentials = credentials
         self._cluster: ClusterHandle | None = None
         self._looking = trio.Lock()
-        self._last: Snapshot | None = None
+        self._last: CachedSnapshot | None = None
         self._fresh_until = -math.inf
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class ClusterWatch:
             )
             await trio.sleep_forever()
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> CachedSnapshot:
         """The cluster as it is now, or was a moment ago.
 
         Raises:
@@ -107,7 +107,7 @@ class ClusterWatch:
                 self._fresh_until = clock.now() + max(LOOK_INTERVAL_S, took_s / LOOK_SHARE_MAX)
             return self._last
 
-    async def _look(self) -> Snapshot:
+    async def _look(self) -> CachedSnapshot:
         if self._cluster is None:
             raise NotReadyError("the node starts")
         client, router = Client(self._cluster), self._cluster.router
@@ -142,7 +142,7 @@ class ClusterWatch:
             place.partition: holdings.replicas_of(place)
             async for place in InSlices(seen.cluster.partitions, 1)
         }
-        return Snapshot(
+        return CachedSnapshot(
             self._environment.clock.wall_ms(),
             seen,
             topics,

@@ -21,13 +21,13 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from octopi.admin.node_views import BrokerView, NodeView, RegisterView
+from octopi.admin.node_views import BrokerNodeView, NodeView, RegisterNodeView
 from octopi.metrics.latencies import BOUNDS_S
 from octopi.printable import printable
-from octopi.replication.replica import Role
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.replication.partition_replica import Role
+from octopi.roles.broker.local_log import LocalLog
 from octopi.transport.memory_budget import MemoryBudget
-from octopi.transport.traffic import Traffic
+from octopi.transport.server_statistics import ServerStatistics
 from octopi.wire.messages import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,9 +52,9 @@ class Metrics:
         """*logs_max*: logs with series of their own."""
         self._registry = CollectorRegistry()
         self._registry.register(_Printable(_Traffic(node)))
-        if isinstance(node, BrokerView):
+        if isinstance(node, BrokerNodeView):
             self._registry.register(_Printable(_Broker(node, logs_max)))
-        elif isinstance(node, RegisterView):
+        elif isinstance(node, RegisterNodeView):
             self._registry.register(_Printable(_Register(node)))
         ProcessCollector(registry=self._registry)
 
@@ -105,7 +105,7 @@ class _Traffic(Collector):
         yield _latencies(traffic)
 
 
-def _connections(traffic: Traffic) -> Iterator[Metric]:
+def _connections(traffic: ServerStatistics) -> Iterator[Metric]:
     now = GaugeMetricFamily("octopi_connections", "Open connections.", labels=["endpoint"])
     for path, count in Counter(one.path for one in traffic.connections.values()).items():
         now.add_metric([path], count)
@@ -145,7 +145,7 @@ def _counted(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> 
     return family
 
 
-def _latencies(traffic: Traffic) -> Metric:
+def _latencies(traffic: ServerStatistics) -> Metric:
     family = HistogramMetricFamily(
         "octopi_request_seconds",
         "From receiving a request to posting its answer.",
@@ -163,7 +163,7 @@ def _latencies(traffic: Traffic) -> Metric:
 class _Broker(Collector):
     """Logs, replicas and consumers of a broker."""
 
-    def __init__(self, view: BrokerView, logs_max: int) -> None:
+    def __init__(self, view: BrokerNodeView, logs_max: int) -> None:
         self._logs = view.node.replicas.store
         self._manager = view.node.replicas
         self._readers = view.node.readers
@@ -203,7 +203,7 @@ class _Broker(Collector):
             "octopi_retired_bytes", "Size of retired replicas.", value=retired.size_bytes
         )
 
-    def _of_logs(self, logs: Iterable[BrokerLog]) -> Iterator[Metric]:
+    def _of_logs(self, logs: Iterable[LocalLog]) -> Iterator[Metric]:
         start = GaugeMetricFamily(
             "octopi_log_start_bytes", "Offset of the oldest record.", labels=_LOG
         )
@@ -292,28 +292,28 @@ class _Broker(Collector):
 class _Register(Collector):
     """Members, topics and decisions of a register."""
 
-    def __init__(self, view: RegisterView) -> None:
+    def __init__(self, view: RegisterNodeView) -> None:
         self._node = view.node
 
     def collect(self) -> Iterator[Metric]:
-        registrar = self._node.registrar
-        state = registrar.state
+        controller = self._node.controller
+        state = controller.state
         brokers = GaugeMetricFamily(
             "octopi_brokers", "Brokers, by what the register sees.", labels=["state"]
         )
-        live = sum(registrar.is_live(one) for one in state.brokers)
+        live = sum(controller.is_live(one) for one in state.brokers)
         brokers.add_metric(["live"], live)
         brokers.add_metric(["away"], len(state.brokers) - live)
         yield brokers
         records = list(state.partitions.values())
-        led = [registrar.describe_partition(one).leader is not None for one in records]
+        led = [controller.describe_partition(one).leader is not None for one in records]
         behind = [set(one.in_sync) != set(one.replicas) for one in records]
         for name, meaning, value in (
             ("octopi_topics", "Topics.", state.topic_count),
             (
                 "octopi_unserved_topics",
                 "Held by a broker and served to nobody.",
-                len(registrar.unserved.found()),
+                len(controller.unserved.found()),
             ),
             ("octopi_partitions", "Partitions that lie on brokers.", len(records)),
             ("octopi_partitions_without_leader", "Nobody leads them now.", led.count(False)),

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import attrs
 
-from octopi.replication.replica import Role
+from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.node import RegisterNode
-from octopi.transport.traffic import Traffic
+from octopi.transport.server_statistics import ServerStatistics
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class NodeView(Protocol):
     """A running node."""
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ServerStatistics:
         """Its connections."""
 
     def facts(self) -> NodeFacts:
@@ -44,19 +44,19 @@ class NodeView(Protocol):
         """Addresses of nodes of its cluster."""
 
 
-class RegisterView:
+class RegisterNodeView:
     """A register."""
 
     def __init__(self, node: RegisterNode) -> None:
         self.node = node
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ServerStatistics:
         return self.node.traffic
 
     def facts(self) -> NodeFacts:
-        registrar, options = self.node.registrar, self.node.options
-        cluster = registrar.state.cluster
+        controller, options = self.node.controller, self.node.options
+        cluster = controller.state.cluster
         return NodeFacts("register", options.agent, cluster, None, None, [])
 
     def why_not_ready(self) -> str:
@@ -65,17 +65,17 @@ class RegisterView:
         return "the register listens to brokers first" if self.node.is_gathering else ""
 
     def members(self) -> Iterable[str]:
-        return [one.address for one in self.node.registrar.state.brokers.values()]
+        return [one.address for one in self.node.controller.state.brokers.values()]
 
 
-class BrokerView:
+class BrokerNodeView:
     """A broker."""
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ServerStatistics:
         return self.node.traffic
 
     def facts(self) -> NodeFacts:

@@ -15,7 +15,7 @@ from octopi.admin.cluster_pages import (
     topics_page,
 )
 from octopi.admin.cluster_watch import ClusterWatch
-from octopi.admin.gate import Denial, Gate
+from octopi.admin.http_access import Denial, HttpAccessPolicy
 from octopi.admin.node_views import NodeView
 from octopi.admin.page_writer import Json
 from octopi.environment import Clock
@@ -37,11 +37,11 @@ class Site:
     """`octopi.transport.http_front.HttpSite` of one node."""
 
     def __init__(
-        self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer], gate: Gate
+        self, clock: Clock, console: Callable[[HttpRequest], HttpAnswer], access: HttpAccessPolicy
     ) -> None:
         """*console* answers what lies below ``/console/``."""
         self._clock = clock
-        self._gate = gate
+        self._access = access
         self._console = console
         self._began_at = clock.now()
         self.url = ""
@@ -55,7 +55,7 @@ class Site:
         """Those about the cluster that are made or sent now."""
 
     def refuse_upgrade(self, request: HttpRequest) -> HttpAnswer | None:
-        denial = self._gate.why_no_upgrade(request, self._members)
+        denial = self._access.why_no_upgrade(request, self._members)
         return None if denial is None else plain(denial.http_status, denial.reason)
 
     def _members(self) -> Iterable[str]:
@@ -98,12 +98,12 @@ class Site:
         self._pages_count -= 1
 
     async def _page(self, request: HttpRequest) -> HttpAnswer:
-        denial = self._gate.why_not_from_there(request, self._members)
+        denial = self._access.why_not_from_there(request, self._members)
         if denial is not None:
             return _denied(denial)
         if request.path == f"{API}status":
             return _shared(request, _json(200, self._status()))
-        holder = self._gate.holder_of(request)
+        holder = self._access.holder_of(request)
         if isinstance(holder, Denial):
             return _denied(holder)
         if request.path != "/metrics":
@@ -113,7 +113,7 @@ class Site:
         else:
             why = "metrics are for tokens that grant something on all topics"
             return _denied(Denial(403, "forbidden", why))
-        self._gate.answered(holder, len(answer.body))
+        self._access.answered(holder, len(answer.body))
         return answer
 
     def metrics_page(self) -> HttpAnswer:
@@ -158,7 +158,7 @@ class Site:
             "url": self.url,
             "ready": not why,
             "why": why,
-            "authentication": self._gate.doorkeeper is not None,
+            "authentication": self._access.authenticator is not None,
             "now_ms": self._clock.wall_ms(),
             "uptime_s": round(self._clock.now() - self._began_at, 3),
             "connections": 0 if self.node is None else len(self.node.traffic.connections),

@@ -17,15 +17,15 @@ from octopi.admin.node_views import NodeView
 from octopi.admin.site import Site
 from octopi.cli.config import NodeSettings
 from octopi.cli.failures import PROGRAM
-from octopi.cli.protection import Protection, protection
+from octopi.cli.node_security import NodeSecurity, protection
 from octopi.clients.credentials import Credentials
 from octopi.console.static_files import console_file
 from octopi.environment import Environment, Link
 from octopi.logger import get_logger
 from octopi.operating_system import (
-    SystemChance,
     SystemClock,
     SystemDisk,
+    SystemRandomness,
     SystemStreams,
     connections_possible,
     keep_freed_memory,
@@ -49,7 +49,7 @@ class NodePlace:
     def __init__(
         self,
         environment: Environment,
-        shelter: Protection,
+        shelter: NodeSecurity,
         site: Site,
         nursery: trio.Nursery,
         ready: Callable[[str], None],
@@ -65,8 +65,8 @@ class NodePlace:
     def show(self, node: NodeView) -> None:
         """The node exists."""
         self._site.node = node
-        if self.shelter.doorkeeper is not None:
-            self.shelter.doorkeeper.cluster = lambda: node.facts().cluster
+        if self.shelter.authenticator is not None:
+            self.shelter.authenticator.cluster = lambda: node.facts().cluster
 
     def started(self, url: str | None = None) -> None:
         """The node can be used, at *url*."""
@@ -97,7 +97,7 @@ async def place_for_node(
     """
     shelter = protection(settings, listen)
     clock, streams = SystemClock(), SystemStreams()
-    site = Site(clock, console_file, shelter.gate)
+    site = Site(clock, console_file, shelter.access)
     async with trio.open_nursery() as nursery:
         plain = wants_plain_websocket()
         net = WebSocketNet(
@@ -128,7 +128,7 @@ async def place_for_node(
             )
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
-        here = Environment(clock, net, SystemDisk(), SystemChance(), stopwatch=stopwatch)
+        here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
         # What the program itself is made of lives as long as it does.  Each full collection would
         # look at it again, and keep all tasks waiting for some 30 ms.

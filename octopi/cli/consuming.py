@@ -17,7 +17,7 @@ import trio
 from octopi import Consumer, Position
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.message_format import for_terminal
-from octopi.cli.meter import Meter
+from octopi.cli.rate_meter import RateMeter
 from octopi.environment import Disk
 from octopi.errors import InvalidOptionError
 from octopi.record import Message
@@ -83,7 +83,7 @@ class Output:
 
     descriptor: int
     printer: Printer
-    meter: Meter
+    meter: RateMeter
     count_max: int | None = None
     position_file: PositionFile | None = None
     warn: Callable[[str], None] = lambda text: None

@@ -16,7 +16,7 @@ from octopi.cli.failures import CommandError, ExitCode
 from octopi.environment import Disk
 from octopi.errors import DirectoryInUseError
 from octopi.identifiers import Offset
-from octopi.roles.broker.retired_names import DIRECTORY
+from octopi.roles.broker.retired_folders import DIRECTORY
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.ends_file import ENDS_SUFFIX, NotedLog, load_ends

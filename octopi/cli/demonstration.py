@@ -23,12 +23,12 @@ import octopi
 from octopi.cli import output
 from octopi.cli.config import join_secret_in
 from octopi.cli.failures import CommandError
-from octopi.cli.meter import Meter
 from octopi.cli.node_processes import NodeProcesses, node_processes
 from octopi.cli.producing import LineOptions, LineProducer
+from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted, print_table, size
 from octopi.cli.replica_files import compare_files, compare_replicas
-from octopi.cli.sample_stream import Stream, make_stream
+from octopi.cli.sample_lines import SampleLines, make_stream
 from octopi.operating_system import open_private
 from octopi.roles.broker.log_files import log_directory
 
@@ -87,7 +87,7 @@ class Demonstration:
             often = "" if stream.times == 1 else f", the file {stream.times:,} times"
             say("producing", f"{stream.line_count:,} messages, {size(stream.bytes)}{often}")
             with self._step("produce, kill, restart"):
-                await _Murder(nodes, url, place, stream).produce()
+                await _LeaderKill(nodes, url, place, stream).produce()
             with self._step("consume"):
                 copy = self._directory / "copy"
                 meter = await _consume(url, copy, stream.bytes)
@@ -163,18 +163,18 @@ class Demonstration:
 
 
 @attrs.define
-class _Murder:
+class _LeaderKill:
     """Produces a stream and kills the leader in the middle of it."""
 
     _nodes: NodeProcesses
     _url: str
     _place: octopi.PartitionInfo
-    _stream: Stream
+    _stream: SampleLines
 
     async def produce(self) -> None:
         """Produce the stream, see each line acknowledged, and do the deed meanwhile."""
         rate = self._stream.line_count / _STREAM_S_MIN
-        meter = Meter()
+        meter = RateMeter()
         descriptor = os.open(self._stream.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             async with octopi.connect(self._url) as client, client.producer() as producer:
@@ -273,9 +273,9 @@ async def _create_topic(url: str) -> octopi.PartitionInfo:
         return (await client.create_topic(_TOPIC)).partitions[0]
 
 
-async def _consume(url: str, copy: Path, total_bytes: int) -> Meter:
+async def _consume(url: str, copy: Path, total_bytes: int) -> RateMeter:
     """Write the topic's messages to *copy*, each with a newline behind it."""
-    meter = Meter()
+    meter = RateMeter()
     meter.start()  # the consumer reads ahead from when it is made
     with (
         meter.shown("consuming", total_bytes),

@@ -16,8 +16,8 @@ import attrs
 
 from octopi.errors import (
     STATUS_MEANINGS,
+    Blame,
     ConnectionLostError,
-    Fault,
     HistoryForkedError,
     InvalidOptionError,
     InvalidTopicError,
@@ -88,9 +88,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 _SIDES: Final = {
-    Fault.CALLER: "on this side",
-    Fault.NODE: "at the node",
-    Fault.NOBODY: "nobody's fault",
+    Blame.CALLER: "on this side",
+    Blame.NODE: "at the node",
+    Blame.NOBODY: "nobody's fault",
 }
 
 

@@ -44,12 +44,12 @@ _EPILOG: Final = "\b\nExit codes:\n" + "\n".join(
 )
 
 
-class _Commands(OctopiGroup):
+class _ProgramCommands(OctopiGroup):
     places = _COMMANDS
 
 
 @click.group(
-    cls=_Commands,
+    cls=_ProgramCommands,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import trio
 
-from octopi.admin.node_views import BrokerView, RegisterView
+from octopi.admin.node_views import BrokerNodeView, RegisterNodeView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
@@ -50,7 +50,7 @@ async def run_register_node(
             replica_count=settings.replicas,
             gather_s=settings.gather_s,
             agent=AGENT,
-            doorkeeper=place.shelter.doorkeeper,
+            authenticator=place.shelter.authenticator,
             memory_budget_bytes=common.memory_budget,
             secrets=secrets,
         )
@@ -58,7 +58,7 @@ async def run_register_node(
             place.environment,
             options,
             stop=stop,
-            show=lambda node: place.show(RegisterView(node)),
+            show=lambda node: place.show(RegisterNodeView(node)),
             task_status=place,
         )
 
@@ -96,14 +96,14 @@ async def run_broker_node(
             keep_retired_s=settings.keep_retired_s,
             agent=AGENT,
             token=place.shelter.token,
-            doorkeeper=place.shelter.doorkeeper,
+            authenticator=place.shelter.authenticator,
             memory_budget_bytes=common.memory_budget,
         )
         await run_broker(
             place.environment,
             options,
             stop=stop,
-            show=lambda node: place.show(BrokerView(node)),
+            show=lambda node: place.show(BrokerNodeView(node)),
             task_status=place,
         )
 

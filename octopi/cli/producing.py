@@ -16,8 +16,8 @@ import trio
 
 import octopi
 from octopi.cli.failures import CommandError
-from octopi.cli.lines import LineSplitter, LineTooLongError, pieces
-from octopi.cli.meter import Meter
+from octopi.cli.line_splitter import LineSplitter, LineTooLongError, pieces
+from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.record import STRUCTURED_BYTES_MIN
@@ -42,7 +42,7 @@ class LineProducer:
     """Produces the lines of one input to *topic*."""
 
     def __init__(
-        self, producer: octopi.Producer, topic: str, options: LineOptions, meter: Meter
+        self, producer: octopi.Producer, topic: str, options: LineOptions, meter: RateMeter
     ) -> None:
         self._producer = producer
         self._topic = topic

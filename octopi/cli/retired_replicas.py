@@ -14,12 +14,12 @@ import trio
 
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.environment import Disk
-from octopi.roles.broker.retired_names import (
+from octopi.roles.broker.retired_folders import (
     COUNT_FILE,
     DIRECTORY,
     MOVING_SUFFIX,
     REMOVED_SUFFIX,
-    RetiredName,
+    RetiredFolder,
     parse,
     stored_seconds,
 )
@@ -64,7 +64,7 @@ def find_retired(disk: Disk, directory: str) -> list[RetiredReplica]:
     return [_look(disk, directory, one) for one in found]
 
 
-def _look(disk: Disk, directory: str, one: RetiredName) -> RetiredReplica:
+def _look(disk: Disk, directory: str, one: RetiredFolder) -> RetiredReplica:
     path = Path(directory) / DIRECTORY / one.name
     # Deleted by the broker meanwhile: then what is left of it is counted.
     logs = [folder for folder in path.glob("logs/*/*") if "!" not in folder.name]

@@ -53,9 +53,9 @@ from octopi.limits import (
     REQUEST_TIMEOUT_S,
 )
 from octopi.operating_system import (
-    SystemChance,
     SystemClock,
     SystemDisk,
+    SystemRandomness,
     SystemStreams,
     wants_plain_websocket,
 )
@@ -432,4 +432,4 @@ async def _connected(
 def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
     clock = SystemClock()
     net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
-    return Environment(clock, net, SystemDisk(), SystemChance())
+    return Environment(clock, net, SystemDisk(), SystemRandomness())

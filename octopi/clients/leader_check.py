@@ -22,7 +22,7 @@ from octopi.retry import may_pass
 from octopi.wire.messages import PartitionInfo
 
 
-class Verdict(Enum):
+class LeaderVerdict(Enum):
     """What the register's answer means for a client that waits for a broker."""
 
     STAY = auto()
@@ -33,27 +33,27 @@ class Verdict(Enum):
     """No broker leads now; another one may soon."""
 
 
-Judge = Callable[[PartitionInfo], Verdict]
+Judge = Callable[[PartitionInfo], LeaderVerdict]
 """What the register's record of a partition means for one broker."""
 
 
-def judge_leader(address: str, epoch: int, place: PartitionInfo) -> Verdict:
+def judge_leader(address: str, epoch: int, place: PartitionInfo) -> LeaderVerdict:
     """Whether the broker at *address*, which led in *epoch*, still leads."""
     if place.leader_address:
         is_same = place.leader_address == address and place.epoch <= epoch
-        return Verdict.STAY if is_same else Verdict.LEAVE
+        return LeaderVerdict.STAY if is_same else LeaderVerdict.LEAVE
     return _without_leader(place)
 
 
-def judge_reader(address: str, place: PartitionInfo) -> Verdict:
+def judge_reader(address: str, place: PartitionInfo) -> LeaderVerdict:
     """Whether the log can still be read at *address*."""
     if address in place.readers or address == place.leader_address:
-        return Verdict.STAY
-    return Verdict.LEAVE if place.readers else _without_leader(place)
+        return LeaderVerdict.STAY
+    return LeaderVerdict.LEAVE if place.readers else _without_leader(place)
 
 
-def _without_leader(place: PartitionInfo) -> Verdict:
-    return Verdict.NO_LEADER if len(place.replicas) > 1 else Verdict.STAY
+def _without_leader(place: PartitionInfo) -> LeaderVerdict:
+    return LeaderVerdict.NO_LEADER if len(place.replicas) > 1 else LeaderVerdict.STAY
 
 
 class LeaderCheck:
@@ -62,13 +62,13 @@ class LeaderCheck:
     def __init__(self, lookup: LeaderLookup) -> None:
         self._lookup = lookup
 
-    async def judge(self, topic: str, partition: int, judge: Judge) -> Verdict:
+    async def judge(self, topic: str, partition: int, judge: Judge) -> LeaderVerdict:
         """The verdict of *judge* on the register's answer; `STAY` if the register can't answer."""
         try:
             return judge(await self._lookup.place(topic, partition))
         except OctopiError as error:
             # That a register can't be reached proves nothing; that it knows no such log does.
-            return Verdict.STAY if may_pass(error) else Verdict.LEAVE
+            return LeaderVerdict.STAY if may_pass(error) else LeaderVerdict.LEAVE
 
     @asynccontextmanager
     async def unless_replaced(
@@ -85,10 +85,10 @@ class LeaderCheck:
             while True:
                 await suspicion.due()
                 verdict = await self.judge(topic, partition, judge)
-                if verdict is Verdict.LEAVE:
+                if verdict is LeaderVerdict.LEAVE:
                     scope.cancel()
                     return
-                if verdict is Verdict.NO_LEADER:
+                if verdict is LeaderVerdict.NO_LEADER:
                     suspicion.no_leader()
 
         with trio.CancelScope() as scope:

@@ -82,7 +82,7 @@ class LinkActivity(Protocol):
         """When the last message arrived that was not only a heartbeat."""
 
     @property
-    def heard_at(self) -> float:
+    def last_received_at(self) -> float:
         """When the last message arrived."""
 
     @property
@@ -147,12 +147,12 @@ class SubscriptionSuspicion:
 
     @property
     def _is_probed(self) -> bool:
-        return self._connection.probed_at > self._connection.heard_at
+        return self._connection.probed_at > self._connection.last_received_at
 
     def _overdue_since(self) -> float:
         if self._is_probed:
             return self._connection.probed_at
-        return self._connection.heard_at + HEARTBEAT_INTERVAL_S
+        return self._connection.last_received_at + HEARTBEAT_INTERVAL_S
 
     def _probe_at(self) -> float:
         received_at = self._connection.told_at

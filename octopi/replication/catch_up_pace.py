@@ -55,7 +55,7 @@ _LOSS_UNKNOWN: Final = 0.5
 
 
 @attrs.frozen
-class Progress:
+class CatchUpProgress:
     """What the pace is judged by; sums over all logs of a leader."""
 
     now: float
@@ -83,7 +83,7 @@ class _Rate:
     size_bytes: float = 0.0
     seconds: float = 0.0
 
-    def add(self, begin: Progress, end: Progress) -> None:
+    def add(self, begin: CatchUpProgress, end: CatchUpProgress) -> None:
         self.size_bytes = _MEMORY * self.size_bytes + end.produced_bytes - begin.produced_bytes
         self.seconds = _MEMORY * self.seconds + end.now - begin.now
 
@@ -98,7 +98,7 @@ class CatchUpPace:
     Invariant: runs and rests end, and a rest follows each run in which somebody produced.
     """
 
-    def __init__(self, slowdown_max: float, begin: Progress) -> None:
+    def __init__(self, slowdown_max: float, begin: CatchUpProgress) -> None:
         """*slowdown_max*: the share of their rate that producers may lose."""
         self.look_at = begin.now
         """When to `look` next: nothing changes before (monotonic, s)."""
@@ -130,7 +130,7 @@ class CatchUpPace:
             last, lacking_bytes=last.lacking_bytes + difference_bytes
         )
 
-    def look(self, seen: Progress) -> None:
+    def look(self, seen: CatchUpProgress) -> None:
         """Begin the next turn if this one is over."""
         if seen.now < self.look_at:
             return
@@ -152,11 +152,11 @@ class CatchUpPace:
                 self._in_rests.add(self._began, seen)
                 self._begin(_Turn.RUN, seen, self._run_s(seen.now - self._began.now))
 
-    def _begin(self, turn: _Turn, seen: Progress, seconds: float) -> None:
+    def _begin(self, turn: _Turn, seen: CatchUpProgress, seconds: float) -> None:
         self._turn, self._began = turn, seen
         self.look_at = seen.now + seconds
 
-    def _brought_nearer(self, seen: Progress) -> bool:
+    def _brought_nearer(self, seen: CatchUpProgress) -> bool:
         """Whether enough of what was sent since the last run's end was not just what
         producers had appended meanwhile."""
         last = self._last_run_ended

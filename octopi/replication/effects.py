@@ -27,7 +27,7 @@ from octopi.wire.messages import (
 
 
 @attrs.frozen
-class Receipt:
+class CommitReceipt:
     """Records are committed."""
 
     offset: Offset
@@ -44,7 +44,7 @@ class Refusal:
     reason: str
 
 
-Answer = Callable[[Receipt | Refusal], None]
+Answer = Callable[[CommitReceipt | Refusal], None]
 """Where the answer to one produce request goes; called once, never waits."""
 
 # --- of one log ----------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Append:
 
 
 @attrs.frozen
-class Flush:
+class FlushLog:
     """See to it that the log becomes durable, then tell the machine: `flushed`."""
 
 
@@ -93,7 +93,7 @@ class Reply:
     """Answer one produce request."""
 
     answer: Answer
-    content: Receipt | Refusal
+    content: CommitReceipt | Refusal
 
 
 @attrs.frozen
@@ -150,7 +150,7 @@ class Restart:
 
 Effect = (
     Append
-    | Flush
+    | FlushLog
     | FindDuplicate
     | Forward
     | PublishHighwater

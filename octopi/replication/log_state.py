@@ -11,7 +11,7 @@ import attrs
 
 from octopi.identifiers import Offset
 from octopi.replication.epoch_history import EpochHistory
-from octopi.replication.past import Past
+from octopi.replication.prior_state import PriorState
 from octopi.replication.producer_sequences import ProducerSequences
 
 _BEGINNING: Final = Offset(0)
@@ -83,11 +83,11 @@ class LogState:
         self.flushed_end = min(self.flushed_end, end)
         self.epochs.truncate(end)
 
-    def past(self, offset: Offset) -> Past:
+    def past(self, offset: Offset) -> PriorState:
         """What this log knows of its records before *offset*."""
-        return Past(self.epochs.before(offset), self.sequences.before(offset))
+        return PriorState(self.epochs.before(offset), self.sequences.before(offset))
 
-    def restart(self, start: Offset, past: Past) -> None:
+    def restart(self, start: Offset, past: PriorState) -> None:
         """Every record is gone; the log begins again at *start*."""
         assert start >= self.end or self.start == self.end, "what is committed is never dropped"
         self.start = self.highwater = self.end = self.flushed_end = start

@@ -15,9 +15,9 @@ from octopi.replication.effects import (
     PartitionEffect,
     ToBroker,
 )
-from octopi.replication.follower import LogFollower
+from octopi.replication.log_follower import LogFollower
 from octopi.replication.log_state import LogState
-from octopi.replication.past import Past, epoch_starts
+from octopi.replication.prior_state import PriorState, epoch_starts
 from octopi.wire.messages import (
     Acknowledge,
     EpochStart,
@@ -100,7 +100,7 @@ class PartitionFollower:
         effects = log.followed(
             Offset(message.keep),
             Offset(message.begin),
-            Past.told(message),
+            PriorState.told(message),
             loss_accepted=self._loss_accepted,
         )
         if log.agrees:

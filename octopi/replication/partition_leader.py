@@ -17,9 +17,9 @@ from octopi.errors import ProtocolError
 from octopi.identifiers import Epoch, Offset, TopicId
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import divergence
-from octopi.replication.leader import LogLeader
+from octopi.replication.log_leader import LogLeader
 from octopi.replication.log_state import LogState
-from octopi.replication.past import history_of
+from octopi.replication.prior_state import history_of
 from octopi.wire.messages import (
     Acknowledge,
     AlterInSync,
@@ -31,7 +31,7 @@ from octopi.wire.messages import (
 
 
 @attrs.define
-class Session:
+class FollowerSession:
     """A follower's stream, from its first `Follow` to its successor's."""
 
     incarnation: int
@@ -76,7 +76,7 @@ class PartitionLeader:
         self.pending: AlterInSync | None = None
         """The change whose outcome is not known."""
         self.logs: dict[TopicId, LogLeader] = {}
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, FollowerSession] = {}
         self.away: frozenset[int] = frozenset()
         """Brokers that are no members at the moment, as the register said last; they may be
         there all the same."""
@@ -138,7 +138,9 @@ class PartitionLeader:
                 one.forget(broker)
             # A stream that breaks again and again doesn't make a follower quicker.
             since = self._began_at if session is None else session.caught_up_at
-            session = Session(*number, since, targets=self._ends(), target_at=self._looked_at)
+            session = FollowerSession(
+                *number, since, targets=self._ends(), target_at=self._looked_at
+            )
             self.sessions[broker] = session
         if not topic_id:
             return [ToBroker(broker, Followed(self.partition, self.epoch, *number, topic_id, 0, 0))]

@@ -99,7 +99,7 @@ def secret_text(secret: bytes, before: str = "") -> str:
 
 
 @attrs.frozen
-class Opening:
+class ProofContext:
     """The opening of one connection, as each side knows it."""
 
     path: str

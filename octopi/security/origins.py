@@ -24,14 +24,14 @@ _LOOPBACK: Final = "localhost"
 
 
 @attrs.frozen
-class Place:
+class HostPort:
     """A host and port, such that equal places are one."""
 
     host: str
     port: int
 
 
-def place_of(url: str) -> Place | None:
+def place_of(url: str) -> HostPort | None:
     """Where *url* (``scheme://host`` and maybe a port) points; None: nowhere."""
     try:
         parts = urlsplit(url)
@@ -40,7 +40,7 @@ def place_of(url: str) -> Place | None:
         return None
     if not parts.hostname or parts.scheme not in _DEFAULT_PORTS:
         return None
-    return Place(_canonical(parts.hostname), port or _DEFAULT_PORTS[parts.scheme])
+    return HostPort(_canonical(parts.hostname), port or _DEFAULT_PORTS[parts.scheme])
 
 
 def may_come_from(

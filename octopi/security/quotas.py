@@ -86,7 +86,7 @@ def exceeded(what: str, count_max: int) -> RefusedError:
 
 
 @attrs.define
-class _Run:
+class _StoredRun:
     """Bytes of one subject that lie in a stretch of a log, among others maybe."""
 
     first: int
@@ -95,13 +95,13 @@ class _Run:
 
 
 @attrs.define
-class Account:
+class SubjectUsage:
     """What one subject has at one broker."""
 
     subscription_count: int = 0
     stored_bytes: int = 0
     """With those that are on their way."""
-    _runs: dict[LogName, deque[_Run]] = attrs.Factory(dict)
+    _runs: dict[LogName, deque[_StoredRun]] = attrs.Factory(dict)
     _looked_at: float | None = None
 
     @property
@@ -149,7 +149,7 @@ class Account:
             runs[-1].end = max(runs[-1].end, offset + size_bytes)
             runs[-1].size_bytes += size_bytes
         else:
-            runs.append(_Run(offset, offset + size_bytes, size_bytes))
+            runs.append(_StoredRun(offset, offset + size_bytes, size_bytes))
 
     def _look(self, bounds: Bounds, now: float) -> None:
         """Forget what is stored no more."""

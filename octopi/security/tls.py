@@ -2,7 +2,7 @@
 
 With an authority of their own, nodes verify each other: whoever connects shows the
 certificate that it serves with, and what only brokers may ask is refused to who has none of
-that authority (`octopi.admin.gate`).  Browsers and other clients need none.
+that authority (`octopi.admin.http_access`).  Browsers and other clients need none.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _ONLY_THE_SIGNATURE: Final[Any] = {
 
 
 @attrs.frozen
-class Identity:
+class Principal:
     """Who a token says that somebody is."""
 
     subject: str
@@ -123,7 +123,7 @@ class KeyRing:
             raise InvalidOptionError("the token is too long for a hello: grant fewer patterns")
         return token
 
-    def verify(self, token: str, now_ms: int) -> Identity:
+    def verify(self, token: str, now_ms: int) -> Principal:
         """Who holds *token*.
 
         Raises:
@@ -205,7 +205,7 @@ def _key(entry: Mapping[str, str]) -> _Key:
     return _Key(name, str(entry["alg"]), key, can_sign)
 
 
-def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
+def _identity(claims: Mapping[str, Any], now_ms: int) -> Principal:
     subject, wanted = claims.get("sub"), claims.get(CLAIM)
     if not isinstance(subject, str) or not _names_somebody(subject):
         raise _invalid("it names no subject")
@@ -226,7 +226,7 @@ def _identity(claims: Mapping[str, Any], now_ms: int) -> Identity:
         raise _invalid("its time has not come")
     if ends is not None and now_ms >= ends:
         raise RefusedError("the token has expired", Status.EXPIRED)
-    return Identity(subject, granted, ends, _clusters(claims.get("aud")), quota)
+    return Principal(subject, granted, ends, _clusters(claims.get("aud")), quota)
 
 
 def _names_somebody(subject: str) -> bool:

@@ -2,7 +2,7 @@
 
 In charge of what runs where, and of starting it again: every host can be ended in any way
 at any moment, and `boot` brings back what ran there, once.  What goes wrong when is the
-business of `octopi.simulation.injector`; what clients do is their programs'.
+business of `octopi.simulation.faults.injector`; what clients do is their programs'.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
 from octopi.security.join_secret import JoinSecrets
-from octopi.simulation.host import Host, Life, Program
-from octopi.simulation.network import Network
-from octopi.simulation.register_view import RegisterView
-from octopi.simulation.world import World
+from octopi.simulation.invariants.register_view import RegisterView
+from octopi.simulation.kernel.host import ProcessLife, Program, SimulatedHost
+from octopi.simulation.kernel.world import World
+from octopi.simulation.network.network import Network
 from octopi.storage.flush_policy import FlushOptions
 
 REGISTER: Final = "register"
@@ -76,14 +76,14 @@ class ClusterOptions:
 class Node:
     """A host and what runs on it whenever it is up."""
 
-    def __init__(self, host: Host, kind: Kind, run: _Run) -> None:
+    def __init__(self, host: SimulatedHost, kind: Kind, run: _Run) -> None:
         self.host = host
         self.kind: Kind = kind
         self.url = ""
         """Where this life of it serves; empty while it doesn't (yet)."""
         self.stop = trio.Event()
         """Set it, and this life ends in order."""
-        self.life: Life | None = None
+        self.life: ProcessLife | None = None
         """The newest life, be it over."""
         self.wipe_count = 0
         """How often it lost its disk."""
@@ -107,7 +107,7 @@ class _Started:
     """`trio.TaskStatus` that remembers where a node serves."""
 
     node: Node
-    life: Life | None
+    life: ProcessLife | None
     tell: Callable[[], None]
 
     def started(self, value: str = "") -> None:
@@ -136,7 +136,7 @@ class SimulatedCluster:
         self.secrets = JoinSecrets((world.random("join secret").randbytes(JOIN_SECRET_BYTES),))
         """The join secret.  Each node was given a copy, so that it is not lost with a disk."""
         self._nursery = nursery
-        self._lives: list[Life] = []
+        self._lives: list[ProcessLife] = []
         """Those whose tasks may not have ended."""
         self._changed = trio.Event()
         self._is_ended = False
@@ -183,7 +183,7 @@ class SimulatedCluster:
 
     def _add(self, name: str, kind: Kind, run: _Run) -> Node:
         assert name not in self.nodes, f"there is a host {name} already"
-        node = self.nodes[name] = Node(Host(self.world, self.network, name), kind, run)
+        node = self.nodes[name] = Node(SimulatedHost(self.world, self.network, name), kind, run)
         return node
 
     def host_of(self, broker: int) -> str:

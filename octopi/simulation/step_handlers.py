@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from octopi.simulation.world import Event, StepEvent
+from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.tracing.step import Step
 
 TakenStep = TypeVar("TakenStep", bound=Step)
@@ -31,7 +31,7 @@ class StepHandlers:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What is handled, for `octopi.simulation.world.World.observe`."""
+        """What is handled, for `octopi.simulation.kernel.world.World.observe`."""
         return frozenset(self._handlers)
 
     def of(self, event: Event) -> Callable[[Any], None] | None:

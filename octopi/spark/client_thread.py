@@ -21,16 +21,16 @@ from octopi.clients.stored_records import RecordReader
 from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.position import Place
-from octopi.spark.logs import Log
-from octopi.spark.options import Connection
+from octopi.spark.logs import SourceLog
+from octopi.spark.options import ConnectionOptions
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-_threads: Final[dict[tuple[int, Connection], ClientThread]] = {}
+_threads: Final[dict[tuple[int, ConnectionOptions], ClientThread]] = {}
 
 
-def client_thread(connection: Connection) -> ClientThread:
+def client_thread(connection: ConnectionOptions) -> ClientThread:
     """This process's client for *connection*.
 
     Raises:
@@ -46,7 +46,7 @@ def client_thread(connection: Connection) -> ClientThread:
 class ClientThread:
     """A client, and calls to it from outside of Trio."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionOptions) -> None:
         """Start the thread; connections are made when they are needed.
 
         Raises:
@@ -80,7 +80,7 @@ class ClientThread:
         return self._client
 
     def open_reader(
-        self, log: Log, start: Place, end: Offset, *, window_bytes: int, skip_gaps: bool
+        self, log: SourceLog, start: Place, end: Offset, *, window_bytes: int, skip_gaps: bool
     ) -> OpenReader:
         """Begin to read a log.  The caller closes what it gets."""
 

@@ -31,7 +31,7 @@ _HEADERS_LENGTH_AT: Final = 53
 
 
 @attrs.frozen
-class Encoded:
+class EncodedRows:
     """Records, one behind the other."""
 
     records: bytearray
@@ -68,7 +68,7 @@ def encode(
     producer_id: ProducerId,
     epoch: ProducerEpoch,
     first_sequence: int,
-) -> Encoded:
+) -> EncodedRows:
     """The records of one producer, with consecutive sequences.
 
     *values*, *keys* and *headers* (header blocks; None: no headers at all) are Arrow arrays of
@@ -100,7 +100,7 @@ def encode(
         crc32(view[start + _CHECKED_FROM : stop]) for start, stop in pairwise(bounds.tolist())
     ]
     fours[starts + _CHECKSUM_AT] = checksums
-    return Encoded(records, bounds)
+    return EncodedRows(records, bounds)
 
 
 def _lengths(column: Any) -> Positions:

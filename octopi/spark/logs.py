@@ -17,7 +17,7 @@ all of them costs nothing, and so few that they stay in the processor's cache.""
 
 
 @attrs.frozen(order=True)
-class Log:
+class SourceLog:
     """One log, in one creation of its topic."""
 
     topic: TopicName
@@ -47,27 +47,27 @@ class Piece:
     frames: Frames
 
 
-class Logs(Protocol):
+class SourceLogs(Protocol):
     """The logs that a source reads.  Calls wait; each raises `octopi.errors.OctopiError`."""
 
-    def find(self) -> list[Log]:
+    def find(self) -> list[SourceLog]:
         """Those that the options name, sorted; what has come since the last call among them."""
 
-    def bounds(self, log: Log) -> Bounds:
+    def bounds(self, log: SourceLog) -> Bounds:
         """What there is of it now."""
 
-    def boundary(self, log: Log, offset: Offset) -> Offset:
+    def boundary(self, log: SourceLog, offset: Offset) -> Offset:
         """The last place at or before *offset* where a record starts or the last one ends."""
 
-    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+    def at_time(self, log: SourceLog, timestamp_ms: int) -> Offset:
         """Where the first record with that time stamp, or a later one, starts; else the end."""
 
-    def anchor(self, log: Log, offset: Offset) -> Anchor:
+    def anchor(self, log: SourceLog, offset: Offset) -> Anchor:
         """What stands before a boundary; empty if that isn't known."""
 
-    def common(self, log: Log, place: Place) -> Offset | None:
+    def common(self, log: SourceLog, place: Place) -> Offset | None:
         """The last common offset, if the log has something else before *place* than was read
         there; None if it is the same, or that isn't known."""
 
-    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
+    def read(self, log: SourceLog, start: Place, end: Offset) -> Iterator[Piece]:
         """The records between two boundaries, in order."""

@@ -36,7 +36,7 @@ _SECONDS: Final = {"ms": 0.001, "": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600
 
 
 @attrs.frozen
-class Connection:
+class ConnectionOptions:
     """How to reach a cluster; hashable, so that who needs the same can share it."""
 
     servers: tuple[str, ...]
@@ -73,7 +73,7 @@ class Connection:
 class ReadOptions:
     """What to read, and how much at a time."""
 
-    connection: Connection
+    connection: ConnectionOptions
     path: str
     """Where segment files are; empty: read from a cluster."""
     subscribe: tuple[TopicName, ...]
@@ -98,7 +98,7 @@ class ReadOptions:
 class WriteOptions:
     """Where rows go."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str
     """For rows without a column ``topic``; empty: rows have one."""
     create_topics: bool
@@ -215,13 +215,13 @@ def _known(given: Mapping[str, str], names: set[str]) -> dict[str, str]:
     return values
 
 
-def _connection(values: Mapping[str, str]) -> Connection:
+def _connection(values: Mapping[str, str]) -> ConnectionOptions:
     servers = tuple(one.strip() for one in values.get("server", DEFAULT_SERVER).split(","))
     for server in servers:
         server_address(server)
     if sum(name in values for name in ("token", "tokenfile", "tokenenv")) > 1:
         raise InvalidOptionError("give one of token, tokenFile and tokenEnv")
-    return Connection(
+    return ConnectionOptions(
         servers,
         values.get("token"),
         values.get("tokenfile", ""),

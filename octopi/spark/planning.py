@@ -19,17 +19,17 @@ import attrs
 from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import NO_ANCHOR, Anchor, Place, Position
-from octopi.spark.logs import Log
+from octopi.spark.logs import SourceLog
 
-Offsets: TypeAlias = dict[Log, Offset]
-Boundary: TypeAlias = Callable[[Log, Offset], Offset]
+Offsets: TypeAlias = dict[SourceLog, Offset]
+Boundary: TypeAlias = Callable[[SourceLog, Offset], Offset]
 
 
 @attrs.frozen
 class Range:
     """Consecutive records of one log: from one boundary to another."""
 
-    log: Log
+    log: SourceLog
     start: Offset
     end: Offset
     anchor: Anchor = NO_ANCHOR
@@ -42,7 +42,9 @@ class Range:
 
 
 def dump(
-    offsets: Mapping[Log, Offset], min_partitions: int, anchors: Mapping[Log, Anchor] | None = None
+    offsets: Mapping[SourceLog, Offset],
+    min_partitions: int,
+    anchors: Mapping[SourceLog, Anchor] | None = None,
 ) -> dict[str, Any]:
     """As Spark keeps them, as JSON.  *anchors*: what stands before the offsets, where it is
     known."""
@@ -62,14 +64,14 @@ def load(stored: Mapping[str, Any]) -> tuple[Offsets, int]:
     """
     positions = [Position.parse(one) for one in stored["positions"]]
     offsets = {
-        Log(one.topic, partition, one.topic_id): offset
+        SourceLog(one.topic, partition, one.topic_id): offset
         for one in positions
         for partition, offset in one.offsets.items()
     }
     return offsets, stored["min_partitions"]
 
 
-def load_anchors(stored: Mapping[str, Any]) -> dict[Log, Anchor]:
+def load_anchors(stored: Mapping[str, Any]) -> dict[SourceLog, Anchor]:
     """The anchors in what `dump` returned.
 
     Raises:
@@ -77,13 +79,13 @@ def load_anchors(stored: Mapping[str, Any]) -> dict[Log, Anchor]:
     """
     positions = [Position.parse(one) for one in stored["positions"]]
     return {
-        Log(one.topic, partition, one.topic_id): place.anchor
+        SourceLog(one.topic, partition, one.topic_id): place.anchor
         for one in positions
         for partition, place in one.places.items()
     }
 
 
-def check_topics(start: Mapping[Log, Offset], found: Iterable[Log]) -> None:
+def check_topics(start: Mapping[SourceLog, Offset], found: Iterable[SourceLog]) -> None:
     """Check that the topics are those that the query began with.
 
     Raises:
@@ -100,10 +102,10 @@ def check_topics(start: Mapping[Log, Offset], found: Iterable[Log]) -> None:
 
 
 def share_out(
-    start: Mapping[Log, Offset],
-    end: Mapping[Log, Offset],
+    start: Mapping[SourceLog, Offset],
+    end: Mapping[SourceLog, Offset],
     limit: int,
-    advance: Callable[[Log, Offset, int], tuple[Offset, int]],
+    advance: Callable[[SourceLog, Offset, int], tuple[Offset, int]],
 ) -> Offsets:
     """Ends at most *end*, so that what lies between them and *start* is at most *limit*.
 
@@ -127,8 +129,8 @@ def share_out(
 
 
 def split(
-    start: Mapping[Log, Offset],
-    end: Mapping[Log, Offset],
+    start: Mapping[SourceLog, Offset],
+    end: Mapping[SourceLog, Offset],
     min_partitions: int,
     boundary: Boundary,
 ) -> list[Range]:

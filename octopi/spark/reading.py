@@ -43,7 +43,7 @@ from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark import planning
 from octopi.spark.columns import arrow_schema, record_batch
 from octopi.spark.frames import check_records
-from octopi.spark.logs import Bounds, Log, Logs
+from octopi.spark.logs import Bounds, SourceLog, SourceLogs
 from octopi.spark.options import EARLIEST, LATEST, Places, ReadOptions
 from octopi.spark.planning import Offsets, Range
 from octopi.spark.served_logs import ServedLogs
@@ -60,7 +60,7 @@ class RangePartition(InputPartition):
         self.part = part
 
 
-def open_logs(options: ReadOptions) -> Logs:
+def open_logs(options: ReadOptions) -> SourceLogs:
     """The logs that *options* name."""
     if options.path:
         return StoredLogs(
@@ -124,7 +124,7 @@ class OctopiReader(DataSourceReader):
         return read_range(self._options, partition.part, self._columns)
 
 
-def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[Log, Bounds]) -> None:
+def _say_what_is_left_out(options: ReadOptions, bounds: Mapping[SourceLog, Bounds]) -> None:
     """Files may hold records that nobody knows to be committed.
 
     Raises:
@@ -166,7 +166,7 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
-        self._logs: Logs | None = None
+        self._logs: SourceLogs | None = None
         self._target: Offsets | None = None
         """Where a run with ``Trigger.AvailableNow`` ends."""
         self._batch_at: float | None = None
@@ -259,12 +259,12 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- decisions ---------------------------------------------------------------------
 
-    def _opened(self) -> Logs:
+    def _opened(self) -> SourceLogs:
         if self._logs is None:
             self._logs = open_logs(self._options)
         return self._logs
 
-    def _within_limits(self, logs: Logs, start: Offsets, end: Offsets) -> Offsets:
+    def _within_limits(self, logs: SourceLogs, start: Offsets, end: Offsets) -> Offsets:
         options = self._options
         waiting_bytes = sum(end[log] - start[log] for log in end)
         now = time.monotonic()
@@ -276,7 +276,7 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._batch_at = now
         if options.max_bytes is not None and waiting_bytes > options.max_bytes:
 
-            def advance(log: Log, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
+            def advance(log: SourceLog, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
                 reached = min(end[log], logs.boundary(log, Offset(offset + size_bytes)))
                 return reached, reached - offset
 
@@ -288,13 +288,15 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.max_records is not None:
             ends = end
 
-            def count(log: Log, offset: Offset, records: int) -> tuple[Offset, int]:
+            def count(log: SourceLog, offset: Offset, records: int) -> tuple[Offset, int]:
                 return _advance_records(logs, log, offset, ends[log], records)
 
             end = planning.share_out(start, end, options.max_records, count)
         return end
 
-    def _check_loss(self, begun: Mapping[Log, Offset], bounds: Mapping[Log, Bounds]) -> None:
+    def _check_loss(
+        self, begun: Mapping[SourceLog, Offset], bounds: Mapping[SourceLog, Bounds]
+    ) -> None:
         for log, offset in begun.items():
             if log in bounds and offset < bounds[log].start:
                 self._lost(log, offset, bounds[log].start)
@@ -305,8 +307,8 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end: dict[str, Any],
         begun: Offsets,
         moved: Offsets,
-        bounds: Mapping[Log, Bounds],
-    ) -> dict[Log, Anchor]:
+        bounds: Mapping[SourceLog, Bounds],
+    ) -> dict[SourceLog, Anchor]:
         """See that the logs are those that the batch was planned for; what stands before where
         it begins, as far as that is known.
 
@@ -330,19 +332,21 @@ class OctopiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     moved[log] = opened.boundary(log, min(moved[log], here.end))
         return {log: one for log, one in anchors.items() if begun.get(log) == read.get(log)}
 
-    def _lost(self, log: Log, wanted: Offset, available: Offset) -> None:
+    def _lost(self, log: SourceLog, wanted: Offset, available: Offset) -> None:
         lost = HistoryLostError(log.topic, log.partition, wanted, available)
         if self._options.fail_on_data_loss:
             raise HistoryLostError(log.topic, log.partition, wanted, available)
         _log.warning("records are lost to this query, which goes on behind them", why=str(lost))
 
-    def _gone(self, log: Log) -> None:
+    def _gone(self, log: SourceLog) -> None:
         if self._options.fail_on_data_loss:
             raise HistoryLostError(log.topic, log.partition, 0, 0)
         _log.warning("a topic is gone, and this query goes on without it", topic=log.topic)
 
 
-def common_offset(options: ReadOptions, logs: Logs, log: Log, place: Place) -> Offset | None:
+def common_offset(
+    options: ReadOptions, logs: SourceLogs, log: SourceLog, place: Place
+) -> Offset | None:
     """The last common offset, if *log* has something else before *place* than was read there, and
     the query goes on all the same.
 
@@ -359,7 +363,7 @@ def common_offset(options: ReadOptions, logs: Logs, log: Log, place: Place) -> O
     return common
 
 
-def starting(options: ReadOptions, logs: Logs, bounds: Mapping[Log, Bounds]) -> Offsets:
+def starting(options: ReadOptions, logs: SourceLogs, bounds: Mapping[SourceLog, Bounds]) -> Offsets:
     """Where a query begins.
 
     Raises:
@@ -393,7 +397,7 @@ def starting(options: ReadOptions, logs: Logs, bounds: Mapping[Log, Bounds]) -> 
 
 
 def _resolve(
-    option: str, places: Places, logs: Logs, log: Log, here: Bounds, otherwise: int
+    option: str, places: Places, logs: SourceLogs, log: SourceLog, here: Bounds, otherwise: int
 ) -> Offset:
     """The offset of *log* that *places* means; *otherwise* if it doesn't name the log."""
     match places:
@@ -420,7 +424,7 @@ def _resolve(
 
 
 def _advance_records(
-    logs: Logs, log: Log, start: Offset, end: Offset, count: int
+    logs: SourceLogs, log: SourceLog, start: Offset, end: Offset, count: int
 ) -> tuple[Offset, int]:
     """Where *count* records behind *start* end, *end* at most, and how many they are."""
     used = 0
@@ -436,7 +440,7 @@ def _advance_records(
 # --- filters -----------------------------------------------------------------------------
 
 
-def _may_have(log: Log, filters: Sequence[Filter]) -> bool:
+def _may_have(log: SourceLog, filters: Sequence[Filter]) -> bool:
     """Whether rows of *log* can pass *filters*, by topic and partition alone."""
     for one in filters:
         match one:

@@ -14,7 +14,7 @@ from octopi.logger import get_logger
 from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark.client_thread import ClientThread, client_thread
 from octopi.spark.frames import find_records
-from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
+from octopi.spark.logs import PIECE_BYTES, Bounds, Piece, SourceLog, SourceLogs
 from octopi.spark.options import ReadOptions
 from octopi.wire.messages import TopicInfo
 
@@ -24,17 +24,17 @@ _GATHERED_BYTES: Final = 4 * MIB
 _log = get_logger(__name__)
 
 
-class ServedLogs(Logs):
+class ServedLogs(SourceLogs):
     """Those of them that the options name."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._anchors: dict[Log, Place] = {}
+        self._anchors: dict[SourceLog, Place] = {}
         """Of the place in each log that was looked up last."""
-        self._named: list[Log] | None = None
+        self._named: list[SourceLog] | None = None
         """Those of topics that were given by name: they don't become more."""
 
-    def find(self) -> list[Log]:
+    def find(self) -> list[SourceLog]:
         if self._named is not None:
             return self._named
         thread = self._thread()
@@ -46,24 +46,24 @@ class ServedLogs(Logs):
         self._named = _logs([thread.call(thread.client.describe_topic, name) for name in names])
         return self._named
 
-    def bounds(self, log: Log) -> Bounds:
+    def bounds(self, log: SourceLog) -> Bounds:
         start, highwater = self._find(log, "latest")[1:]
         return Bounds(start, highwater)
 
-    def boundary(self, log: Log, offset: Offset) -> Offset:
+    def boundary(self, log: SourceLog, offset: Offset) -> Offset:
         return self._find(log, "boundary", offset)[0]
 
-    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+    def at_time(self, log: SourceLog, timestamp_ms: int) -> Offset:
         return self._find(log, "timestamp", timestamp_ms)[0]
 
-    def anchor(self, log: Log, offset: Offset) -> Anchor:
+    def anchor(self, log: SourceLog, offset: Offset) -> Anchor:
         known = self._anchors.get(log)
         if known is None or known.offset != offset:
             self._find(log, "boundary", offset)
             known = self._anchors[log]
         return known.anchor if known.offset == offset else NO_ANCHOR
 
-    def common(self, log: Log, place: Place) -> Offset | None:
+    def common(self, log: SourceLog, place: Place) -> Offset | None:
         if not place.anchor:
             return None
         thread = self._thread()
@@ -85,7 +85,7 @@ class ServedLogs(Logs):
 
         return thread.call(look)
 
-    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
+    def read(self, log: SourceLog, start: Place, end: Offset) -> Iterator[Piece]:
         thread = self._thread()
         skip_gaps = not self._options.fail_on_data_loss
         opened = thread.open_reader(
@@ -126,7 +126,7 @@ class ServedLogs(Logs):
         for gap in reader.gaps:
             _log.warning("records were removed by retention before they were read", why=str(gap))
 
-    def _find(self, log: Log, at: str, value: int = 0) -> tuple[Offset, Offset, Offset]:
+    def _find(self, log: SourceLog, at: str, value: int = 0) -> tuple[Offset, Offset, Offset]:
         """The answer's offset, and where the log begins and ends."""
         thread = self._thread()
 
@@ -149,9 +149,9 @@ def _piece(offset: Offset, waiting: list[bytes]) -> Piece:
     return Piece(offset, find_records(records))
 
 
-def _logs(topics: list[TopicInfo]) -> list[Log]:
+def _logs(topics: list[TopicInfo]) -> list[SourceLog]:
     return sorted(
-        Log(TopicName(topic.topic), PartitionId(one.partition), TopicId(topic.topic_id))
+        SourceLog(TopicName(topic.topic), PartitionId(one.partition), TopicId(topic.topic_id))
         for topic in topics
         for one in topic.partitions
     )

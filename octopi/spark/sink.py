@@ -46,7 +46,7 @@ from octopi.identifiers import (
 from octopi.limits import MIB, RECORD_BYTES_MAX
 from octopi.record import PRODUCER_ID_BYTES, encode_headers
 from octopi.spark.client_thread import AppendQueue, client_thread
-from octopi.spark.encoding import Encoded, encode, record_sizes
+from octopi.spark.encoding import EncodedRows, encode, record_sizes
 from octopi.spark.options import WriteOptions
 from octopi.wire.messages import TopicInfo
 
@@ -91,7 +91,7 @@ def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> 
 
 
 @attrs.frozen
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What one task wrote."""
 
     rows: int
@@ -107,7 +107,7 @@ class OctopiWriter(DataSourceArrowWriter):
         # Made where the job is planned, and the same in each of its tasks.
         self._job = options.job_id or secrets.token_hex(16)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
         context = _task()
         name = f"job {self._job} partition {context.partitionId()}"
         return TaskWriter(self._options, name, 0).write(iterator)
@@ -120,7 +120,7 @@ class OctopiStreamWriter(DataSourceStreamArrowWriter):
         check_columns(columns, options)
         self._options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
         context = _task()
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
@@ -155,7 +155,7 @@ class TaskWriter:
         self._now_ms = time.time_ns() // 1_000_000
         self._rows = 0
 
-    def write(self, batches: Iterator[Any]) -> Written:
+    def write(self, batches: Iterator[Any]) -> TaskCommit:
         """Write all rows and see them acknowledged.
 
         Raises:
@@ -175,7 +175,7 @@ class TaskWriter:
             errors = [error for log in self._logs.values() if (error := log.finish()) is not None]
         if errors:
             raise errors[0]
-        return Written(self._rows, sum(log.size_bytes for log in self._logs.values()))
+        return TaskCommit(self._rows, sum(log.size_bytes for log in self._logs.values()))
 
     def _take(self, batch: Any) -> None:  # pyarrow.RecordBatch
         rows = _Rows(batch, self._options.topic)
@@ -319,7 +319,7 @@ class _LogWriter:
         self.next_sequence = 0
         self.size_bytes = 0
 
-    def add(self, encoded: Encoded) -> None:
+    def add(self, encoded: EncodedRows) -> None:
         """Take records, and send what is enough."""
         self.next_sequence += encoded.count
         self.size_bytes += len(encoded.records)

@@ -21,11 +21,11 @@ from octopi.limits import RECORD_BYTES_MAX
 from octopi.operating_system import SystemDisk
 from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark.frames import find_records
-from octopi.spark.logs import PIECE_BYTES, Bounds, Log, Logs, Piece
+from octopi.spark.logs import PIECE_BYTES, Bounds, Piece, SourceLog, SourceLogs
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import ENDS_SUFFIX, load_ends
 from octopi.storage.file_names import index_path, segment_bases
-from octopi.storage.offset_index import FIRST, DamagedIndexError, Entry, OffsetIndex
+from octopi.storage.offset_index import FIRST, DamagedIndexError, IndexEntry, OffsetIndex
 from octopi.storage.record_file import RecordFile
 
 _CHECKPOINT = "checkpoint"
@@ -35,7 +35,7 @@ _CHECKPOINT = "checkpoint"
 class LogFolder:
     """The folder of one log."""
 
-    log: Log
+    log: SourceLog
     directory: str
     highwater: Offset
     """The newest one that is noted or in its checkpoint; 0 if there is none."""
@@ -75,7 +75,9 @@ def _folder(disk: SystemDisk, directory: str, partition: str) -> LogFolder:
     name = directory.rsplit("/", 1)[-1]
     stored: dict[str, Any] = checkpoint.load(disk, f"{directory}/{_CHECKPOINT}") or {}
     topic = stored.get("topic", {"topic": name, "topic_id": "0"})
-    log = Log(TopicName(topic["topic"]), PartitionId(int(partition)), TopicId(topic["topic_id"]))
+    log = SourceLog(
+        TopicName(topic["topic"]), PartitionId(int(partition)), TopicId(topic["topic_id"])
+    )
     highwater = stored.get("highwater", 0)
     data_directory = directory.rsplit("/", 3)[0]
     ends = load_ends(disk, f"{data_directory}/replicas/{partition}{ENDS_SUFFIX}")
@@ -85,7 +87,7 @@ def _folder(disk: SystemDisk, directory: str, partition: str) -> LogFolder:
     return LogFolder(log, directory, Offset(highwater))
 
 
-def _missing(disk: SystemDisk, path: str, found: Collection[Log]) -> Iterator[LogFolder]:
+def _missing(disk: SystemDisk, path: str, found: Collection[SourceLog]) -> Iterator[LogFolder]:
     """Logs that are listed, and have no folder."""
     for name in disk.list_directory(f"{path}/replicas"):
         partition = name.removesuffix(ENDS_SUFFIX)
@@ -107,11 +109,11 @@ def _missing(disk: SystemDisk, path: str, found: Collection[Log]) -> Iterator[Lo
                 break
 
 
-def _log(topic: str, partition: str, topic_id: str) -> Log:
-    return Log(TopicName(topic), PartitionId(int(partition)), TopicId(topic_id))
+def _log(topic: str, partition: str, topic_id: str) -> SourceLog:
+    return SourceLog(TopicName(topic), PartitionId(int(partition)), TopicId(topic_id))
 
 
-class StoredLogs(Logs):
+class StoredLogs(SourceLogs):
     """Those in one data directory that the options name."""
 
     def __init__(
@@ -123,9 +125,9 @@ class StoredLogs(Logs):
         self._subscribe = subscribe
         self._pattern = re.compile(pattern) if pattern else None
         self._skip_gaps = skip_gaps
-        self._folders: dict[Log, LogFolder] = {}
+        self._folders: dict[SourceLog, LogFolder] = {}
 
-    def find(self) -> list[Log]:
+    def find(self) -> list[SourceLog]:
         found = [one for one in find_folders(self._disk, self._path) if self._is_named(one.log)]
         for name in self._subscribe:
             if all(one.log.topic != name for one in found):
@@ -133,7 +135,7 @@ class StoredLogs(Logs):
         self._folders = {one.log: one for one in found}
         return list(self._folders)
 
-    def bounds(self, log: Log) -> Bounds:
+    def bounds(self, log: SourceLog) -> Bounds:
         folder = self._folder(log)
         segments = self._segments(folder)
         if not segments:
@@ -147,7 +149,7 @@ class StoredLogs(Logs):
         end = max(start, min(folder.highwater, last.end))
         return Bounds(start, end, last.end - end)
 
-    def boundary(self, log: Log, offset: Offset) -> Offset:
+    def boundary(self, log: SourceLog, offset: Offset) -> Offset:
         bounds = self.bounds(log)
         if offset <= bounds.start or offset >= bounds.end:
             return max(bounds.start, min(offset, bounds.end))
@@ -164,7 +166,7 @@ class StoredLogs(Logs):
             segment.close()
         return Offset(segment.base + start)
 
-    def at_time(self, log: Log, timestamp_ms: int) -> Offset:
+    def at_time(self, log: SourceLog, timestamp_ms: int) -> Offset:
         bounds = self.bounds(log)
         for segment in self._segments(self._folder(log)):
             if segment.base >= bounds.end:
@@ -183,13 +185,13 @@ class StoredLogs(Logs):
                 segment.close()
         return bounds.end
 
-    def anchor(self, log: Log, offset: Offset) -> Anchor:
+    def anchor(self, log: SourceLog, offset: Offset) -> Anchor:
         return NO_ANCHOR
 
-    def common(self, log: Log, place: Place) -> Offset | None:
+    def common(self, log: SourceLog, place: Place) -> Offset | None:
         return None
 
-    def read(self, log: Log, start: Place, end: Offset) -> Iterator[Piece]:
+    def read(self, log: SourceLog, start: Place, end: Offset) -> Iterator[Piece]:
         at = start.offset
         segments = self._segments(self._folder(log))
         if at < end and (not segments or at < segments[0].base):
@@ -212,12 +214,12 @@ class StoredLogs(Logs):
             finally:
                 segment.close()
 
-    def _is_named(self, log: Log) -> bool:
+    def _is_named(self, log: SourceLog) -> bool:
         if self._subscribe:
             return log.topic in self._subscribe
         return self._pattern is None or self._pattern.fullmatch(log.topic) is not None
 
-    def _folder(self, log: Log) -> LogFolder:
+    def _folder(self, log: SourceLog) -> LogFolder:
         if log not in self._folders:
             self.find()
         if log not in self._folders:
@@ -234,12 +236,12 @@ class StoredLogs(Logs):
     def _at(self, segments: list[RecordFile], offset: Offset) -> RecordFile:
         return segments[bisect_right(segments, offset, key=lambda one: one.base) - 1]
 
-    def _entry(self, log: Log, segment: RecordFile, find: Any) -> Entry:
+    def _entry(self, log: SourceLog, segment: RecordFile, find: Any) -> IndexEntry:
         """What the segment's index says; where it is wrong or missing, the segment's start."""
         directory = self._folder(log).directory
         index = OffsetIndex(self._disk, index_path(directory, segment.base))
         try:
-            entry: Entry = find(index)
+            entry: IndexEntry = find(index)
         except DamagedIndexError:
             return FIRST
         finally:

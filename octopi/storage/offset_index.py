@@ -35,7 +35,7 @@ from zlib import crc32
 
 from octopi.environment import Disk, File
 from octopi.limits import INDEX_INTERVAL_BYTES
-from octopi.record import Mark
+from octopi.record import RecordStart
 
 _FIELDS: Final = struct.Struct(">QQQ")
 _CHECKSUM: Final = struct.Struct(">I")
@@ -45,7 +45,7 @@ _UNKNOWN_COUNT: Final = 0xFFFFFFFFFFFFFFFF
 _NO_LIMIT: Final = 1 << 64
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One entry, as it is stored."""
 
     position: int
@@ -56,14 +56,14 @@ class Entry(NamedTuple):
     """See the table; `known_count` says it plainly."""
 
     @classmethod
-    def at(cls, position: int, timestamp_max_ms: int, count: int | None) -> Entry:
+    def at(cls, position: int, timestamp_max_ms: int, count: int | None) -> IndexEntry:
         """The entry for a record at *position* behind *count* records (None: not known) with
         time stamps up to *timestamp_max_ms* (-1: none)."""
         timestamp_before = min(timestamp_max_ms + 1, TIMESTAMP_MS_MAX)
         return cls(position, timestamp_before, _UNKNOWN_COUNT if count is None else count)
 
     @classmethod
-    def of_bytes(cls, data: bytes) -> Entry:
+    def of_bytes(cls, data: bytes) -> IndexEntry:
         """The one that is stored as *data*, `ENTRY_BYTES` long.
 
         Raises:
@@ -91,23 +91,23 @@ class Entry(NamedTuple):
         return TIMESTAMP_MS_MAX if saturated else self.timestamp_before - 1
 
 
-FIRST: Final = Entry(0, 0, 0)
+FIRST: Final = IndexEntry(0, 0, 0)
 """True of every segment, so it needs no file."""
 
 
 def entries_of(
-    position: int, marks: Iterable[Mark], timestamp_max_ms: int, count: int | None, due: int
-) -> list[Entry]:
+    position: int, marks: Iterable[RecordStart], timestamp_max_ms: int, count: int | None, due: int
+) -> list[IndexEntry]:
     """The entries for *marks* in a buffer at *position*, behind *count* records (None: not known)
     with time stamps up to *timestamp_max_ms* (-1: none): one at or behind *due*, then far enough
     apart."""
-    entries: list[Entry] = []
+    entries: list[IndexEntry] = []
     for mark in marks:
         at = position + mark.position
         if at >= due:
             newest_ms = max(timestamp_max_ms, mark.timestamp_before_ms)
             before = None if count is None else count + mark.count_before
-            entries.append(Entry.at(at, newest_ms, before))
+            entries.append(IndexEntry.at(at, newest_ms, before))
             due = at + INDEX_INTERVAL_BYTES
     return entries
 
@@ -139,7 +139,7 @@ class OffsetIndex:
     # --- writing: never fails, at worst the index ends early -----------------------------
 
     def extend(
-        self, position: int, marks: Iterable[Mark], timestamp_max_ms: int, count: int | None
+        self, position: int, marks: Iterable[RecordStart], timestamp_max_ms: int, count: int | None
     ) -> None:
         """Add those of *marks* that lie far enough apart.
 
@@ -155,7 +155,7 @@ class OffsetIndex:
         except OSError:
             return  # look-ups behind the last entry walk further, then have it rebuilt
 
-    def _append(self, count: int, entries: list[Entry]) -> None:
+    def _append(self, count: int, entries: list[IndexEntry]) -> None:
         self.unsynced = True
         file = self._open(create=True)
         if file.size_bytes != count * ENTRY_BYTES:
@@ -164,7 +164,7 @@ class OffsetIndex:
         self._count = count + len(entries)
         self._last = entries[-1]
 
-    def replace(self, entries: list[Entry]) -> None:
+    def replace(self, entries: list[IndexEntry]) -> None:
         """Have *entries* instead of the ones that are there."""
         self._shrink(0, FIRST)
         if entries:
@@ -181,7 +181,7 @@ class OffsetIndex:
         if count != self._count:
             self._shrink(count, last)
 
-    def _shrink(self, count: int, last: Entry) -> None:
+    def _shrink(self, count: int, last: IndexEntry) -> None:
         self.unsynced = True
         self._count = count
         self._last = last
@@ -192,7 +192,7 @@ class OffsetIndex:
 
     # --- searching -----------------------------------------------------------------------
 
-    def find_position(self, position: int, size_bytes: int) -> Entry:
+    def find_position(self, position: int, size_bytes: int) -> IndexEntry:
         """The last entry at or before *position* in a segment of *size_bytes* bytes.
 
         Raises:
@@ -203,7 +203,7 @@ class OffsetIndex:
         count = self._search(lambda entry: entry.position <= position, size_bytes)
         return self._entry(count - 1) if count else FIRST
 
-    def find_timestamp(self, timestamp_ms: int, size_bytes: int) -> Entry:
+    def find_timestamp(self, timestamp_ms: int, size_bytes: int) -> IndexEntry:
         """The last entry with no record at or after *timestamp_ms* before it.
 
         Raises:
@@ -213,7 +213,7 @@ class OffsetIndex:
         count = self._search(lambda entry: entry.timestamp_before <= limit, size_bytes)
         return self._entry(count - 1) if count else FIRST
 
-    def find_count(self, count: int, size_bytes: int) -> tuple[Entry, Entry | None]:
+    def find_count(self, count: int, size_bytes: int) -> tuple[IndexEntry, IndexEntry | None]:
         """The last entry with at most *count* records before it, and the one behind it; None if
         there is no such, or its count is not known.
 
@@ -233,13 +233,16 @@ class OffsetIndex:
                 if entry.position > position:
                     yield entry.position
 
-    def _search(self, holds: Callable[[Entry], bool], size_bytes: int) -> int:
+    def _search(self, holds: Callable[[IndexEntry], bool], size_bytes: int) -> int:
         """How many entries there are before the first one for which *holds* is false."""
         try:
             low, high = 0, self._load(create=False)
         except OSError as error:
             raise DamagedIndexError(str(error)) from error
-        below, above = Entry(-1, 0, 0), Entry(size_bytes, TIMESTAMP_MS_MAX, _UNKNOWN_COUNT)
+        below, above = (
+            IndexEntry(-1, 0, 0),
+            IndexEntry(size_bytes, TIMESTAMP_MS_MAX, _UNKNOWN_COUNT),
+        )
         while low < high:
             middle = (low + high) // 2
             entry = self._entry(middle)
@@ -255,14 +258,14 @@ class OffsetIndex:
                 high, above = middle, entry
         return low
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> IndexEntry:
         try:
             data = self._open(create=False).pread(ENTRY_BYTES, number * ENTRY_BYTES)
         except OSError as error:
             raise DamagedIndexError(str(error)) from error
         if len(data) < ENTRY_BYTES:
             raise DamagedIndexError(f"the file ends before entry {number}")
-        return Entry.of_bytes(data)
+        return IndexEntry.of_bytes(data)
 
     # --- the file ------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ _WALK_BYTES: Final = INDEX_INTERVAL_BYTES
 
 
 @attrs.frozen
-class Chunk:
+class ScannedChunk:
     """A stretch of a file that was scanned."""
 
     position: int
@@ -204,7 +204,7 @@ class RecordFile:
             )
         return data
 
-    def scan(self, position: int, chunk_bytes: int = SCAN_BYTES) -> Iterator[Chunk]:
+    def scan(self, position: int, chunk_bytes: int = SCAN_BYTES) -> Iterator[ScannedChunk]:
         """Check all records from *position* on, a chunk at a time, up to the end or a fault."""
         size_bytes = chunk_bytes
         while position < self.size_bytes:
@@ -216,7 +216,7 @@ class RecordFile:
                     size_bytes = min(2 * size_bytes, RECORD_BYTES_MAX)  # which is enough
                     continue
                 fault = None
-            yield Chunk(position, data, scan, fault)
+            yield ScannedChunk(position, data, scan, fault)
             if fault is not None:
                 return
             position += scan.valid_bytes

@@ -48,9 +48,9 @@ from octopi.storage.file_names import (
     segment_bases,
     segment_path,
 )
-from octopi.storage.record_file import Chunk
+from octopi.storage.record_file import ScannedChunk
 from octopi.storage.segment import Segment
-from octopi.storage.slices import Slices
+from octopi.storage.time_slices import Slices
 
 _COPY_BYTES: Final = MIB
 _VERSION: Final = re.compile(rb"[\x01\x02]")
@@ -76,7 +76,7 @@ NOTHING: Final = Noted()
 
 
 @attrs.frozen
-class Recovery:
+class RecoveryReport:
     """What opening a log found and did."""
 
     start: Offset
@@ -98,7 +98,7 @@ class Recovered:
     """A log's segments, in order and joined, and what was done to have them so."""
 
     segments: list[Segment]
-    report: Recovery
+    report: RecoveryReport
     damage: CorruptLogError | None
     """Where the log ends too early: below the recovery point."""
     failure: LogReadOnlyError | None
@@ -133,7 +133,7 @@ def recover(
     _remove_orphans(disk, directory, names)
     floor = max(recovery_point, noted.durable_end, noted.end)
     damage = _find_damage(segments, directory, floor, noted.start)
-    tail = _Tail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
+    tail = _UnverifiedTail(disk, directory, names, on_records, floor, cut_altered=cut_altered)
     try:
         lacks_beginning = damage is not None and bool(segments) and damage.offset < segments[0].base
         if damage is not None and not lacks_beginning:
@@ -149,7 +149,7 @@ def recover(
     start = end = Offset(damage.offset if damage is not None else noted.start or 0)
     if segments:
         start, end = segments[0].base, segments[-1].end
-    report = Recovery(start, end, tail.scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
+    report = RecoveryReport(start, end, tail.scanned_bytes, tail.cut_bytes, tail.why, tail.saved_as)
     return Recovered(segments, report, damage, failure)
 
 
@@ -214,7 +214,7 @@ def _find_damage(
     return None
 
 
-class _Tail:
+class _UnverifiedTail:
     """What lies behind the recovery point: checked, and cut where it stops being sound."""
 
     def __init__(
@@ -288,7 +288,7 @@ class _Tail:
         except CorruptLogError:
             return True  # damage before it, which readers will meet
 
-    def _note(self, segment: Segment, chunk: Chunk) -> None:
+    def _note(self, segment: Segment, chunk: ScannedChunk) -> None:
         self.scanned_bytes += chunk.scan.valid_bytes
         if self._on_records is not None and chunk.scan.count:
             self._on_records(Offset(segment.base + chunk.position), chunk.scan)

@@ -11,7 +11,7 @@ beginning, and ``_sound_from`` where what was appended or scanned at opening beg
 is made anew, once: after that, whatever is wrong is wrong with the records.
 
 **Slices.**  What may walk over more than a stretch between two entries of the index works in
-slices (`octopi.storage.slices`).  Records may be appended and cut between two of them.
+slices (`octopi.storage.time_slices`).  Records may be appended and cut between two of them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from octopi.storage.offset_index import (
     FIRST,
     TIMESTAMP_MS_MAX,
     DamagedIndexError,
-    Entry,
+    IndexEntry,
     OffsetIndex,
     entries_of,
 )
-from octopi.storage.record_file import AstrayError, Chunk, RecordFile
-from octopi.storage.slices import Slices, at_once
+from octopi.storage.record_file import AstrayError, RecordFile, ScannedChunk
+from octopi.storage.time_slices import Slices, at_once
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
 """Neighbouring entries of a whole index are closer than this: one may be left out because
@@ -218,7 +218,7 @@ class Segment(RecordFile):
             return None
 
     def recover(
-        self, position: int, on_chunk: Callable[[Chunk], None]
+        self, position: int, on_chunk: Callable[[ScannedChunk], None]
     ) -> Slices[RecordError | None]:
         """Check all records from *position* on and index them; hide what is behind a fault.
 
@@ -476,10 +476,10 @@ class Segment(RecordFile):
 
     # --- the index, never trusted against the records --------------------------------------
 
-    def _entry_before(self, position: int) -> Slices[Entry]:
+    def _entry_before(self, position: int) -> Slices[IndexEntry]:
         """The last entry at or before *position*, close to it if the index is whole."""
 
-        def find() -> Entry:
+        def find() -> IndexEntry:
             return self._index.find_position(position, self.size_bytes)
 
         entry = yield from self._entry(find)
@@ -488,7 +488,7 @@ class Segment(RecordFile):
             entry = yield from self._entry(find)
         return entry
 
-    def _entry(self, find: Callable[[], Entry]) -> Slices[Entry]:
+    def _entry(self, find: Callable[[], IndexEntry]) -> Slices[IndexEntry]:
         try:
             return find()
         except DamagedIndexError:
@@ -519,7 +519,7 @@ class Segment(RecordFile):
             yield from self._rebuild_unless_cut(cuts)
 
     def _rebuild_unless_cut(self, cuts: int) -> Slices[None]:
-        entries: list[Entry] = []
+        entries: list[IndexEntry] = []
         timestamp_max_ms = -1
         count: int | None = 0
         position: int | None = 0

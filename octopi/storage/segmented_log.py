@@ -32,21 +32,21 @@ from octopi.storage.brief_lock import BriefLock
 from octopi.storage.file_names import cut_names
 from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full, not_synced
 from octopi.storage.log_options import LogOptions, LogStatistics
+from octopi.storage.log_search import LogSearch
 from octopi.storage.record_file import whole_records
 from octopi.storage.recovery import (
     NOTHING,
     Noted,
     Recovered,
-    Recovery,
+    RecoveryReport,
     recover,
     remove_quietly,
     set_bytes_aside,
 )
 from octopi.storage.retention import ClosedSegment, Retained, expired_count
-from octopi.storage.search import Search
 from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
-from octopi.storage.slices import Slices, at_once, quickly
+from octopi.storage.time_slices import Slices, at_once, quickly
 
 _BOUNDARIES_COUNT_MAX: Final = 256
 """Ends of reads remembered, so that who reads on from there needs no walk to prove it."""
@@ -91,7 +91,7 @@ class SegmentedLog:
         self._names_unsynced = True
         self._boundaries: dict[Offset, None] = {}
         self._closed = False
-        self.search: Final = Search(self._segments, self._check_open)
+        self.search: Final = LogSearch(self._segments, self._check_open)
         """Look-ups, in slices."""
 
     @classmethod
@@ -106,7 +106,7 @@ class SegmentedLog:
         on_records: Callable[[Offset, Scan], None] | None = None,
         cut_altered: bool = True,
         noted: Noted = NOTHING,
-    ) -> Slices[tuple[SegmentedLog, Recovery]]:
+    ) -> Slices[tuple[SegmentedLog, RecoveryReport]]:
         """Open the log in *directory*, which need not exist yet, and recover it, in slices.
 
         *recovery_point* is what `flush` returned once: what lies below it is not read again.
@@ -453,15 +453,15 @@ class SegmentedLog:
         self._remember(offset)
 
     def find_timestamp(self, timestamp_ms: int, until: Offset) -> Offset:
-        """`Search.timestamp`, at once."""
+        """`LogSearch.timestamp`, at once."""
         return at_once(self.search.timestamp(timestamp_ms, until))
 
     def find_boundary(self, offset: Offset, until: Offset) -> Offset:
-        """`Search.boundary`, at once."""
+        """`LogSearch.boundary`, at once."""
         return at_once(self.search.boundary(offset, until))
 
     def find_last(self, count: int, until: Offset) -> Offset:
-        """`Search.last`, at once."""
+        """`LogSearch.last`, at once."""
         return at_once(self.search.last(count, until))
 
     # --- retention -----------------------------------------------------------------------

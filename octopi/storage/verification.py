@@ -18,8 +18,8 @@ from octopi.environment import Disk
 from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, StorageError
 from octopi.identifiers import Offset
 from octopi.storage.file_names import index_path, segment_bases
-from octopi.storage.offset_index import ENTRY_BYTES, DamagedIndexError, Entry
-from octopi.storage.record_file import Chunk, RecordFile
+from octopi.storage.offset_index import ENTRY_BYTES, DamagedIndexError, IndexEntry
+from octopi.storage.record_file import RecordFile, ScannedChunk
 from octopi.storage.segment import ENTRY_DISTANCE_BYTES_MAX
 
 _PAGE_BYTES: Final = 4096 * ENTRY_BYTES
@@ -58,7 +58,7 @@ class Finding:
 
 
 @attrs.frozen
-class Progress:
+class VerificationProgress:
     """How far the check has come."""
 
     checked_bytes: int
@@ -68,7 +68,7 @@ class Progress:
 
 def verify_log(
     disk: Disk, directory: str, recovery_point: Offset | None = None
-) -> Iterator[Finding | Progress]:
+) -> Iterator[Finding | VerificationProgress]:
     """Check every record's checksum, the joins of the segments, and their indexes.
 
     *recovery_point* is the one that opening the log would use: what is wrong behind it is a
@@ -97,7 +97,7 @@ def verify_log(
                 if isinstance(seen, Finding):
                     yield seen
                 else:
-                    yield Progress(checked_bytes + seen, total_bytes)
+                    yield VerificationProgress(checked_bytes + seen, total_bytes)
         finally:
             check.close()
         checked_bytes += segment.size_bytes
@@ -119,7 +119,7 @@ def verify_log(
             if segments:
                 path, size_bytes = segments[-1].path, segments[-1].size_bytes
             yield Finding(Kind.DAMAGE, path, size_bytes, end, what)
-    yield Progress(total_bytes, total_bytes)
+    yield VerificationProgress(total_bytes, total_bytes)
 
 
 class _SegmentCheck:
@@ -193,7 +193,7 @@ class _IndexCheck:
         self._base = base
         self._entries = self._read()
         self._number = -1
-        self._entry: Entry | None = None
+        self._entry: IndexEntry | None = None
         self._last_position = 0
         """Of the last entry that agreed."""
         self._timestamp_max_ms: int | None = -1
@@ -203,7 +203,7 @@ class _IndexCheck:
         self._wrong = ""
         self._reported = False
 
-    def check(self, chunk: Chunk) -> Iterator[Finding]:
+    def check(self, chunk: ScannedChunk) -> Iterator[Finding]:
         """Compare with the next records."""
         if self._number < 0:
             self._advance()
@@ -246,13 +246,13 @@ class _IndexCheck:
         """Let go of the file."""
         self._entries.close()
 
-    def _compare(self, entry: Entry, at: int) -> None:
+    def _compare(self, entry: IndexEntry, at: int) -> None:
         newest_ms = self._timestamp_max_ms
         if entry.position < at:
             self._wrong = f"no record starts at the segment's byte {entry.position}"
         elif at - self._last_position > ENTRY_DISTANCE_BYTES_MAX:
             self._wrong = f"entries before the segment's byte {at} are missing"
-        elif newest_ms is not None and entry != Entry.at(at, newest_ms, self._count):
+        elif newest_ms is not None and entry != IndexEntry.at(at, newest_ms, self._count):
             self._wrong = f"it has another time stamp or count before the segment's byte {at}"
         self._last_position = at
         self._advance()
@@ -266,14 +266,14 @@ class _IndexCheck:
         except DamagedIndexError as error:
             self._entry, self._wrong = None, str(error)
 
-    def _read(self) -> Generator[Entry]:
+    def _read(self) -> Generator[IndexEntry]:
         file = self._disk.open(self._path)
         try:
             whole_bytes = file.size_bytes - file.size_bytes % ENTRY_BYTES
             for position in range(0, whole_bytes, _PAGE_BYTES):
                 data = file.pread(min(_PAGE_BYTES, whole_bytes - position), position)
                 for at in range(0, len(data), ENTRY_BYTES):
-                    yield Entry.of_bytes(data[at : at + ENTRY_BYTES])
+                    yield IndexEntry.of_bytes(data[at : at + ENTRY_BYTES])
         finally:
             file.close()
 

@@ -10,16 +10,16 @@
             await producer.send("orders", b"a hat")
 """
 
-from octopi.simulation.failures import Action
-from octopi.simulation.history import HistoryError
-from octopi.simulation.world import Violation
+from octopi.simulation.faults.actions import Action
+from octopi.simulation.history.events import HistoryError
+from octopi.simulation.kernel.world import Violation
+from octopi.testing.cluster import Cluster
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
 from octopi.testing.faults import Trigger
-from octopi.testing.hosts import Host, Program
+from octopi.testing.program import Host, Program
 from octopi.testing.random_faults import KINDS
 from octopi.testing.running import cluster, run, runner, simulated
 from octopi.testing.setup import Setup
-from octopi.testing.under_test import Cluster
 
 __all__ = [
     "KINDS",

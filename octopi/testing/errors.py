@@ -6,9 +6,9 @@ handle a mistake of the test that runs it.
 
 from __future__ import annotations
 
-from octopi.simulation.faults import Fault
-from octopi.simulation.history import History
-from octopi.simulation.world import Violation
+from octopi.simulation.history.anomalies import Anomaly
+from octopi.simulation.history.events import History
+from octopi.simulation.kernel.world import Violation
 
 
 class MisuseError(Exception):
@@ -23,7 +23,7 @@ class StuckError(Exception):
 class HistoryViolation(Violation):
     """What clients noted breaks a promise that the cluster makes."""
 
-    def __init__(self, fault: Fault, history: History) -> None:
+    def __init__(self, fault: Anomaly, history: History) -> None:
         super().__init__(f"history {fault.rule.name}", fault.explain(history))
         self.fault = fault
         self.history = history

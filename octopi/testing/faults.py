@@ -17,24 +17,24 @@ from typing import Final
 
 import trio
 
-from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import REGISTER, Node, SimulatedCluster
-from octopi.simulation.failures import (
+from octopi.simulation.faults.actions import (
     STEPS,
     Action,
+    BitFlip,
     Cut,
     FillDisk,
     Kill,
     LosePower,
     Pause,
     RollBack,
-    Rot,
     Slow,
     Stop,
     Wipe,
 )
-from octopi.simulation.injector import FAULT, Injector
-from octopi.simulation.world import Event
+from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.injector import FAULT, Injector
+from octopi.simulation.kernel.world import Event
 from octopi.testing.errors import MisuseError
 from octopi.tracing.step import Step
 
@@ -42,7 +42,7 @@ _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _CODE: Final = re.compile(r"[A-Z]\d+[a-z]?( .*)?")
 """What looks like a step of `octopi.tracing.steps`."""
 
-_OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, Rot, Stop, Wipe)
+_OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
 
 AtStep = Callable[[str], object]
 """What is to happen at a step; called with the name of the host that came to it."""
@@ -82,8 +82,8 @@ class Faults:
         self._simulated = simulated
         self._world = simulated.world
         self._network = simulated.network
-        self._atlas = Atlas(simulated)
-        self._injector = Injector(simulated, self._atlas, ())
+        self._last_copies = LastCopyGuard(simulated)
+        self._injector = Injector(simulated, self._last_copies, ())
         self._healed = self._injector
         """What struck before everything was healed for the last time."""
         self._immortal: set[str] = set()
@@ -244,7 +244,8 @@ class Faults:
         return self.strike(FillDisk(seconds), host)
 
     def strike(self, action: Action, host: str) -> bool:
-        """Have any action of `octopi.simulation.failures` happen to *host*: some have no method
+        """Have any action of `octopi.simulation.faults.actions` happen to *host*: some have no
+        method
         of their own here, such as what befalls clocks and connections."""
         node = self._node(host)
         if isinstance(action, _OF_PROCESSES):
@@ -316,7 +317,7 @@ class Faults:
         self._triggers.clear()
         self._healed = self._injector
         self._healed.heal()
-        self._injector = Injector(self._simulated, self._atlas, ())
+        self._injector = Injector(self._simulated, self._last_copies, ())
 
     # --- at steps ------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Virtual time in a loop that Trio turns itself: a `trio.testing.MockClock` moved by a world.
 
-`octopi.simulation.driver` turns the loop itself where it can; here a test runner has done so
+`octopi.simulation.kernel.driver` turns the loop itself where it can; here a test runner has done so
 already.  An instrument is told whenever Trio is about to wait, and moves clock and world to
 the next moment at which something is due.  Uses Trio's public interface only.
 """
@@ -16,8 +16,8 @@ from weakref import WeakSet
 import trio
 from trio.testing import MockClock
 
-from octopi.simulation.driver import TICKS_WITHOUT_TIME_MAX, SpinningError
-from octopi.simulation.world import World
+from octopi.simulation.kernel.driver import TICKS_WITHOUT_TIME_MAX, SpinningError
+from octopi.simulation.kernel.world import World
 from octopi.testing.errors import MisuseError
 
 _REAL: Final = (

@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from octopi.simulation.injector import FAULT, SKIPPED
-from octopi.simulation.world import Event, World
+from octopi.simulation.faults.injector import FAULT, SKIPPED
+from octopi.simulation.kernel.world import Event, World
 from octopi.testing.errors import MisuseError
 from octopi.testing.faults import Faults
 
@@ -51,7 +51,7 @@ class RandomFaults:
         self._kinds = [kind for kind in kinds if kind != "pause" or faults.can_pause]
         self._every_s = every_s
         self._hosts = hosts
-        self._chance: Random = world.random("random faults")
+        self._randomness: Random = world.random("random faults")
         self._steps: dict[tuple[str, str], None] = {}
         """Host and step of all that were ever taken."""
         self._is_over = False
@@ -64,7 +64,7 @@ class RandomFaults:
     def start(self) -> None:
         """Have the first one strike sometime."""
         if self._kinds:
-            self._world.after(self._chance.expovariate(1 / self._every_s), self._strike)
+            self._world.after(self._randomness.expovariate(1 / self._every_s), self._strike)
 
     def end(self) -> None:
         """Draw no more."""
@@ -73,16 +73,16 @@ class RandomFaults:
     def _strike(self) -> None:
         if self._is_over:
             return
-        chance = self._chance
-        kind = chance.choice(self._kinds)
+        randomness = self._randomness
+        kind = randomness.choice(self._kinds)
         targets = self._targets(kind)
         if targets:
-            host = chance.choice(targets)
+            host = randomness.choice(targets)
             act = partial(self._act, kind, self._drawn(kind))
             steps = [step for one, step in self._steps if one == host]
-            if steps and chance.random() < 0.5:
-                occurrence = chance.randint(1, _OCCURRENCE_MAX)
-                self._faults.at(chance.choice(steps), act, who=host, occurrence=occurrence)
+            if steps and randomness.random() < 0.5:
+                occurrence = randomness.randint(1, _OCCURRENCE_MAX)
+                self._faults.at(randomness.choice(steps), act, who=host, occurrence=occurrence)
             else:
                 act(host)
         self.start()
@@ -95,25 +95,27 @@ class RandomFaults:
 
     def _drawn(self, kind: str) -> Callable[[str], object]:
         """The fault, with all that can be drawn before it is known when it strikes."""
-        faults, chance = self._faults, self._chance
+        faults, randomness = self._faults, self._randomness
         match kind:
             case "kill":
-                return partial(faults.kill, restart_s=chance.uniform(0.05, 1.5))
+                return partial(faults.kill, restart_s=randomness.uniform(0.05, 1.5))
             case "lose power":
-                return partial(faults.lose_power, restart_s=chance.uniform(0.2, 3.0))
+                return partial(faults.lose_power, restart_s=randomness.uniform(0.2, 3.0))
             case "stop":
-                return partial(faults.stop, restart_s=chance.uniform(0.05, 1.5))
+                return partial(faults.stop, restart_s=randomness.uniform(0.05, 1.5))
             case "pause":
-                return partial(faults.pause, seconds=chance.uniform(0.1, 3.0))
+                return partial(faults.pause, seconds=randomness.uniform(0.1, 3.0))
             case "isolate":
-                return partial(faults.isolate, seconds=chance.uniform(0.1, 3.0))
+                return partial(faults.isolate, seconds=randomness.uniform(0.1, 3.0))
             case "slow":
-                latency_s = chance.choice((0.01, 0.1, 0.5))
-                return partial(faults.slow, latency_s=latency_s, seconds=chance.uniform(0.5, 3.0))
+                latency_s = randomness.choice((0.01, 0.1, 0.5))
+                return partial(
+                    faults.slow, latency_s=latency_s, seconds=randomness.uniform(0.5, 3.0)
+                )
             case "fill disk":
-                return partial(faults.fill_disk, seconds=chance.uniform(0.1, 2.0))
-        seconds, one_way = chance.uniform(0.1, 5.0), chance.random() < 0.3
-        other = chance.choice(faults.hosts)
+                return partial(faults.fill_disk, seconds=randomness.uniform(0.1, 2.0))
+        seconds, one_way = randomness.uniform(0.1, 5.0), randomness.random() < 0.3
+        other = randomness.choice(faults.hosts)
         return lambda host: (
             host != other and faults.cut(host, other, seconds=seconds, one_way=one_way)
         )

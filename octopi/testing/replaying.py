@@ -17,11 +17,11 @@ import attrs
 import trio
 
 from octopi.simulation.cluster import SimulatedCluster
-from octopi.simulation.network import Network
-from octopi.simulation.recorder import Recorder
-from octopi.simulation.recording import Broken
-from octopi.simulation.report import write_page
-from octopi.simulation.world import Violation, World
+from octopi.simulation.kernel.world import Violation, World
+from octopi.simulation.network.network import Network
+from octopi.simulation.report.html import write_page
+from octopi.simulation.report.recorder import Recorder
+from octopi.simulation.report.recording import Broken
 from octopi.testing.errors import HistoryViolation, MisuseError, alone
 
 SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"

@@ -22,19 +22,19 @@ from typing import Any, TypeVar, Unpack
 import trio
 
 from octopi.clients.background import background_tasks
-from octopi.simulation import driver, tripwire
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Network
-from octopi.simulation.streams import WebSocketTier
-from octopi.simulation.world import Violation, World
+from octopi.simulation.kernel import driver, sandbox
+from octopi.simulation.kernel.world import Violation, World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network
+from octopi.simulation.network.streams import WebSocketTier
+from octopi.testing.cluster import Cluster
 from octopi.testing.errors import MisuseError, StuckError
 from octopi.testing.mock_time import keeping_time, mock_clock
-from octopi.testing.node_logs import sifted
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.setup import Options, Setup
-from octopi.testing.under_test import Cluster
-from octopi.testing.who_waits import is_of_test
+from octopi.testing.stuck_tasks import is_of_test
+from octopi.testing.unexpected_log_errors import sifted
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def run(
     Raises:
       StuckError: if it takes more than ``timeout_s`` of virtual time.
       Violation: if the cluster broke one of its own rules: that is a fault of Octopi.
-      octopi.simulation.tripwire.OutsideReachedError: if something reaches for the real world.
+      octopi.simulation.kernel.sandbox.OutsideReachedError: if something reaches for the real world.
       BaseException: what *test* or one of its programs raises.
     """
     __tracebackhide__ = True
@@ -171,7 +171,7 @@ async def cluster(*, seed: int | None = None, **options: Unpack[Options]) -> Asy
             keeping_time(clock, world),
             _in_order(world),
             world.scope,
-            tripwire.armed(world, strict=False) as guard,
+            sandbox.armed(world, strict=False) as guard,
         ):
             async with _opened(here, setup, can_pause=False) as made:
                 guard.is_watching = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from octopi.membership.entries import Entry
-from octopi.membership.leadership_change import LogLoss, Wish
+from octopi.coordination.election import ElectionGoal, LogLoss
+from octopi.coordination.journal_entries import Entry
 from octopi.tracing.common import (
     BrokerStep,
     CommitStep,
@@ -133,7 +133,7 @@ class E1Wanted(EpochStep):
     in_sync: list[int]
     lost: list[int]
     recovered_epoch: int
-    wish: Wish | None
+    goal: ElectionGoal | None
 
 
 @step("E2 register made the next epoch durable")
@@ -278,7 +278,7 @@ class E19Resigned(ResignationStep):
 
 @step("E20 register gave a wish about the leader up")
 class E20GivenUp(PartitionStep):
-    wish: Wish | None
+    goal: ElectionGoal | None
 
 
 @step("E21a broker tells the register that it is about to stop")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octopi.membership.entries import Entry
+from octopi.coordination.journal_entries import Entry
 from octopi.tracing.common import BrokerStep, EpochStep, MemberStep, PartitionStep, ReplicaLogStep
 from octopi.tracing.step import Step, part, step
-from octopi.wire.messages import PartitionRecord, ReplicaTrouble, Standing, TopicRecord
+from octopi.wire.messages import PartitionRecord, ReplicaReport, ReplicaTrouble, TopicRecord
 
 
 @part
@@ -71,7 +71,7 @@ class J2Connected(Step):
 class J3Reporting(Step):
     partitions: list[PartitionRecord]
     topics: list[TopicRecord]
-    standings: list[Standing]
+    standings: list[ReplicaReport]
 
 
 @step("J4a broker asks to join")

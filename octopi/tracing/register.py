@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from octopi.membership.entries import Entry
+from octopi.coordination.journal_entries import Entry
 from octopi.tracing.common import MemberStep
 from octopi.tracing.step import Step, part, step
 

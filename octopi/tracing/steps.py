@@ -28,7 +28,7 @@ in_sync, proposed                 broker ids in order; the set in force, and one
                                   to hold what is committed, too
 follower, leader, broker          the other side
 record, records, topics, entries  what was decided, as objects
-                                  (`octopi.wire.messages`, `octopi.membership.entries`)
+                                  (`octopi.wire.messages`, `octopi.coordination.journal_entries`)
 disk_trouble, troubles            why a broker's disk takes nothing (empty: it does), and what is
                                   new about its replicas (`octopi.wire.messages`)
 wish                              what a change of leadership should bring about; None:

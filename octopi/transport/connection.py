@@ -31,17 +31,17 @@ from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Statu
 from octopi.limits import CLOSE_TIMEOUT_S, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
-from octopi.security.doorkeeper import Entry
+from octopi.security.authenticator import AuthenticatedPeer
 from octopi.security.grants import EVERYTHING, Grants
-from octopi.security.throttle import Throttle
+from octopi.security.token_bucket import TokenBucket
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
 from octopi.transport.memory_budget import UNFINISHED, ConnectionMemory, unbounded_memory
 from octopi.transport.outbox import Outbox
-from octopi.transport.questions import answer_to
-from octopi.transport.turns import Turn
-from octopi.transport.unanswered import Numbered, Unanswered
+from octopi.transport.pending_requests import Numbered, PendingRequests
+from octopi.transport.requests import answer_to
+from octopi.transport.turns import ConnectionTurn
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import NOTICES, REQUESTS
 from octopi.wire.messages import TYPE_NAMES, Failure, Heartbeat, Hello, Welcome
@@ -69,13 +69,12 @@ class Connection:
     # With so many attributes a dictionary of them would take two KiB of an idle connection.
     # fmt: off
     __slots__ = (
-        "_callbacks", "_clock", "_close_code", "_close_reason", "_end", "_ended", "_fault",
-        "_flushed", "_heard_at", "_heartbeat_interval_s", "_heartbeat_timeout_s", "_last_request",
-        "_latencies", "_link", "_probe", "_probed_at",
-        "_received_bytes", "_received_count", "_receives", "_refuses_requests", "_room",
-        "_running", "_scope", "_sending_since", "_sent_at", "_sent_bytes", "_sent_count",
-        "_throttle", "_told_at", "_unanswered", "_work", "entry", "greeting", "memory", "outbox",
-        "turn",
+        "_bucket", "_callbacks", "_clock", "_close_code", "_close_reason", "_end", "_ended",
+        "_fault", "_flushed", "_heartbeat_interval_s", "_heartbeat_timeout_s", "_last_received_at",
+        "_last_request", "_latencies", "_link", "_probe", "_probed_at", "_received_bytes",
+        "_received_count", "_receives", "_refuses_requests", "_room", "_running", "_scope",
+        "_sending_since", "_sent_at", "_sent_bytes", "_sent_count", "_told_at", "_unanswered",
+        "_work", "entry", "greeting", "memory", "outbox", "turn",
     )
     # fmt: on
 
@@ -89,8 +88,8 @@ class Connection:
         heartbeat_interval_s: float,
         heartbeat_timeout_s: float,
         latencies: Latencies | None = None,
-        entry: Entry | None = None,
-        turn: Turn | None = None,
+        entry: AuthenticatedPeer | None = None,
+        turn: ConnectionTurn | None = None,
         memory: ConnectionMemory | None = None,
     ) -> None:
         """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
@@ -114,10 +113,10 @@ class Connection:
 
         self.entry: Final = entry
         """What the peer was let in with; None: nobody asked."""
-        self._throttle = entry.throttle if entry is not None else None
+        self._bucket = entry.bucket if entry is not None else None
         self.turn: Final = turn
         self._latencies = latencies
-        self._unanswered = Unanswered()
+        self._unanswered = PendingRequests()
         self._refuses_requests = False
         self._callbacks: dict[int, Callable[[object], None]] = {}
         self._last_request = 0
@@ -133,7 +132,7 @@ class Connection:
         self._flushed = trio.Event()
         self._ended = trio.Event()
 
-        self._heard_at = self._told_at = self._sent_at = clock.now()
+        self._last_received_at = self._told_at = self._sent_at = clock.now()
         self._probed_at = -math.inf
         self._sending_since: float | None = None
         """When the message that the link has right now was handed to it."""
@@ -157,9 +156,9 @@ class Connection:
         return None if self._end is None else str(self._end)
 
     @property
-    def heard_at(self) -> float:
+    def last_received_at(self) -> float:
         """When the last message came, or when the connection was opened."""
-        return self._heard_at
+        return self._last_received_at
 
     @property
     def told_at(self) -> float:
@@ -201,8 +200,8 @@ class Connection:
             if self._room:
                 self._room.unpark_all()
         now = self._clock.now()
-        if self._throttle is not None:
-            self._throttle.spend(len(data), now)
+        if self._bucket is not None:
+            self._bucket.spend(len(data), now)
         self._send_or_keep(data, now)
 
     def set_aside(self, request: int) -> None:
@@ -211,15 +210,15 @@ class Connection:
         if self._unanswered.set_aside(request) and self._room:
             self._room.unpark_all()
 
-    def pass_on(self, data: bytes, now: float) -> bool:
+    def try_send_encoded(self, data: bytes, now: float) -> bool:
         """Post a message that is encoded, and answers nothing, as `send` would without waiting;
         *now* is the clock's.  False: it would have to wait, or the connection has ended."""
         if self._end is not None or not self.outbox.may_put(len(data)):
             return False
-        if self._throttle is not None:
-            if self._throttle.wait_s(now) > 0:
+        if self._bucket is not None:
+            if self._bucket.wait_s(now) > 0:
                 return False
-            self._throttle.spend(len(data), now)
+            self._bucket.spend(len(data), now)
         self._send_or_keep(data, now)
         return True
 
@@ -251,8 +250,8 @@ class Connection:
         """
         # Not a turn for the other tasks each time: the outbox bounds what goes in without one.
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self._throttle is not None:
-            await self._pace(self._throttle)
+        if self._bucket is not None:
+            await self._pace(self._bucket)
         if self._end is not None:
             raise ConnectionLostError(str(self._end))
 
@@ -423,10 +422,10 @@ class Connection:
             if self._is_full:
                 while self._is_full:
                     await self._room.park()
-                self._heard_at = self._clock.now()  # what was left unread is no silence
-            if self._throttle is not None:
-                await self._pace(self._throttle)
-                self._heard_at = self._clock.now()
+                self._last_received_at = self._clock.now()  # what was left unread is no silence
+            if self._bucket is not None:
+                await self._pace(self._bucket)
+                self._last_received_at = self._clock.now()
             try:
                 await self._link.receive_all(take, self.turn)
             except ConnectionLostError as error:
@@ -434,19 +433,19 @@ class Connection:
                 return
         raise self._fault
 
-    async def _pace(self, throttle: Throttle) -> None:
+    async def _pace(self, bucket: TokenBucket) -> None:
         """Wait while the peer, or another connection of its token, has had more than its share."""
-        while self._end is None and (wait_s := throttle.wait_s(self._clock.now())) > 0:
-            self._heard_at = self._clock.now()
+        while self._end is None and (wait_s := bucket.wait_s(self._clock.now())) > 0:
+            self._last_received_at = self._clock.now()
             await self._clock.sleep_until(self._clock.now() + min(wait_s, _PACE_S))
 
     def _take_data(self, on_message: Callable[[Any], None], data: bytes) -> bool:
         """Take a message of the link; false if no other may come now."""
-        self._heard_at = self._clock.now()
+        self._last_received_at = self._clock.now()
         self._received_count += 1
         self._received_bytes += len(data)
-        if self._throttle is not None:
-            self._throttle.spend(len(data), self._heard_at)
+        if self._bucket is not None:
+            self._bucket.spend(len(data), self._last_received_at)
         if self._end is not None:
             return True
         try:
@@ -454,7 +453,7 @@ class Connection:
         except Exception as error:  # told to the peer by the reader
             self._fault = error
             return False
-        if self._throttle is not None and self._throttle.wait_s(self._heard_at) > 0:
+        if self._bucket is not None and self._bucket.wait_s(self._last_received_at) > 0:
             return False
         return not self._is_full
 
@@ -489,7 +488,7 @@ class Connection:
     def _listened_at(self) -> float:
         """Since when the peer says nothing, though we listen; infinite if we don't."""
         waits_until = -math.inf if self.turn is None else self.turn.waits_until
-        return max(self._heard_at, waits_until)
+        return max(self._last_received_at, waits_until)
 
     @property
     def _is_full(self) -> bool:
@@ -507,7 +506,7 @@ class Connection:
         if self.turn is not None:
             self.turn.took(cls)
         if cls is not Heartbeat and number != self._probe:
-            self._told_at = self._heard_at
+            self._told_at = self._last_received_at
         if cls in REQUESTS and number is not None:
             self._take_request(number, message, on_message)
         elif cls in NOTICES:
@@ -528,7 +527,7 @@ class Connection:
             raise ProtocolError(
                 f"{TYPE_NAMES[type(message)]}.request: {number} has had no answer yet"
             )
-        self._unanswered.add(number, type(message), self._heard_at)
+        self._unanswered.add(number, type(message), self._last_received_at)
         if self._refuses_requests:
             self.post(failure(number, Status.SHUTTING_DOWN, "the node is shutting down"))
         else:

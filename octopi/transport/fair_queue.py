@@ -13,9 +13,9 @@ to wait; while nobody has to wait, nothing is counted, and a turn costs two look
 Frames of no use count as if each took `USELESS_FRAME_S`, also those that a member sent shortly
 before it had to wait.  So however many members flood, those that ask for something go before them.
 
-`Pauses` is about members that send what is of no use to anybody, such as heartbeats without end:
-they have to pause, so that they take a small share of the node's time, also while nobody else
-wants it.
+`UselessFramePauses` is about members that send what is of no use to anybody, such as heartbeats
+without end: they have to pause, so that they take a small share of the node's time, also while
+nobody else wants it.
 
 Knows no task and no clock: callers say how long a turn took.
 """
@@ -39,7 +39,7 @@ _TURN_S_MIN: Final = TURN_S / 2
 """A turn is expected to take at least so long, whatever the last one took."""
 
 
-class Account:
+class MemberUsage:
     """What one member has used."""
 
     __slots__ = ("_period", "_turn_s", "_used_s", "_useless_at", "_useless_count")
@@ -60,7 +60,7 @@ class Ticket:
 
     __slots__ = ("account", "is_withdrawn")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MemberUsage) -> None:
         self.account: Final = account
         self.is_withdrawn = False
 
@@ -95,7 +95,7 @@ class FairQueue:
         """A heap.  A number may be smaller than what its member has used since."""
         self._number = 0
 
-    def charge(self, account: Account, used_s: float, useless_count: int = 0) -> bool:
+    def charge(self, account: MemberUsage, used_s: float, useless_count: int = 0) -> bool:
         """A turn of *account* took *used_s*, and so many frames of no use were read in it; say
         whether members have to wait from now on, so that somebody has to call `next_round`."""
         self._round_used_s += used_s
@@ -118,7 +118,7 @@ class FairQueue:
         if not self.is_contended:
             self._round_used_s = 0.0
 
-    def may_go(self, account: Account) -> bool:
+    def may_go(self, account: MemberUsage) -> bool:
         """Whether *account* may work in this round: some of it is left, and nobody who waits has
         used less."""
         if not self.is_contended:
@@ -129,7 +129,7 @@ class FairQueue:
         first = self._first()
         return first is None or account._used_s <= first.account._used_s
 
-    def wait(self, account: Account) -> Ticket:
+    def wait(self, account: MemberUsage) -> Ticket:
         """Have *account* wait; `next_round` returns the ticket when it may work."""
         self._counted(account)
         ticket = Ticket(account)
@@ -159,7 +159,7 @@ class FairQueue:
             self.is_contended = False
         return chosen
 
-    def _counted(self, account: Account) -> None:
+    def _counted(self, account: MemberUsage) -> None:
         """See that what *account* has used is that of this period, and not so little that others
         would wait for it for long.  What it sent of no use before counts in each period."""
         least_s = max(0.0, self._floor_s - FAIR_HEAD_START_S)
@@ -188,7 +188,7 @@ class FairQueue:
         heapq.heappush(self._waiting, (ticket.account._used_s, self._number, ticket))
 
 
-class Pauses:
+class UselessFramePauses:
     """How long members pause that send frames of no use.
 
     Each may send `USELESS_FRAMES_FREE` at once and `USELESS_FRAMES_PER_S`; those that have to pause
@@ -201,7 +201,7 @@ class Pauses:
         self.pausing_count = 0
         """How many pause now: for callers to keep."""
 
-    def charge(self, account: Account, frame_count: int, now: float) -> float:
+    def charge(self, account: MemberUsage, frame_count: int, now: float) -> float:
         """*account* sent so many frames of no use, until *now*; return for how many seconds it has
         to pause."""
         free = max(0.0, now - account._useless_at) * USELESS_FRAMES_PER_S

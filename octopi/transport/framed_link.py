@@ -18,9 +18,10 @@ from typing import Final
 
 import trio
 
-from octopi.environment import Chance, Clock, Intake, PromptStream, Turn
+from octopi.environment import Clock, Intake, NonBlockingStream, Randomness, Turn
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
 from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX, PING_FRAMES
+from octopi.transport.connection_slots import ConnectionSlot
 from octopi.transport.frame_reader import (
     BINARY,
     CLOSE,
@@ -36,7 +37,6 @@ from octopi.transport.frame_reader import (
     parse_close,
 )
 from octopi.transport.masking import apply_mask
-from octopi.transport.places import Place
 
 RECEIVE_BYTES: Final = 256 * KIB
 """One read from the socket, at most.  Nothing of that size is kept while a connection is idle."""
@@ -79,14 +79,14 @@ class FramedLink:
         clock: Clock,
         tasks: trio.Nursery,
         *,
-        masks: Chance | None,
+        masks: Randomness | None,
         peer: str,
         path: str,
     ) -> None:
         """*early*: what came behind the handshake.  *tasks*: the link's own, ends with it.
         *masks*: a client needs it, a server sends without."""
         self._stream = stream
-        self._prompt = stream if isinstance(stream, PromptStream) else None
+        self._prompt = stream if isinstance(stream, NonBlockingStream) else None
         self._clock = clock
         self._tasks = tasks
         self._masks = masks
@@ -129,7 +129,7 @@ class FramedLink:
 
         self._said_close = False
         self._is_closing = False
-        self.place: Place | None = None
+        self.place: ConnectionSlot | None = None
         """That of an accepted link at its node."""
         self.closed: Final = trio.Event()
 
@@ -209,7 +209,7 @@ class FramedLink:
             self._is_sending = False
             self._sent.unpark_all()
 
-    def _send_now(self, stream: PromptStream) -> None:
+    def _send_now(self, stream: NonBlockingStream) -> None:
         """Send of what is unsent what the system takes at once."""
         sent_bytes = stream.send_nowait(self._unsent)
         while self._unsent and sent_bytes >= len(self._unsent[0]):

@@ -34,15 +34,15 @@ from octopi.limits import (
     MESSAGE_BYTES_MAX,
 )
 from octopi.metrics.latencies import Latencies
-from octopi.security.doorkeeper import Doorkeeper, Entry
+from octopi.security.authenticator import AuthenticatedPeer, Authenticator
 from octopi.security.grants import Verb
-from octopi.security.join_secret import NO_SECRETS, Opening, SecretSource, Side
+from octopi.security.join_secret import NO_SECRETS, ProofContext, SecretSource, Side
 from octopi.transport.close_codes import PROTOCOL_ERROR, close_code
 from octopi.transport.connection import Connection
 from octopi.transport.failures import failure, refusal
-from octopi.transport.intake import Intake
 from octopi.transport.memory_budget import ConnectionMemory, MemoryBudget
-from octopi.transport.turns import Turn
+from octopi.transport.receive_budget import ReceiveBudget
+from octopi.transport.turns import ConnectionTurn
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT, Endpoint
 from octopi.wire.messages import (
@@ -127,7 +127,7 @@ async def open_node_connection(
     secrets = credentials.secrets()
     if not secrets.keys:
         raise UnreachableError(f"no join secret: {secrets.missing}")
-    nonce = environment.chance.token_bytes(JOIN_NONCE_BYTES)
+    nonce = environment.randomness.token_bytes(JOIN_NONCE_BYTES)
 
     async def ask_in(link: Link) -> Welcome:
         await link.send(encode(Hello(PROTOCOL_VERSION, agent, nonce=nonce)))
@@ -135,7 +135,7 @@ async def open_node_connection(
         if isinstance(answer, Failure):
             raise refusal(answer)
         challenge = answer if isinstance(answer, Challenge) else Challenge(b"", [])
-        opening = Opening(endpoint.path, nonce, challenge.nonce)
+        opening = ProofContext(endpoint.path, nonce, challenge.nonce)
         key = opening.proven(secrets, Side.ACCEPTING, challenge.proofs)
         if key is None:
             with environment.clock.timeout(CLOSE_TIMEOUT_S):
@@ -204,9 +204,9 @@ async def accept_connection(
     role: str,
     agent: str,
     latencies: Latencies | None = None,
-    doorkeeper: Doorkeeper | None = None,
-    opening: Turn | None = None,
-    turn: Turn | None = None,
+    authenticator: Authenticator | None = None,
+    opening: ConnectionTurn | None = None,
+    turn: ConnectionTurn | None = None,
     budget: MemoryBudget | None = None,
     secrets: SecretSource | None = None,
 ) -> Connection:
@@ -228,7 +228,7 @@ async def accept_connection(
       ConnectionLostError: if it went away, or doesn't believe us.
     """
     hello: Hello | None = None
-    entry: Entry | None = None
+    entry: AuthenticatedPeer | None = None
     problem: ProtocolError | RefusedError = ProtocolError(
         f"no hello within {HANDSHAKE_TIMEOUT_S:g} s", Status.TOO_SLOW
     )
@@ -245,8 +245,8 @@ async def accept_connection(
                     problem = ProtocolError(_NO_PROOF, Status.TOO_SLOW)
                     nonce = heard.nonce
                     token = await _be_shown(environment, link, endpoint, nonce, secrets, opening)
-                if doorkeeper is not None:
-                    entry = doorkeeper.enter(token, endpoint)
+                if authenticator is not None:
+                    entry = authenticator.enter(token, endpoint)
                 if not link.settle(is_client=not (is_proven or _operates(entry))):
                     raise RefusedError(_NO_PLACE, Status.OVER_LIMIT)
                 expires_ms = entry.identity.expires_ms if entry is not None else None
@@ -281,13 +281,13 @@ async def accept_connection(
     )
 
 
-def _operates(entry: Entry | None) -> bool:
+def _operates(entry: AuthenticatedPeer | None) -> bool:
     """Whether a token says that its holder operates the cluster."""
     return entry is not None and entry.identity.grants.allows(Verb.ADMIN, None)
 
 
 def _memory(
-    budget: MemoryBudget | None, link: Link, endpoint: Endpoint, entry: Entry | None
+    budget: MemoryBudget | None, link: Link, endpoint: Endpoint, entry: AuthenticatedPeer | None
 ) -> ConnectionMemory | None:
     """What is kept for the peer, beginning with what *link* reads.  Its token says who that is.
     Without tokens each connection is somebody else, as the clients of one machine, or behind one
@@ -296,7 +296,7 @@ def _memory(
         return None
     subject = link.peer if entry is None else entry.identity.subject
     memory = budget.connection(subject, is_peer=endpoint is not CLIENT)
-    link.meter(Intake(memory.incoming))
+    link.meter(ReceiveBudget(memory.incoming))
     return memory
 
 
@@ -317,7 +317,7 @@ async def _be_shown(
     endpoint: Endpoint,
     their_nonce: bytes,
     source: SecretSource | None,
-    turn: Turn | None,
+    turn: ConnectionTurn | None,
 ) -> str | None:
     """Prove to another node that this one is of its cluster, and be shown the same; return the
     token that came with its proof.
@@ -329,7 +329,9 @@ async def _be_shown(
     secrets = source() if source is not None else NO_SECRETS
     if not secrets.keys:
         raise NotReadyError("this node has no join secret itself")
-    opening = Opening(endpoint.path, their_nonce, environment.chance.token_bytes(JOIN_NONCE_BYTES))
+    opening = ProofContext(
+        endpoint.path, their_nonce, environment.randomness.token_bytes(JOIN_NONCE_BYTES)
+    )
     if not opening.is_sound:
         raise RefusedError(f"{endpoint.path} is for nodes of the cluster", Status.NOT_A_MEMBER)
     proofs = opening.proofs(secrets, Side.ACCEPTING)

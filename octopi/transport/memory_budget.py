@@ -83,7 +83,7 @@ class Waiter:
     __slots__ = ("_account", "_wake", "is_granted", "kind", "size_bytes")
 
     def __init__(
-        self, account: Account, kind: str, size_bytes: int, wake: Callable[[], None]
+        self, account: MemoryAccount, kind: str, size_bytes: int, wake: Callable[[], None]
     ) -> None:
         self._account = account
         self._wake = wake
@@ -93,7 +93,7 @@ class Waiter:
         """Whether *size_bytes* were charged to the account."""
 
     @property
-    def account(self) -> Account:
+    def account(self) -> MemoryAccount:
         """Whose it is."""
         return self._account
 
@@ -117,7 +117,7 @@ class Pool:
 
     Invariants: `used_bytes` is the sum of what the accounts hold beyond their allowances, without
     the account that has the loan.  Nothing is granted that brings it above `total_bytes`; only
-    `Account.charge` can, which does not ask.
+    `MemoryAccount.charge` can, which does not ask.
     """
 
     def __init__(self, total_bytes: int, *, allowance_bytes: int, loan_bytes: int = 0) -> None:
@@ -129,7 +129,7 @@ class Pool:
         self.used_bytes = 0
         self.ample_bytes = total_bytes // 3
         """Any account may take so much without asking."""
-        self.borrower: Account | None = None
+        self.borrower: MemoryAccount | None = None
         """The account that has the loan."""
         self.held: dict[str, int] = {}
         """By kind: everything that accounts hold, allowances and loan included."""
@@ -192,7 +192,7 @@ class Pool:
         self._waiting.setdefault(subject)
         self.look_at(subject)
 
-    def settled(self, account: Account) -> None:
+    def settled(self, account: MemoryAccount) -> None:
         """*account* gives the loan back; what it still holds counts to its shares again."""
         subject = self.subject(account.name)
         self.borrower = None
@@ -273,7 +273,7 @@ class Pool:
             self._waiting.pop(subject, None)
 
 
-class Account:
+class MemoryAccount:
     """What one connection holds of a pool."""
 
     __slots__ = ("_held", "_is_closed", "_waiters", "held_bytes", "name", "pool")
@@ -433,9 +433,12 @@ class MemoryBudget:
         """That of a new connection; it has to `ConnectionMemory.close`.  *is_peer*: it is
         another node's."""
         if is_peer:
-            incoming, outgoing = Account(self.from_peers, subject), Account(self.to_peers, subject)
+            incoming, outgoing = (
+                MemoryAccount(self.from_peers, subject),
+                MemoryAccount(self.to_peers, subject),
+            )
         else:
-            incoming = outgoing = Account(self.messages, subject)
+            incoming = outgoing = MemoryAccount(self.messages, subject)
         return ConnectionMemory(incoming, outgoing, self.tasks)
 
     def usage(self) -> Iterator[Usage]:
@@ -478,19 +481,19 @@ class ConnectionMemory:
 
     __slots__ = ("_tasks", "_tasks_pool", "incoming", "outgoing")
 
-    def __init__(self, incoming: Account, outgoing: Account, tasks: Pool) -> None:
+    def __init__(self, incoming: MemoryAccount, outgoing: MemoryAccount, tasks: Pool) -> None:
         self.incoming: Final = incoming
         """For messages that come; a client's is the same as `outgoing`."""
         self.outgoing: Final = outgoing
         """For messages that go."""
         self._tasks_pool = tasks
-        self._tasks: Account | None = None
+        self._tasks: MemoryAccount | None = None
 
     @property
-    def tasks(self) -> Account:
+    def tasks(self) -> MemoryAccount:
         """For what waits in tasks.  Not after `close`."""
         if self._tasks is None:
-            self._tasks = Account(self._tasks_pool, self.incoming.name)
+            self._tasks = MemoryAccount(self._tasks_pool, self.incoming.name)
         return self._tasks
 
     def close(self) -> None:
@@ -504,5 +507,5 @@ class ConnectionMemory:
 def unbounded_memory() -> ConnectionMemory:
     """That of a connection that this side opened: whom it talks to is its own choice."""
     pool = _unbounded_pool()
-    account = Account(pool, "")
+    account = MemoryAccount(pool, "")
     return ConnectionMemory(account, account, pool)

@@ -1,8 +1,8 @@
 """What waits for a connection's writer, and who may add to it.
 
 A reply is put there whatever waits already; the connection's reader pauses while too much does.
-What can be large is read from a log only when there is room for it: within a `Room`, of which a
-connection has one at a time, in the order in which its tasks ask.  So many subscriptions of one
+What can be large is read from a log only when there is room for it: within a `OutboxRoom`, of which
+a connection has one at a time, in the order in which its tasks ask.  So many subscriptions of one
 connection hold no more than one.
 """
 
@@ -16,7 +16,7 @@ import trio
 
 from octopi.errors import ConnectionLostError
 from octopi.limits import GRANT_BYTES, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX
-from octopi.transport.memory_budget import OUTBOX, Account
+from octopi.transport.memory_budget import OUTBOX, MemoryAccount
 
 
 class Outbox:
@@ -33,7 +33,7 @@ class Outbox:
         "size_bytes",
     )
 
-    def __init__(self, account: Account | None) -> None:
+    def __init__(self, account: MemoryAccount | None) -> None:
         """*account*: what the messages are counted to; None: nothing bounds them."""
         self._account = account
         self.messages: Final[deque[bytes]] = deque()
@@ -113,13 +113,13 @@ class Outbox:
             return 0
         return self._room(wanted_bytes, least_bytes)
 
-    def room(self, wanted_bytes: int, least_bytes: int, *, holds: bool = False) -> Room:
+    def room(self, wanted_bytes: int, least_bytes: int, *, holds: bool = False) -> OutboxRoom:
         """Room for *least_bytes* to *wanted_bytes*, to be entered at once.  *holds*: charge it
         until something is put there, or the end of the block, which may wait then."""
-        return Room(self, wanted_bytes, least_bytes, holds)
+        return OutboxRoom(self, wanted_bytes, least_bytes, holds)
 
     async def enter(self, wanted_bytes: int, least_bytes: int, holds: bool) -> int:
-        """See `Room`."""
+        """See `OutboxRoom`."""
         if self._order is None:
             self._order = trio.Lock()
         if self._order.locked() or not self._room(wanted_bytes, least_bytes):
@@ -137,7 +137,7 @@ class Outbox:
             raise
 
     def leave(self) -> None:
-        """See `Room`."""
+        """See `OutboxRoom`."""
         if self._granted_bytes:
             self._count()  # for what was put there, or nothing
         assert self._order is not None
@@ -169,7 +169,7 @@ class Outbox:
         return 0 if account.has_loan else account.room(wanted_bytes, least_bytes)
 
 
-class Room:
+class OutboxRoom:
     """Within the block so many bytes may be put as entering it returns.  It must not wait, unless
     the room is held.
 
@@ -197,7 +197,7 @@ class Room:
         self._outbox.leave()
 
 
-async def granted(account: Account, kind: str, size_bytes: int) -> bool:
+async def granted(account: MemoryAccount, kind: str, size_bytes: int) -> bool:
     """Wait until *account* was charged *size_bytes* of *kind*; false: it was closed instead.
     Cancelled: nothing was charged."""
     ended = trio.Event()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from octopi.transport.turns import Turn
+from octopi.transport.turns import ConnectionTurn
 
 _T = TypeVar("_T")
 
@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 class PacedStream(trio.abc.HalfCloseableStream):
     """A stream whose user waits for its turn behind what it receives and sends."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, turn: Turn) -> None:
+    def __init__(self, stream: trio.abc.HalfCloseableStream, turn: ConnectionTurn) -> None:
         self._stream = stream
-        self._turn: Turn | None = turn
+        self._turn: ConnectionTurn | None = turn
         self._held: bytes | bytearray | None = None
         """What came, and was not handed over yet."""
 
@@ -65,7 +65,7 @@ class PacedStream(trio.abc.HalfCloseableStream):
 
 
 @types.coroutine
-def measured(turn: Turn, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
+def measured(turn: ConnectionTurn, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
     """The result of *work*, each step of which, between two waits, counts as a turn."""
     value: Any = None
     error: BaseException | None = None

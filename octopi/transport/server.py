@@ -16,15 +16,15 @@ from octopi.environment import Clock, Environment, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, RefusedError
 from octopi.limits import SHUTDOWN_GRACE_S, STRANGERS_ROUND_S
 from octopi.logger import get_logger
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
+from octopi.transport.authorization_filter import AuthorizationFilter
 from octopi.transport.close_codes import GOING_AWAY
 from octopi.transport.connection import Connection
-from octopi.transport.guard import Guard
 from octopi.transport.handshake import accept_connection
+from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.sessions import Session
-from octopi.transport.traffic import Traffic
-from octopi.transport.turns import Turns
+from octopi.transport.turns import ConnectionTurns
 from octopi.wire.endpoints import CLIENT, Endpoint
 
 _log = get_logger(__name__)
@@ -47,8 +47,8 @@ async def serve(
     sessions: Sessions,
     *,
     stop: trio.Event,
-    traffic: Traffic | None = None,
-    doorkeeper: Doorkeeper | None = None,
+    traffic: ServerStatistics | None = None,
+    authenticator: Authenticator | None = None,
     secrets: SecretSource | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -65,7 +65,7 @@ async def serve(
       InvalidOptionError: if *address* is none.
     """
     endpoints = {endpoint.path: endpoint for endpoint in sessions}
-    traffic = traffic or Traffic()
+    traffic = traffic or ServerStatistics()
     connections = traffic.connections
 
     async def handle(link: Link) -> None:
@@ -78,7 +78,7 @@ async def serve(
                 role=role,
                 agent=agent,
                 latencies=traffic.latencies,
-                doorkeeper=doorkeeper,
+                authenticator=authenticator,
                 opening=strangers.turn(),
                 turn=(clients if endpoint is CLIENT else nodes).turn(),
                 budget=traffic.memory,
@@ -109,8 +109,10 @@ async def serve(
     problem: OctopiError | None = None
     async with trio.open_nursery() as links:
         # Other nodes don't wait for clients, and none of them for those that only say to be one.
-        clients, nodes = (Turns(environment.clock, environment.stopwatch, links) for _ in range(2))
-        strangers = Turns(
+        clients, nodes = (
+            ConnectionTurns(environment.clock, environment.stopwatch, links) for _ in range(2)
+        )
+        strangers = ConnectionTurns(
             environment.clock, environment.stopwatch, links, round_s=STRANGERS_ROUND_S
         )
         async with trio.open_nursery() as listening:
@@ -148,7 +150,7 @@ async def _run_session(
     try:
         async with trio.open_nursery() as nursery:
             session = make_session(connection, nursery)
-            guard = Guard(connection, session, clock)
+            guard = AuthorizationFilter(connection, session, clock)
             nursery.start_soon(guard.end_in_time)
             await connection.run(guard.handle, on_end=session.closed)
             nursery.cancel_scope.cancel()

@@ -32,7 +32,7 @@ class Service:
         """See `octopi.environment.Sized`."""
         return {}
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         """The peer came with a fresh token: what it doesn't grant any more has to end."""
 
 
@@ -65,10 +65,10 @@ class ServiceSession:
             raise ProtocolError(f"{type(message).__name__} is no request for a {self._role}")
         handler(message)
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         """The peer came with a fresh token."""
         for service in self._services:
-            service.regranted()
+            service.token_refreshed()
 
     def closed(self) -> None:
         """The tasks of the services end with the connection's nursery."""

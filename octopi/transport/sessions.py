@@ -11,7 +11,7 @@ class Session(Protocol):
     def handle(self, message: object) -> None:
         """Take a message of the peer; see `Connection.run`."""
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         """The peer came with a fresh token: what it doesn't grant any more has to end."""
 
     def closed(self) -> None:

@@ -20,14 +20,14 @@ import trio
 from octopi.environment import Clock, Stopwatch
 from octopi.errors import STATUS_MEANINGS, Status
 from octopi.limits import DENIAL_FRAMES, ROUND_S, TURN_S, USELESS_FRAMES_PER_TURN
-from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
+from octopi.transport.fair_queue import FairQueue, MemberUsage, Ticket, UselessFramePauses
 from octopi.wire.messages import Authenticate, Credit, Heartbeat, Unsubscribe
 
 _OF_NO_USE: Final = frozenset({Heartbeat, Authenticate, Credit, Unsubscribe})
 """What nobody needs to send often, and nobody gains anything by."""
 
 
-class Turns:
+class ConnectionTurns:
     """The turns of connections that share their part of each round with one another.
 
     *nursery* owns the task that lets those go on that wait; it is started when it is needed.
@@ -44,16 +44,16 @@ class Turns:
         self.clock = clock
         self.stopwatch = stopwatch
         self.queue = FairQueue(round_s)
-        self.pauses = Pauses()
+        self.pauses = UselessFramePauses()
         self._nursery = nursery
         self._tasks: dict[Ticket, trio.lowlevel.Task] = {}
         """Those that wait."""
         self._is_started = False
         self._work = trio.lowlevel.ParkingLot()
 
-    def turn(self) -> Turn:
+    def turn(self) -> ConnectionTurn:
         """That of a new connection."""
-        return Turn(self)
+        return ConnectionTurn(self)
 
     def start_waiting(self) -> None:
         """The queue is contended from now on: see to its rounds."""
@@ -63,7 +63,7 @@ class Turns:
             self._is_started = True
             self._nursery.start_soon(self._see_to_rounds)
 
-    async def wait(self, account: Account) -> None:
+    async def wait(self, account: MemberUsage) -> None:
         """Return when *account* may work, in a later round."""
         ticket = self.queue.wait(account)
         self._tasks[ticket] = trio.lowlevel.current_task()
@@ -84,7 +84,7 @@ class Turns:
             await self._work.park()
 
 
-class Turn:
+class ConnectionTurn:
     """The turns of one task, which works for one connection; see `octopi.environment.Turn`."""
 
     __slots__ = (
@@ -92,10 +92,10 @@ class Turn:
         "turns", "useless_count", "waits_until",
     )  # fmt: skip
 
-    def __init__(self, turns: Turns, account: Account | None = None) -> None:
+    def __init__(self, turns: ConnectionTurns, account: MemberUsage | None = None) -> None:
         """*account*: shared by the tasks of a connection."""
         self.turns = turns
-        self.account = account or Account()
+        self.account = account or MemberUsage()
         self._queue = turns.queue
         self._stopwatch = turns.stopwatch
         self._began = 0.0
@@ -187,12 +187,12 @@ class Turn:
             await self.wait()
 
 
-def another(turn: Turn | None) -> Turn | None:
+def another(turn: ConnectionTurn | None) -> ConnectionTurn | None:
     """That of another task, which works for the same connection as *turn* does."""
-    return None if turn is None else Turn(turn.turns, turn.account)
+    return None if turn is None else ConnectionTurn(turn.turns, turn.account)
 
 
-async def allowed(turn: Turn | None) -> Turn | None:
+async def allowed(turn: ConnectionTurn | None) -> ConnectionTurn | None:
     """Wait until another task may work for the connection that has *turn*; return what to measure
     its work by.  Many tasks may have been woken at once, of one connection or of many."""
     own = another(turn)
@@ -202,7 +202,7 @@ async def allowed(turn: Turn | None) -> Turn | None:
 
 
 @contextmanager
-def measured(turn: Turn | None) -> Iterator[None]:
+def measured(turn: ConnectionTurn | None) -> Iterator[None]:
     """Within the block, which doesn't wait, the task works that waited for *turn*."""
     if turn is None:
         yield

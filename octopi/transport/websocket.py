@@ -19,11 +19,11 @@ import trio_websocket
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection
 
 from octopi.environment import (
-    Chance,
     Clock,
     Intake,
     Link,
-    PromptStream,
+    NonBlockingStream,
+    Randomness,
     Stopwatch,
     StreamNet,
     Turn,
@@ -40,7 +40,7 @@ from octopi.limits import (
     STRANGERS_ROUND_S,
 )
 from octopi.logger import get_logger
-from octopi.operating_system import SystemChance
+from octopi.operating_system import SystemRandomness
 from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import (
     host_and_port,
@@ -49,14 +49,14 @@ from octopi.transport.addresses import (
     server_address,
     server_url,
 )
+from octopi.transport.connection_slots import ConnectionSlot, ConnectionSlots
 from octopi.transport.failures import cut
 from octopi.transport.framed_link import LAST_WORD_S, RECEIVE_BYTES, FramedLink
 from octopi.transport.http_front import EmptySite, HttpFront, HttpSite
 from octopi.transport.http_requests import Asker
 from octopi.transport.paced_stream import PacedStream, measured
-from octopi.transport.places import Place, Places
 from octopi.transport.secure_stream import SecureStream, secure_client, secure_server
-from octopi.transport.turns import Turns
+from octopi.transport.turns import ConnectionTurns
 from octopi.transport.watched_stream import WatchedStream, while_open
 from octopi.wire.messages import SUBPROTOCOL
 
@@ -90,7 +90,7 @@ class WebSocketNet:
         *,
         connections_max: int = CONNECTIONS_MAX,
         site: HttpSite | None = None,
-        chance: Chance | None = None,
+        randomness: Randomness | None = None,
         plain: bool = False,
         tls: Tls | None = None,
         stopwatch: Stopwatch = standing_still,
@@ -102,12 +102,12 @@ class WebSocketNet:
         self._streams = streams
         self._clock = clock
         self._nursery = nursery
-        self._places = Places(connections_max)
+        self._places = ConnectionSlots(connections_max)
         self._site = site or EmptySite()
-        self._chance = chance or SystemChance()
+        self._randomness = randomness or SystemRandomness()
         self._plain = plain
         self._tls = tls
-        self._strangers = Turns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
+        self._strangers = ConnectionTurns(clock, stopwatch, nursery, round_s=STRANGERS_ROUND_S)
 
     @property
     def connection_count(self) -> int:
@@ -219,11 +219,11 @@ class WebSocketNet:
         """Everything about one accepted connection; its faults end here."""
         peer = str(stream)
         scope = trio.CancelScope()
-        place: Place | None = None
+        place: ConnectionSlot | None = None
 
         def give_up() -> None:
             scope.cancel()
-            if place is not None and place.has_left and isinstance(stream, PromptStream):
+            if place is not None and place.has_left and isinstance(stream, NonBlockingStream):
                 stream.cut()  # another connection is in its place, and needs a descriptor
 
         place = self._places.enter(give_up)
@@ -251,7 +251,7 @@ class WebSocketNet:
         paths: frozenset[str],
         stream: trio.abc.HalfCloseableStream,
         peer: str,
-        place: Place,
+        place: ConnectionSlot,
     ) -> None:
         turn = self._strangers.turn()
         paced = PacedStream(stream, turn)
@@ -359,7 +359,7 @@ class WebSocketNet:
         if isinstance(bare, PacedStream):  # else it lies below TLS, and is lifted there
             bare, held = bare.lift()
             early += held
-        masks = self._chance if websocket.is_client else None
+        masks = self._randomness if websocket.is_client else None
         return FramedLink(bare, early, self._clock, nursery, masks=masks, peer=peer, path=path)
 
     async def _reject(
@@ -393,7 +393,7 @@ class WebSocketLink:
         self._clock = clock
         self._peer = peer
         self._path = path
-        self.place: Place | None = None
+        self.place: ConnectionSlot | None = None
         """That of an accepted link at its node."""
         self._is_torn = False
         self._is_closing = False

@@ -2,7 +2,7 @@
 
 Each message class carries one of the decorators `request`, `answer`, `notice` and `connection`.
 The tables of the endpoints (`octopi.wire.endpoints`) and of the permissions
-(`octopi.security.requirements`) are derived from the declarations.  A class that does not say what
+(`octopi.security.authorization`) are derived from the declarations.  A class that does not say what
 these tables need raises `TypeError` when its module is imported.
 
 Routes name services, not roles of nodes: which node decides about topics, or leads a partition, can

@@ -22,9 +22,9 @@ from octopi.model import (
     PartitionNumber,
     PartitionRecord,
     Place,
-    RegisterLife,
+    RegisterGeneration,
+    ReplicaReport,
     Seal,
-    Standing,
     TopicRecord,
     TopicText,
     Verb,
@@ -50,7 +50,7 @@ class Inventory:
 
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
-    standings: Annotated[list[Standing], AtMost(1_000)] = attrs.field(factory=list)
+    standings: Annotated[list[ReplicaReport], AtMost(1_000)] = attrs.field(factory=list)
     """Of the partitions that it is a replica of."""
 
 
@@ -70,7 +70,7 @@ class Join:
     ancestors: Annotated[list[Nonce], AtMost(LIVES_IN_DOUBT_MAX)]
     """The nonces of earlier lives that the register may know as the last: the one that it was
     last heard to let in, and those that were started since."""
-    register: RegisterLife | None
+    register: RegisterGeneration | None
     """The newest that the broker obeyed; None: it never joined."""
     address: NodeAddress
     """Where clients reach it."""
@@ -86,7 +86,7 @@ class Joined:
     request: int
     cluster: Id
     broker: BrokerNumber
-    register: RegisterLife
+    register: RegisterGeneration
     credential: Seal = ""
     """Proves to the register, when the broker joins again, that it is the one of this id."""
 

@@ -31,9 +31,9 @@ def bench(runs: int, json_file: Path | None) -> None:
     """
     import attrs
 
-    from sim import bench_hooks
-    from sim.bench import figures, machine
-    from sim.complaints import listening
+    from sim.run.log_errors import listening
+    from sim.search import bench_hooks
+    from sim.search.bench import figures, machine
 
     found = [*figures(runs)]
     # Nodes that are stopped all at once miss each other, and warn of it.

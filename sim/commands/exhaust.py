@@ -38,14 +38,14 @@ def exhaust(jobs: int, json_file: Path | None, table_file: Path | None) -> int:
 
     Ends with code 1 if a promise is broken, or if a cell was left out that can be reached.
     """
-    from sim.campaign import replay_line
-    from sim.exhaust import Exhaustion
-    from sim.exhaust_table import numbers, report, summary
-    from sim.progress import Progress
+    from sim.search.exhaust import Exhaustion
+    from sim.search.exhaust_table import numbers, report, summary
+    from sim.search.parallel_runs import replay_line
+    from sim.search.progress_bar import ProgressBar
 
     search = Exhaustion(jobs)
     try:
-        with Progress("cell", search.look_around()) as progress:
+        with ProgressBar("cell", search.look_around()) as progress:
             for done in search.perform_all():
                 progress.set(len(search.done), len(search.failures))
                 for one in done.failures:

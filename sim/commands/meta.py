@@ -54,8 +54,8 @@ def meta(
 
     Ends with code 1 if any differ.
     """
-    from sim.meta import Comparison, compare, interpreters, shares
-    from sim.progress import Progress
+    from sim.search.determinism import Comparison, compare, interpreters, shares
+    from sim.search.progress_bar import ProgressBar
 
     found, skipped = interpreters(pythons)
     for why in skipped:
@@ -71,7 +71,7 @@ def meta(
         ).replace("mismatchs", "mismatches")
 
     try:
-        with Progress("run", sum(one.count for one in work)) as progress:
+        with ProgressBar("run", sum(one.count for one in work)) as progress:
             for _ in compare(work, tier, jobs, comparison):
                 progress.set(comparison.runs, len(comparison.mismatches()))
     except KeyboardInterrupt:

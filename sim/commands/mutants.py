@@ -76,8 +76,8 @@ def mutants(
     """
     from sim.mutants import campaign
     from sim.mutants.catalogue import MUTANTS
-    from sim.mutants.hunt import Budget
-    from sim.progress import Progress
+    from sim.mutants.runner import Budget
+    from sim.search.progress_bar import ProgressBar
 
     chosen = list(names or MUTANTS)
     unknown = [name for name in chosen if name not in MUTANTS]
@@ -100,7 +100,7 @@ def mutants(
         say_lines(campaign.line(campaign.row(one)))
     budget = Budget(white_s=seconds, black_s=seconds, shrink_s=shrink_s)
     try:
-        with Progress("mutant", len(left)) as progress:
+        with ProgressBar("mutant", len(left)) as progress:
             for one in campaign.run(left, jobs=jobs, budget=budget, first=first, plan=plan):
                 hunts.append(one)
                 survivors = [one for one in hunts if one.white is None]

@@ -14,7 +14,7 @@ from octopi.cli.failures import CommandError, ExitCode, InterruptedByUserError
 from octopi.cli.output import say_lines
 
 if TYPE_CHECKING:
-    from sim.plan import Plan
+    from sim.run.plan import Plan
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -58,8 +58,8 @@ def plan_of(text: str, tier: str | None = None) -> Plan:
     Raises:
       CommandError: if it is none.
     """
-    from sim.plan import TOKEN_PREFIX, PlanError, from_json, from_token, is_stale
-    from sim.swarm import draw
+    from sim.generate.swarm import draw
+    from sim.run.plan import TOKEN_PREFIX, PlanError, from_json, from_token, is_stale
 
     if text.isdecimal():
         return draw(int(text), tier)  # type: ignore[arg-type]  # the option allows no other

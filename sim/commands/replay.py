@@ -49,10 +49,10 @@ def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: 
     """
     plan = plan_of(plan_text, tier)
 
-    from octopi.simulation.report import timeline
-    from sim.pages import record, write
-    from sim.plan import to_json, to_token
-    from sim.swarm import describe
+    from octopi.simulation.report.html import timeline
+    from sim.generate.swarm import describe
+    from sim.run.plan import to_json, to_token
+    from sim.search.pages import record, write
 
     if as_json:
         say_lines(to_json(plan))

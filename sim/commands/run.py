@@ -65,11 +65,11 @@ def run(
 
     Ends with code 1 if any seed failed.
     """
-    from sim.searching import Search, SearchOptions
+    from sim.search.seed_search import SearchOptions, SeedSearch
 
     count = seeds or (100 if time_s is None else None)
     options = SearchOptions(first, count, plans, tier, time_s, jobs, pages)  # type: ignore[arg-type]
-    search = Search(options, say_lines)
+    search = SeedSearch(options, say_lines)
     try:
         search.run()
     except KeyboardInterrupt:

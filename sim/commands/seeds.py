@@ -36,16 +36,16 @@ def seeds(file: Path, jobs: int) -> int:
 
     Ends with code 1 if any fails.
     """
-    from sim.campaign import replay_line, run_line, spread
-    from sim.plan import PlanError, is_stale
-    from sim.progress import Progress
+    from sim.run.plan import PlanError, is_stale
+    from sim.search.parallel_runs import replay_line, run_line, spread
+    from sim.search.progress_bar import ProgressBar
 
     lines = [one for one in file.read_text(encoding="utf-8").splitlines() if one.strip()]
     lines = [one for one in lines if not one.startswith("#")]
     failed = count = 0
     try:
         stale = sum(is_stale(one.split()[0]) for one in lines)
-        with Progress("plan", len(lines)) as progress:
+        with ProgressBar("plan", len(lines)) as progress:
             for outcome in spread(run_line, lines, jobs):
                 count += 1
                 if outcome.rule:

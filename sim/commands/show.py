@@ -42,8 +42,8 @@ def show(plan_text: str, page: Path, shiviz: Path | None, tier: str | None) -> N
     """
     plan = plan_of(plan_text, tier)
 
-    from octopi.simulation.shiviz import shiviz_log
-    from sim.pages import record, write
+    from octopi.simulation.report.shiviz import shiviz_log
+    from sim.search.pages import record, write
 
     verdict, recording = record(plan, name_of(plan_text))
     write(recording, page)

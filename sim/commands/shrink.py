@@ -39,11 +39,11 @@ def shrink(plan_text: str, seconds: float, clients_only: bool, tier: str | None)
     """
     plan = plan_of(plan_text, tier)
 
-    from octopi.simulation.oracle import Oracle
-    from sim.campaign import replay_line
-    from sim.plan import to_token
-    from sim.shrink import NothingFailsError, shrink as shrink_plan
-    from sim.swarm import describe
+    from octopi.simulation.invariants.oracle import Oracle
+    from sim.generate.swarm import describe
+    from sim.run.plan import to_token
+    from sim.search.parallel_runs import replay_line
+    from sim.search.shrink import NothingFailsError, shrink as shrink_plan
 
     try:
         small = shrink_plan(plan, seconds, say_lines, () if clients_only else (Oracle,))

@@ -16,7 +16,7 @@ from cattrs import structure
 
 from octopi.errors import OctopiError
 from sim.mutants.catalogue import MUTANTS
-from sim.mutants.hunt import Budget, Hunt
+from sim.mutants.runner import Budget, Hunt
 
 BLACK_SHARE_MIN: Final = 0.8
 """Of all mutants, what clients alone have to notice."""
@@ -58,7 +58,7 @@ class HuntError(OctopiError):
 
 
 def _hunt(name: str, options: list[str]) -> Hunt:
-    command = [sys.executable, "-m", "sim.mutants.hunt", name, *options]
+    command = [sys.executable, "-m", "sim.mutants.runner", name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise HuntError(f"mutant {name}: {done.stderr.strip()[-2000:]}")

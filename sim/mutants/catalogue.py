@@ -5,34 +5,34 @@ from __future__ import annotations
 from typing import Final
 
 from sim.mutants import (
-    bounding,
-    deciding,
-    finding,
+    bounds,
+    clients,
+    cluster_start,
+    departures,
+    durable_state,
     forks,
-    forming,
-    keeping,
-    leaving,
-    recovering,
-    replicating,
-    serving,
-    storing,
+    orders,
+    recovery,
+    register,
+    replication,
+    storage,
 )
 from sim.mutants.mutant import Mutant
 
 MUTANTS: Final[dict[str, Mutant]] = {
     mutant.name: mutant
     for mutant in (
-        *replicating.MUTANTS,
-        *deciding.MUTANTS,
-        *finding.MUTANTS,
+        *replication.MUTANTS,
+        *register.MUTANTS,
+        *clients.MUTANTS,
         *forks.MUTANTS,
-        *forming.MUTANTS,
-        *keeping.MUTANTS,
-        *leaving.MUTANTS,
-        *recovering.MUTANTS,
-        *serving.MUTANTS,
-        *bounding.MUTANTS,
-        *storing.MUTANTS,
+        *cluster_start.MUTANTS,
+        *storage.MUTANTS,
+        *departures.MUTANTS,
+        *recovery.MUTANTS,
+        *orders.MUTANTS,
+        *bounds.MUTANTS,
+        *durable_state.MUTANTS,
     )
 }
 """By their names, in the order in which they are listed."""

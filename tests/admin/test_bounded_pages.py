@@ -10,18 +10,18 @@ import pytest
 import trio
 
 from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page, topics_page
-from octopi.admin.cluster_watch import PROBLEMS_SHOWN_MAX, Snapshot, some_of
-from octopi.admin.gate import Gate
+from octopi.admin.cluster_snapshot import ClusterSnapshot
+from octopi.admin.cluster_watch import PROBLEMS_SHOWN_MAX, CachedSnapshot, some_of
+from octopi.admin.http_access import HttpAccessPolicy
 from octopi.admin.page_writer import PAGE_COUNT_MAX
-from octopi.admin.replicas import Look
 from octopi.admin.site import Site
 from octopi.clients.answers import ClusterInfo
 from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGE_SLICE_COUNT, PAGES_AT_A_TIME_MAX
 from octopi.operating_system import SystemClock
-from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.security.authenticator import Authenticator, TokenLimits
 from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest, plain
 from octopi.wire import messages as m
-from tests.security.test_doorkeeper import HandClock
+from tests.security.test_authenticator import HandClock
 from tests.security.tokens import key_ring, token
 
 ENTRY_BYTES_MAX = 8 * 1024
@@ -34,14 +34,14 @@ def subscription(number: int) -> m.SubscriptionInfo:
     return m.SubscriptionInfo(f"10.0.0.1:{number}", agent, number, "orders", 0, 0, 0, number)
 
 
-def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> Snapshot:
+def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> CachedSnapshot:
     places = [m.PartitionInfo(one, 1, 1, "ws://a:1", [1], [1], []) for one in range(partitions)]
     cluster = ClusterInfo("c", topics, partitions, [], places)
     options = m.TopicOptions()
     events = [_event(number) for number in range(1, 1001)]
-    return Snapshot(
+    return CachedSnapshot(
         1,
-        Look(cluster, [], {}),
+        ClusterSnapshot(cluster, [], {}),
         [m.TopicInfo(f"t-{one:07}", f"{one:016x}", places[:1], options) for one in range(topics)],
         [(1, subscription(one)) for one in range(subscriptions)],
         False,
@@ -196,7 +196,7 @@ def console(request: HttpRequest) -> HttpAnswer:
 
 
 async def test_a_node_holds_a_bounded_number_of_pages_for_those_who_do_not_read() -> None:
-    site = Site(SystemClock(), console, Gate())
+    site = Site(SystemClock(), console, HttpAccessPolicy())
     unread = [await site.answer(asked("/api/v1/status")) for _ in range(PAGES_AT_A_TIME_MAX)]
     refused = await site.answer(asked("/api/v1/status"))
     assert refused.status == 503
@@ -211,8 +211,8 @@ async def test_a_node_holds_a_bounded_number_of_pages_for_those_who_do_not_read(
 async def test_pages_count_for_the_bytes_of_a_token() -> None:
     clock = HandClock()
     ring = key_ring()
-    doorkeeper = Doorkeeper(ring, clock, TokenLimits(bytes_per_s=100))
-    site = Site(SystemClock(), console, Gate(doorkeeper))
+    authenticator = Authenticator(ring, clock, TokenLimits(bytes_per_s=100))
+    site = Site(SystemClock(), console, HttpAccessPolicy(authenticator))
     mine = {"authorization": f"Bearer {token(subject='shop', subscribe='orders')}"}
     others = {"authorization": f"Bearer {token(subject='other', subscribe='orders')}"}
     answers = [await site.answer(asked("/api/v1/topics", **mine)) for _ in range(3)]

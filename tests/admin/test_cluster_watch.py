@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.admin.cluster_watch import ClusterWatch, Snapshot
+from octopi.admin.cluster_watch import CachedSnapshot, ClusterWatch
 from octopi.environment import Environment
 from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
@@ -28,13 +28,13 @@ async def test_however_often_pages_are_asked_for_looks_take_a_bounded_share_of_t
 ) -> None:
     began: list[float] = []
 
-    async def look(watch: ClusterWatch) -> Snapshot:
+    async def look(watch: ClusterWatch) -> CachedSnapshot:
         began.append(trio.current_time())
         await trio.sleep(takes_s)
-        return cast("Snapshot", object())
+        return cast("CachedSnapshot", object())
 
     monkeypatch.setattr(ClusterWatch, "_look", look)
-    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemRandomness())
     watch = ClusterWatch(environment, list, "test", cast("Any", None))
     while trio.current_time() < SECONDS:
         await watch.snapshot()

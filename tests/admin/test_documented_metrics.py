@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import octopi
 from octopi.admin.metrics import Metrics
-from octopi.admin.node_views import BrokerView
+from octopi.admin.node_views import BrokerNodeView
 from octopi.cli.config import NodeSettings
 from octopi.errors import RefusedError
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
@@ -147,7 +147,7 @@ async def test_series_of_logs_have_a_bound(tmp_path: Path) -> None:
         ):
             for number in range(5):
                 await producer.send(f"topic-{number}", bytes(100 * (number + 1)))
-        text = Metrics(BrokerView(shown[0]), logs_max=2).text().decode()
+        text = Metrics(BrokerNodeView(shown[0]), logs_max=2).text().decode()
         assert "octopi_logs 5.0" in text
         assert set(re.findall(r'topic="([^"]+)"', text)) == {"topic-4", "topic-3"}
         nursery.cancel_scope.cancel()

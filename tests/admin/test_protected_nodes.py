@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import octopi
 from octopi.cli.config import NodeSettings, join_secret_in
 from octopi.cli.failures import CommandError
-from octopi.cli.protection import protection
+from octopi.cli.node_security import protection
 from octopi.cli.secret_files import secret_of_broker
 from octopi.cli.token_file import TokenFile
 from octopi.clients.credentials import Credentials
@@ -361,7 +361,7 @@ def test_settings_that_protect_nothing_are_refused(
 
 def test_who_says_insecure_may_listen_to_the_network() -> None:
     shelter = protection(NodeSettings(insecure=True), "0.0.0.0:7000")
-    assert shelter.doorkeeper is None
+    assert shelter.authenticator is None
 
 
 def test_a_key_set_that_is_none_is_named(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 LEFT: Final = frozenset(
     {
         frozenset({"octopi", "octopi.clients.client"}),
-        frozenset({"octopi.simulation.disk", "octopi.simulation.disk_view"}),
+        frozenset({"octopi.simulation.disk.disk", "octopi.simulation.disk.view"}),
         frozenset(
             {
-                "octopi.simulation.connection",
-                "octopi.simulation.host",
-                "octopi.simulation.network",
+                "octopi.simulation.network.connection",
+                "octopi.simulation.kernel.host",
+                "octopi.simulation.network.network",
             }
         ),
         frozenset(
@@ -31,7 +31,7 @@ LEFT: Final = frozenset(
             for one in (
                 "departures",
                 "hand_overs",
-                "leadership",
+                "election_driver",
                 "node",
                 "rebalancing",
                 "sessions",

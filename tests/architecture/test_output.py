@@ -20,10 +20,10 @@ ALLOWED = {
     "octopi/cli/invocation.py": {"sys.stdout"},  # flushed at the end
     "octopi/cli/rendering.py": {"sys.stdout"},  # asked whether it is a terminal
     "octopi/cli/node_log.py": {"sys.stderr"},  # every line of its formatters is printable
-    "sim/progress.py": {"sys.stdout"},  # likewise asked
-    "sim/meta_worker.py": {"print"},  # a process of its own, read by a program
-    "sim/mutants/control.py": {"print"},  # likewise
-    "sim/mutants/hunt.py": {"print"},  # likewise
+    "sim/search/progress_bar.py": {"sys.stdout"},  # likewise asked
+    "sim/search/determinism_worker.py": {"print"},  # a process of its own, read by a program
+    "sim/mutants/baseline.py": {"print"},  # likewise
+    "sim/mutants/runner.py": {"print"},  # likewise
 }
 WRITERS = {
     "print",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from octopi.errors import STATUS_MEANINGS, Fault, RefusedError, Status, refused
+from octopi.errors import STATUS_MEANINGS, Blame, RefusedError, Status, refused
 
 NUMBERS = {
     "MALFORMED_MESSAGE": 1,
@@ -107,7 +107,7 @@ def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:
     final = {
         status
         for status, meaning in STATUS_MEANINGS.items()
-        if meaning.fault is Fault.NOBODY and not meaning.retryable
+        if meaning.fault is Blame.NOBODY and not meaning.retryable
     }
     assert final == {
         Status.UNKNOWN_PRODUCER,

@@ -16,11 +16,11 @@ import trio
 
 import octopi
 from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page, topics_page
-from octopi.admin.cluster_watch import Snapshot
-from octopi.admin.replicas import Holdings, Look, problems
+from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, problems
+from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.clients.answers import BrokerLog, ClusterInfo
 from octopi.printable import printable
-from octopi.simulation.report import write_page
+from octopi.simulation.report.html import write_page
 from octopi.testing import Cluster, run
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
@@ -29,7 +29,7 @@ from tests.browser.pages import http_url
 from tests.browser.test_console import open_console, start_tail, text_of
 from tests.cluster import system_environment
 from tests.processes import node_processes
-from tests.simulation.test_report import full_of
+from tests.simulation.test_html import full_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request, Route
@@ -203,12 +203,12 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
     logs = [
         BrokerLog(broker, text, m.LogInfo(text, text, 0, 1, 0, 5, 9, 9, text)) for broker in (1, 2)
     ]
-    look = Look(ClusterInfo(text, 1, 1, brokers, [place]), logs, {2: text})
+    look = ClusterSnapshot(ClusterInfo(text, 1, 1, brokers, [place]), logs, {2: text})
     holdings = Holdings(look)
     for log in logs:
         holdings.add(log)
     kinds = ("leader", text)
-    seen = Snapshot(
+    seen = CachedSnapshot(
         1,
         look,
         [m.TopicInfo(text, text, [place], m.TopicOptions())],

@@ -17,12 +17,12 @@ Harm = Callable[[random.Random, Path, Path], str]
 files there do not allow it."""
 
 
-def damage(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def damage(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """Harm the files in *data_dir* in one way; return what was done, empty if nothing could be."""
     kinds = list(KINDS)
-    chance.shuffle(kinds)
+    randomness.shuffle(kinds)
     for kind in kinds:
-        done = kind(chance, data_dir, copy)
+        done = kind(randomness, data_dir, copy)
         if done:
             return done
     return ""
@@ -35,23 +35,23 @@ def keep_copy(data_dir: Path, copy: Path) -> None:
     shutil.copytree(data_dir, copy)
 
 
-def cut_segment(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def cut_segment(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """A segment loses its second half, or its end from anywhere on."""
-    path = _one_of(chance, data_dir, "logs/*/*/*.log")
+    path = _one_of(randomness, data_dir, "logs/*/*/*.log")
     if path is None:
         return ""
     size = path.stat().st_size
-    kept = chance.choice((size // 2, chance.randrange(size)))
+    kept = randomness.choice((size // 2, randomness.randrange(size)))
     _cut(path, kept)
     return f"{path.relative_to(data_dir)} cut from {size} to {kept} bytes"
 
 
-def flip_bit(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def flip_bit(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """One bit of a segment is another one."""
-    path = _one_of(chance, data_dir, "logs/*/*/*.log")
+    path = _one_of(randomness, data_dir, "logs/*/*/*.log")
     if path is None:
         return ""
-    at, bit = chance.randrange(path.stat().st_size), chance.randrange(8)
+    at, bit = randomness.randrange(path.stat().st_size), randomness.randrange(8)
     with path.open("r+b") as file:
         file.seek(at)
         [byte] = file.read(1)
@@ -60,49 +60,49 @@ def flip_bit(chance: random.Random, data_dir: Path, copy: Path) -> str:
     return f"bit {bit} of byte {at} of {path.relative_to(data_dir)} flipped"
 
 
-def lose_segment(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def lose_segment(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """A segment is gone, one in the middle if there is one."""
     logs = [sorted(one.glob("*.log")) for one in sorted(data_dir.glob("logs/*/*"))]
     long = [segments for segments in logs if len(segments) > 2] or [one for one in logs if one]
     if not long:
         return ""
-    segments = chance.choice(long)
-    path = chance.choice(segments[1:-1] or segments)
+    segments = randomness.choice(long)
+    path = randomness.choice(segments[1:-1] or segments)
     path.unlink()
     return f"{path.relative_to(data_dir)} removed, of {len(segments)} segments"
 
 
-def lose_file(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def lose_file(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """A file that is no segment is gone: index, checkpoint, state or notes of ends."""
-    path = _one_of(chance, data_dir, "**/*", kept=(".log",), empty_too=True)
+    path = _one_of(randomness, data_dir, "**/*", kept=(".log",), empty_too=True)
     if path is None:
         return ""
     path.unlink()
     return f"{path.relative_to(data_dir)} removed"
 
 
-def cut_file(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def cut_file(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """A file that is no segment is cut."""
-    path = _one_of(chance, data_dir, "**/*", kept=(".log",))
+    path = _one_of(randomness, data_dir, "**/*", kept=(".log",))
     if path is None:
         return ""
     size = path.stat().st_size
-    kept = chance.randrange(size)
+    kept = randomness.randrange(size)
     _cut(path, kept)
     return f"{path.relative_to(data_dir)} cut from {size} to {kept} bytes"
 
 
-def lose_log(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def lose_log(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """The directory of a log is gone."""
     logs = sorted(data_dir.glob("logs/*/*"))
     if not logs:
         return ""
-    path = chance.choice(logs)
+    path = randomness.choice(logs)
     shutil.rmtree(path)
     return f"{path.relative_to(data_dir)} removed"
 
 
-def older_file(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def older_file(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """One file is as it was some time ago."""
     older = [
         path
@@ -112,12 +112,12 @@ def older_file(chance: random.Random, data_dir: Path, copy: Path) -> str:
     ]
     if not older:
         return ""
-    path = chance.choice(older)
+    path = randomness.choice(older)
     shutil.copy2(path, data_dir / path.relative_to(copy))
     return f"{path.relative_to(copy)} put back as it was when the broker was stopped before"
 
 
-def older_directory(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def older_directory(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """All files are as they were some time ago."""
     if not copy.exists():
         return ""
@@ -126,7 +126,7 @@ def older_directory(chance: random.Random, data_dir: Path, copy: Path) -> str:
     return "all files put back as they were when the broker was stopped before"
 
 
-def lose_everything(chance: random.Random, data_dir: Path, copy: Path) -> str:
+def lose_everything(randomness: random.Random, data_dir: Path, copy: Path) -> str:
     """All logs are gone; the broker knows its id, as when only the disk of the logs broke."""
     if not (data_dir / "logs").exists():
         return ""
@@ -152,7 +152,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _one_of(
-    chance: random.Random,
+    randomness: random.Random,
     data_dir: Path,
     pattern: str,
     *,
@@ -167,7 +167,7 @@ def _one_of(
         and path.name not in PROTECTED
         and (empty_too or path.stat().st_size)
     ]
-    return chance.choice(found) if found else None
+    return randomness.choice(found) if found else None
 
 
 PROTECTED: Final = ("lock", "identity")

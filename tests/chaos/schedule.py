@@ -144,22 +144,22 @@ class Schedule:
         weights = [one.weight for one in self._faults]
         while not self._stopping.is_set():
             turn += 1
-            chance = random.Random(f"{self._seed}/{lane}/{turn}")
-            with trio.move_on_after(chance.uniform(*_PAUSE_S)):
+            randomness = random.Random(f"{self._seed}/{lane}/{turn}")
+            with trio.move_on_after(randomness.uniform(*_PAUSE_S)):
                 await self._stopping.wait()
                 return
-            [fault] = chance.choices(self._faults, weights)
+            [fault] = randomness.choices(self._faults, weights)
             async with self._alone:
-                names = await self._take(chance, fault.brokers)
+                names = await self._take(randomness, fault.brokers)
             if not names:
                 continue
             self.counts[fault.name] = self.counts.get(fault.name, 0) + 1
             try:
-                await fault.disturb(chance, names)
+                await fault.disturb(randomness, names)
             finally:
                 self.busy.difference_update(names)
 
-    async def _take(self, chance: random.Random, count: int) -> list[str]:
+    async def _take(self, randomness: random.Random, count: int) -> list[str]:
         if count == ALL_BROKERS:
             with trio.move_on_after(_IN_SYNC_S):
                 while self.busy:  # noqa: ASYNC110 (no lane starts anything meanwhile)
@@ -170,7 +170,7 @@ class Schedule:
         else:
             free = [name for name in self._cluster.brokers if name not in self.busy]
             # One is left alone.
-            names = chance.sample(free, count) if len(free) > count else []
+            names = randomness.sample(free, count) if len(free) > count else []
         self.busy.update(names)
         return names
 
@@ -181,50 +181,50 @@ class Schedule:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     @staticmethod
-    def _duration(chance: random.Random) -> float:
-        return chance.uniform(*chance.choice((_SHORT_S, _LONG_S)))
+    def _duration(randomness: random.Random) -> float:
+        return randomness.uniform(*randomness.choice((_SHORT_S, _LONG_S)))
 
     # --- processes ---------------------------------------------------------------------
 
-    async def kill(self, chance: random.Random, names: list[str]) -> None:
+    async def kill(self, randomness: random.Random, names: list[str]) -> None:
         """SIGKILL, and start again a while later."""
-        node, seconds = self._cluster.nodes[names[0]], self._duration(chance)
+        node, seconds = self._cluster.nodes[names[0]], self._duration(randomness)
         self._tell("kill", names, seconds)
         await in_thread(node.kill9)
         await trio.sleep(seconds)
         await self._start(names[0])
 
-    async def kill_again_and_again(self, chance: random.Random, names: list[str]) -> None:
+    async def kill_again_and_again(self, randomness: random.Random, names: list[str]) -> None:
         """SIGKILL also while it starts."""
-        node, lives = self._cluster.nodes[names[0]], chance.randint(2, 4)
+        node, lives = self._cluster.nodes[names[0]], randomness.randint(2, 4)
         self._say(f"kill {names[0]} {lives} times as it starts")
         await in_thread(node.kill9)
         for _ in range(lives):
             node.launch()
-            await trio.sleep(chance.uniform(0.3, 1.2))
+            await trio.sleep(randomness.uniform(0.3, 1.2))
             await in_thread(node.kill9)
         await self._start(names[0])
 
-    async def stop(self, chance: random.Random, names: list[str]) -> None:
+    async def stop(self, randomness: random.Random, names: list[str]) -> None:
         """SIGTERM, and start again."""
-        node, seconds = self._cluster.nodes[names[0]], self._duration(chance)
+        node, seconds = self._cluster.nodes[names[0]], self._duration(randomness)
         self._tell("stop", names, seconds)
         await in_thread(lambda: node.terminate(40))
         await trio.sleep(seconds)
         await self._start(names[0])
 
-    async def leave_away(self, chance: random.Random, names: list[str]) -> None:
+    async def leave_away(self, randomness: random.Random, names: list[str]) -> None:
         """SIGKILL or SIGTERM, and nothing for long: its partitions go on with the others."""
-        node, seconds = self._cluster.nodes[names[0]], chance.uniform(*_AWAY_S)
+        node, seconds = self._cluster.nodes[names[0]], randomness.uniform(*_AWAY_S)
         self._tell("leave away", names, seconds)
-        await in_thread(chance.choice((node.kill9, lambda: node.terminate(40))))
+        await in_thread(randomness.choice((node.kill9, lambda: node.terminate(40))))
         with trio.move_on_after(seconds):
             await self._stopping.wait()
         await self._start(names[0])
 
-    async def pause(self, chance: random.Random, names: list[str]) -> None:
+    async def pause(self, randomness: random.Random, names: list[str]) -> None:
         """SIGSTOP, and SIGCONT a while later: it comes back believing that nothing happened."""
-        node, seconds = self._cluster.nodes[names[0]], self._duration(chance)
+        node, seconds = self._cluster.nodes[names[0]], self._duration(randomness)
         self._tell("pause", names, seconds)
         node.signal(signal.SIGSTOP)
         await trio.sleep(seconds)
@@ -238,22 +238,24 @@ class Schedule:
 
     # --- files and power ---------------------------------------------------------------
 
-    async def damage(self, chance: random.Random, names: list[str]) -> None:
+    async def damage(self, randomness: random.Random, names: list[str]) -> None:
         """Kill a broker, do something to its files, start it again."""
         [name] = names
         node = self._cluster.nodes[name]
         await in_thread(node.kill9)
         copy = node.data_dir.with_name(f"{name}.older")
         if not await self._may_spoil(name):
-            if chance.random() < 0.5:
+            if randomness.random() < 0.5:
                 await in_thread(lambda: keep_copy(node.data_dir, copy))
             await self._start(name)
             return
-        done = [damage(chance, node.data_dir, copy) for _ in range(chance.choice((1, 1, 2)))]
+        done = [
+            damage(randomness, node.data_dir, copy) for _ in range(randomness.choice((1, 1, 2)))
+        ]
         self._say(f"damage {name}: {'; '.join(one for one in done if one)}")
         await self._start_spoilt(name)
 
-    async def damage_and_start_first(self, chance: random.Random, names: list[str]) -> None:
+    async def damage_and_start_first(self, randomness: random.Random, names: list[str]) -> None:
         """Kill all brokers at once, damage some, start those before the others: they must not
         lead with what they have left."""
         brokers = [name for name in names if name != REGISTER]
@@ -261,74 +263,74 @@ class Schedule:
             self._cluster.nodes[name].signal(signal.SIGKILL)
         for name in brokers:
             await in_thread(self._cluster.nodes[name].kill9)
-        chance.shuffle(brokers)
+        randomness.shuffle(brokers)
         spoilt = []
-        for name in brokers[: chance.randint(1, len(brokers) - 1)]:
+        for name in brokers[: randomness.randint(1, len(brokers) - 1)]:
             if await self._may_spoil(name):
                 spoilt.append(name)
                 node = self._cluster.nodes[name]
-                done = damage(chance, node.data_dir, node.data_dir.with_name(f"{name}.older"))
+                done = damage(randomness, node.data_dir, node.data_dir.with_name(f"{name}.older"))
                 self._say(f"damage {name}, with all killed: {done}")
         async with trio.open_nursery() as nursery:
             for name in spoilt:
                 nursery.start_soon(self._start_spoilt, name)
-            await trio.sleep(chance.choice((0, 2, 6)))
+            await trio.sleep(randomness.choice((0, 2, 6)))
             for name in brokers:
                 if name not in spoilt:
                     nursery.start_soon(self._start, name)
 
-    async def lose_power(self, chance: random.Random, names: list[str]) -> None:
+    async def lose_power(self, randomness: random.Random, names: list[str]) -> None:
         """A machine goes dark; the others have everything."""
         [name] = names
         node = self._cluster.nodes[name]
         await in_thread(node.kill9)
         if await self._may_spoil(name):
-            changes = node.lose_power(chance)
+            changes = node.lose_power(randomness)
             self._say(f"{name} loses power: {len(changes)} files changed")
             await self._start_spoilt(name)
         else:
             await self._start(name)
 
-    async def lose_power_everywhere(self, chance: random.Random, names: list[str]) -> None:
+    async def lose_power_everywhere(self, randomness: random.Random, names: list[str]) -> None:
         """All machines go dark at once, the register's sometimes with them; they come back in
         any order."""
         if not self.bounds.all_intact:
             self._count("spared")
             return
-        dark = [name for name in names if name != REGISTER or chance.random() < 0.5]
+        dark = [name for name in names if name != REGISTER or randomness.random() < 0.5]
         for name in dark:
             self._cluster.nodes[name].signal(signal.SIGKILL)
         await trio.sleep(0.5)  # what was acknowledged is noted
         logs = self._workload.unflushed_logs()
         self._ledger.may_be_lost(logs, trio.current_time() - FLUSHED_S)
-        changes = {name: len(self._cluster.nodes[name].lose_power(chance)) for name in dark}
+        changes = {name: len(self._cluster.nodes[name].lose_power(randomness)) for name in dark}
         self._say(f"all lose power; files changed: {changes}")
-        chance.shuffle(dark)
+        randomness.shuffle(dark)
         if REGISTER in dark:  # brokers don't serve before they have joined
             dark.remove(REGISTER)
             await self._start(REGISTER)
         for name in dark:
             self._cluster.nodes[name].launch()
-            await trio.sleep(chance.uniform(0, 1.5))
+            await trio.sleep(randomness.uniform(0, 1.5))
         for name in dark:
             node = self._cluster.nodes[name]
             await in_thread(partial(node.wait_ready, _STARTED_S))
         self._say("all serve again")
 
-    async def fill(self, chance: random.Random, names: list[str]) -> None:
+    async def fill(self, randomness: random.Random, names: list[str]) -> None:
         """A broker's disk is full for a while."""
         [name] = names
-        node, seconds = self._cluster.nodes[name], self._duration(chance)
+        node, seconds = self._cluster.nodes[name], self._duration(randomness)
         self._tell("fill the disk of", names, seconds)
         filler = fill_disk(node.data_dir)
         try:
-            if chance.random() < 0.3:  # it starts with it, too
+            if randomness.random() < 0.3:  # it starts with it, too
                 await in_thread(node.kill9)
                 node.launch()
             await trio.sleep(seconds)
         finally:
             filler.unlink(missing_ok=True)
-        if chance.random() < 0.5 or not node.is_running:
+        if randomness.random() < 0.5 or not node.is_running:
             if node.is_running:
                 await in_thread(node.kill9)
             await self._start(name)
@@ -432,7 +434,7 @@ class Schedule:
 
     # --- topics and the register -------------------------------------------------------
 
-    async def remake_topic(self, chance: random.Random, names: list[str]) -> None:
+    async def remake_topic(self, randomness: random.Random, names: list[str]) -> None:
         """A topic is deleted, and made again, while a broker that holds it is away.  It may be
         the only one in sync, and then that has to wait for it; so it comes back after a while."""
         [name] = names
@@ -451,7 +453,7 @@ class Schedule:
                 await self._workload.remake_topic()
                 remade.set()
 
-    async def forget_register(self, chance: random.Random, names: list[str]) -> None:
+    async def forget_register(self, randomness: random.Random, names: list[str]) -> None:
         """The register's directory is gone; it learns from the brokers, which all run."""
         if not self.bounds.all_intact:
             self._count("spared")
@@ -471,45 +473,45 @@ class Schedule:
 
     # --- network -----------------------------------------------------------------------
 
-    async def isolate(self, chance: random.Random, names: list[str]) -> None:
+    async def isolate(self, randomness: random.Random, names: list[str]) -> None:
         """Nothing gets to a broker or from it."""
-        await self._cut("isolate", chance, names, both_ways(names, self._everybody()))
+        await self._cut("isolate", randomness, names, both_ways(names, self._everybody()))
 
-    async def cut_from_register(self, chance: random.Random, names: list[str]) -> None:
+    async def cut_from_register(self, randomness: random.Random, names: list[str]) -> None:
         """A broker and the register don't hear each other, everybody else does."""
-        await self._cut("cut from the register", chance, names, both_ways(names, [REGISTER]))
+        await self._cut("cut from the register", randomness, names, both_ways(names, [REGISTER]))
 
-    async def deafen(self, chance: random.Random, names: list[str]) -> None:
+    async def deafen(self, randomness: random.Random, names: list[str]) -> None:
         """A broker sends and hears nothing."""
         ways = [(one, names[0]) for one in self._everybody() if one != names[0]]
-        await self._cut("deafen", chance, names, ways)
+        await self._cut("deafen", randomness, names, ways)
 
-    async def silence(self, chance: random.Random, names: list[str]) -> None:
+    async def silence(self, randomness: random.Random, names: list[str]) -> None:
         """A broker hears and sends nothing."""
         ways = [(names[0], one) for one in self._everybody() if one != names[0]]
-        await self._cut("silence", chance, names, ways)
+        await self._cut("silence", randomness, names, ways)
 
-    async def split(self, chance: random.Random, names: list[str]) -> None:
+    async def split(self, randomness: random.Random, names: list[str]) -> None:
         """Two brokers don't hear each other, everybody else does."""
-        await self._cut("split", chance, names, both_ways(names, names))
+        await self._cut("split", randomness, names, both_ways(names, names))
 
-    async def reset(self, chance: random.Random, names: list[str]) -> None:
+    async def reset(self, randomness: random.Random, names: list[str]) -> None:
         """All connections of a broker break."""
         self._say(f"reset {names[0]}")
         self._cluster.network.reset(both_ways(names, self._everybody()))
         await trio.lowlevel.checkpoint()
 
-    async def reset_register_link(self, chance: random.Random, names: list[str]) -> None:
+    async def reset_register_link(self, randomness: random.Random, names: list[str]) -> None:
         """One connection breaks, that of a broker to the register, up to three times."""
-        for _ in range(chance.randint(1, 3)):
+        for _ in range(randomness.randint(1, 3)):
             self._say(f"reset the link of {names[0]} to the register")
             self._cluster.network.reset(both_ways(names, [REGISTER]))
-            await trio.sleep(chance.uniform(0.05, 0.8))
+            await trio.sleep(randomness.uniform(0.05, 0.8))
 
     async def _cut(
-        self, what: str, chance: random.Random, names: list[str], ways: list[Way]
+        self, what: str, randomness: random.Random, names: list[str], ways: list[Way]
     ) -> None:
-        seconds, resets = self._duration(chance), chance.random() < 0.5
+        seconds, resets = self._duration(randomness), randomness.random() < 0.5
         self._tell(what, names, seconds)
         self._cluster.network.cut(ways)
         try:

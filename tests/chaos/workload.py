@@ -181,7 +181,7 @@ class Workload:
         life = 0
         while not self.stopping.is_set():
             life += 1
-            chance = random.Random(f"{self._seed}/{kind.name}/{life}")
+            randomness = random.Random(f"{self._seed}/{kind.name}/{life}")
             # An outcome that nobody awaits is noted by whoever waits for it; the scope is
             # around those too, so that closing finds messages without an outcome.
             async with octopi.connect(self._register) as client, trio.open_nursery() as waiting:
@@ -189,7 +189,9 @@ class Workload:
                     async with client.producer(
                         delivery_timeout_s=kind.delivery_timeout_s, linger_s=kind.linger_s
                     ) as producer:
-                        await self._send_all(producer, kind, f"{kind.name}.{life}", chance, waiting)
+                        await self._send_all(
+                            producer, kind, f"{kind.name}.{life}", randomness, waiting
+                        )
                 except octopi.DeliveryError:
                     pass  # each is noted where it is awaited
                 except _EndOfLifeError:
@@ -200,13 +202,13 @@ class Workload:
         producer: octopi.Producer,
         kind: ProducerKind,
         name: str,
-        chance: random.Random,
+        randomness: random.Random,
         waiting: trio.Nursery,
     ) -> None:
         limit = trio.Semaphore(_IN_FLIGHT_MAX)
         logs = [one for one in self.logs if one.topic != REMADE]
         number = 0
-        dies_at = trio.current_time() + (kind.life_s or 1e9) * chance.uniform(0.5, 1.5)
+        dies_at = trio.current_time() + (kind.life_s or 1e9) * randomness.uniform(0.5, 1.5)
 
         async def outcome(pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
             try:
@@ -218,8 +220,8 @@ class Workload:
             if trio.current_time() > dies_at:
                 raise _EndOfLifeError
             number += 1
-            log = chance.choice(logs)
-            value = unique_value(name, number, chance.choice(_VALUE_BYTES))
+            log = randomness.choice(logs)
+            value = unique_value(name, number, randomness.choice(_VALUE_BYTES))
             await limit.acquire()
             self._ledger.sent(name, number, log, value)
             try:
@@ -234,7 +236,7 @@ class Workload:
                 await outcome(pending, log, value)
             else:
                 waiting.start_soon(outcome, pending, log, value)
-            await trio.sleep(chance.expovariate(1 / kind.mean_pause_s))
+            await trio.sleep(randomness.expovariate(1 / kind.mean_pause_s))
 
     async def _outcome(self, pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
         try:
@@ -261,11 +263,11 @@ class Workload:
         forked = False
         for partition in self.partitions[topic]:
             self._ledger.begins(name, LogName(topic, partition), 0)
-        chance = random.Random(f"{self._seed}/{name}")
+        randomness = random.Random(f"{self._seed}/{name}")
         while True:
             life = trio.CancelScope()
             if life_s is not None:
-                life.deadline = trio.current_time() + life_s * chance.uniform(0.2, 1.8)
+                life.deadline = trio.current_time() + life_s * randomness.uniform(0.2, 1.8)
             with life:
                 try:
                     async with (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from octopi.cli.node_processes import node_environment
-from octopi.cli.sample_stream import make_stream
+from octopi.cli.sample_lines import make_stream
 from tests.cli.conftest import Program
 
 

@@ -16,7 +16,7 @@ import trio
 
 import octopi
 from octopi.admin.metrics import Metrics
-from octopi.admin.node_views import BrokerView
+from octopi.admin.node_views import BrokerNodeView
 from octopi.cli.node_processes import node_environment
 from octopi.limits import DISK_ROOM_BYTES_MIN
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
@@ -33,7 +33,7 @@ class SoleReplica:
 
     cluster: Cluster
     disk: MemoryDisk
-    view: BrokerView
+    view: BrokerNodeView
     client: octopi.Client
 
     async def status(self, *options: str) -> tuple[int, str]:
@@ -90,7 +90,7 @@ async def sole_replica(directory: Path) -> AsyncIterator[SoleReplica]:
         await nursery.start(run)
         async with octopi.connect(cluster.register.url) as client:
             await client.create_topic("orders", partition_ids=[0])
-            yield SoleReplica(cluster, disk, BrokerView(shown[0]), client)
+            yield SoleReplica(cluster, disk, BrokerNodeView(shown[0]), client)
         nursery.cancel_scope.cancel()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from octopi.cli.meter import Meter
+from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted, print_table, size
 
 
@@ -43,7 +43,7 @@ def test_one_is_singular() -> None:
 
 
 def test_a_meter_sums_up_in_one_line() -> None:
-    meter = Meter()
+    meter = RateMeter()
     with meter.shown("producing"):  # no terminal here: nothing is shown
         meter.add(2, 3_000_000)
     meter.stop()

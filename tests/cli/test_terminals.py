@@ -59,7 +59,7 @@ class _EvilSession:
             case _:
                 return m.Failure(request, 1, EVIL)
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         pass
 
     def closed(self) -> None:

@@ -12,12 +12,12 @@ from octopi.cli.failures import ExitCode
 from octopi.errors import InvalidOptionError, RefusedError, Status
 from octopi.operating_system import SystemClock
 from octopi.security.grants import Verb
-from octopi.security.tokens import Identity, KeyRing
+from octopi.security.tokens import KeyRing, Principal
 from tests.cli.conftest import Program
 from tests.processes import NodeProcesses
 
 
-def verified(file: Path, token: str, later_s: float = 0) -> Identity:
+def verified(file: Path, token: str, later_s: float = 0) -> Principal:
     """Who holds *token*, by the keys in *file*, so many seconds from now."""
     now_ms = SystemClock().wall_ms() + round(later_s * 1000)
     return KeyRing.parse(file.read_text()).verify(token.strip(), now_ms)

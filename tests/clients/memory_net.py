@@ -78,7 +78,7 @@ class MemoryLink:
             await self._taken.park()
         if self._is_over:
             raise ConnectionLostError(f"the connection to {self._peer} broke")
-        await self._net.pass_on(self, data)
+        await self._net.try_send_encoded(self, data)
 
     def deliver(self, data: bytes) -> None:
         self.other._inbox.append(data)
@@ -192,7 +192,7 @@ class MemoryNet:
         """How many messages of that class have passed."""
         return sum(type(one) is message for one in self.passed)
 
-    async def pass_on(self, link: MemoryLink, data: bytes) -> None:
+    async def try_send_encoded(self, link: MemoryLink, data: bytes) -> None:
         message: object = decode(data, EVERYTHING)
         fault = next((one for one in self.faults if one.meets(message)), None)
         if fault is not None and fault.action == "lose":

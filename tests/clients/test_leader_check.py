@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from octopi.clients.leader_check import LeaderCheck, Verdict, judge_leader, judge_reader
+from octopi.clients.leader_check import LeaderCheck, LeaderVerdict, judge_leader, judge_reader
 from octopi.clients.leader_lookup import LeaderLookup
 from octopi.clients.suspicion import RequestSuspicion
 from octopi.errors import (
@@ -29,23 +29,23 @@ def place(leader: str, *readers: str, epoch: int = 5, replicas: int = 3) -> Part
 
 
 def test_a_leader_is_left_for_another_one_or_for_its_own_later_epoch() -> None:
-    assert judge_leader(A, 5, place(A)) is Verdict.STAY
-    assert judge_leader(A, 5, place(B, epoch=6)) is Verdict.LEAVE
-    assert judge_leader(A, 5, place(A, epoch=6)) is Verdict.LEAVE
-    assert judge_leader(A, 5, place("", B, C)) is Verdict.NO_LEADER
+    assert judge_leader(A, 5, place(A)) is LeaderVerdict.STAY
+    assert judge_leader(A, 5, place(B, epoch=6)) is LeaderVerdict.LEAVE
+    assert judge_leader(A, 5, place(A, epoch=6)) is LeaderVerdict.LEAVE
+    assert judge_leader(A, 5, place("", B, C)) is LeaderVerdict.NO_LEADER
 
 
 def test_a_reader_is_left_if_others_are_named_and_it_is_not() -> None:
-    assert judge_reader(A, place(B, C, A)) is Verdict.STAY
-    assert judge_reader(A, place(A)) is Verdict.STAY
-    assert judge_reader(A, place(B, B, C)) is Verdict.LEAVE
-    assert judge_reader(A, place("", B, C)) is Verdict.LEAVE
-    assert judge_reader(A, place("")) is Verdict.NO_LEADER
+    assert judge_reader(A, place(B, C, A)) is LeaderVerdict.STAY
+    assert judge_reader(A, place(A)) is LeaderVerdict.STAY
+    assert judge_reader(A, place(B, B, C)) is LeaderVerdict.LEAVE
+    assert judge_reader(A, place("", B, C)) is LeaderVerdict.LEAVE
+    assert judge_reader(A, place("")) is LeaderVerdict.NO_LEADER
 
 
 def test_the_only_replica_is_waited_for_however_it_is() -> None:
-    assert judge_leader(A, 5, place("", replicas=1)) is Verdict.STAY
-    assert judge_reader(A, place("", replicas=1)) is Verdict.STAY
+    assert judge_leader(A, 5, place("", replicas=1)) is LeaderVerdict.STAY
+    assert judge_reader(A, place("", replicas=1)) is LeaderVerdict.STAY
 
 
 class Register:

@@ -18,10 +18,10 @@ from octopi.limits import FETCH_BYTES_DEFAULT, SLICE_BYTES
 from octopi.record import BatchBuilder
 from octopi.roles.broker import readable_log
 from octopi.roles.broker.services import read
-from octopi.simulation.turns import Turns, counted
-from octopi.storage.slices import Slices, at_once
+from octopi.simulation.kernel.turn_meter import TurnMeter, counted
+from octopi.storage.time_slices import Slices, at_once
 from octopi.transport.connection import Connection
-from octopi.transport.turns import Turn
+from octopi.transport.turns import ConnectionTurn
 from octopi.wire import messages as m
 from tests.asking import ALICE, produce, refusal_of
 from tests.clients.test_waiting_fetches import connection
@@ -51,7 +51,7 @@ class Here:
     broker: Connection
     topic: m.TopicInfo
     disk: MemoryDisk
-    turns: Turns
+    turns: TurnMeter
     opening_bytes: int = 0
     """What one turn read at most until the broker led again after it had been killed."""
     opening_task: str = ""
@@ -86,7 +86,7 @@ async def large_log(retention_ms: int | None = None) -> AsyncIterator[Here]:
                 assert len(records(first, 1)) == RECORD_BYTES
                 await produce(broker, topic, records(first, PER_BATCH))
         await trio.sleep(2)  # it is flushed
-        disk, turns = world.nodes[BROKER].disk, Turns()
+        disk, turns = world.nodes[BROKER].disk, TurnMeter()
         await world.kill()
         world.nodes[BROKER].disk = counted(disk, turns)  # type: ignore[assignment]
         await world.start_broker()
@@ -241,7 +241,7 @@ async def test_questions_of_a_connection_that_ends_end_with_it(autojump_clock: M
 async def test_a_walk_in_one_turn_is_noticed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def in_one_turn(work: Slices[object], turn: Turn | None = None) -> object:
+    async def in_one_turn(work: Slices[object], turn: ConnectionTurn | None = None) -> object:
         return at_once(work)
 
     for module in (read, readable_log):

@@ -19,7 +19,7 @@ class Connection:
     """To a broker that lives until it doesn't: it answers probes and sends heartbeats."""
 
     told_at: float = attrs.field(factory=trio.current_time)
-    heard_at: float = attrs.field(factory=trio.current_time)
+    last_received_at: float = attrs.field(factory=trio.current_time)
     probed_at: float = -math.inf
     end_reason: str | None = None
     is_alive: bool = True
@@ -29,17 +29,17 @@ class Connection:
         self.probed_at = trio.current_time()
         self.probes.append(self.probed_at)
         if self.is_alive:
-            self.heard_at = self.probed_at
+            self.last_received_at = self.probed_at
 
     def deliver(self) -> None:
-        self.told_at = self.heard_at = trio.current_time()
+        self.told_at = self.last_received_at = trio.current_time()
 
     async def beat(self) -> None:
         while self.is_alive:
-            await trio.sleep_until(self.heard_at + HEARTBEAT_INTERVAL_S)
-            is_quiet = self.heard_at + HEARTBEAT_INTERVAL_S <= trio.current_time()
+            await trio.sleep_until(self.last_received_at + HEARTBEAT_INTERVAL_S)
+            is_quiet = self.last_received_at + HEARTBEAT_INTERVAL_S <= trio.current_time()
             if is_quiet and self.is_alive:
-                self.heard_at = trio.current_time()
+                self.last_received_at = trio.current_time()
 
 
 async def record_suspicions(reading: SubscriptionSuspicion, at: list[float]) -> None:

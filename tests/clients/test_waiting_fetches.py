@@ -16,7 +16,7 @@ from octopi.limits import (
     REQUESTS_IN_FLIGHT_MAX,
     WAITING_FETCHES_MAX,
 )
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.local_log import LocalLog
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
@@ -168,14 +168,14 @@ class Steps(trio.abc.Instrument):
 async def test_a_fetch_sleeps_on_when_its_log_wakes_for_what_is_not_committed(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logs: list[BrokerLog] = []
-    add_waker = BrokerLog.add_waker
+    logs: list[LocalLog] = []
+    add_waker = LocalLog.add_waker
 
-    def noted(self: BrokerLog, wake: Callable[[], None]) -> None:
+    def noted(self: LocalLog, wake: Callable[[], None]) -> None:
         logs.append(self)
         add_waker(self, wake)
 
-    monkeypatch.setattr(BrokerLog, "add_waker", noted)
+    monkeypatch.setattr(LocalLog, "add_waker", noted)
     async with with_waiting_fetches(1) as (broker, topic, answers):
         steps = Steps()
         trio.lowlevel.add_instrument(steps)

@@ -48,7 +48,7 @@ class VirtualClock:
 
 
 class SeededChance:
-    """`octopi.environment.Chance`, the same every time."""
+    """`octopi.environment.Randomness`, the same every time."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

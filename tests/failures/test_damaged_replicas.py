@@ -13,7 +13,7 @@ import trio
 from click.testing import CliRunner
 
 import octopi
-from octopi.admin.replicas import Look, look, problems
+from octopi.admin.cluster_snapshot import ClusterSnapshot, look, problems
 from octopi.cli.main import cli
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
@@ -189,7 +189,7 @@ async def found_stuck(url: str) -> str:
                 if place.is_stuck and all(one.live for one in cluster.brokers):
                     assert place.leader is None
                     logs = await client.admin.describe_logs(TOPIC)
-                    found = problems(Look(cluster, logs, {}))
+                    found = problems(ClusterSnapshot(cluster, logs, {}))
                     assert any("is damaged at byte" in one for one in found)
                     return " ".join(found)
                 await trio.sleep(0.05)  # nothing announces it to clients

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from octopi.environment import DirectoryLock, Disk, File, Room
+from octopi.environment import DirectoryLock, Disk, DiskSpace, File
 from octopi.errors import DirectoryInUseError
 
 
@@ -151,12 +151,12 @@ class MemoryDisk:
     @contextmanager
     def syncs_held(self) -> Iterator[None]:
         """Within this, a file's sync that has begun doesn't end."""
-        gate = self._sync_gate = trio.Event()
+        access = self._sync_gate = trio.Event()
         try:
             yield
         finally:
             self._sync_gate = None
-            gate.set()
+            access.set()
 
     def heal(self) -> None:
         """No call fails any more."""
@@ -309,10 +309,10 @@ class MemoryDisk:
         found.sync()
         _raise(late, path)
 
-    def room(self, path: str) -> Room | None:
+    def room(self, path: str) -> DiskSpace | None:
         if self.capacity_bytes is None:
             return None
-        return Room(max(0, self._free_bytes()), self.capacity_bytes)
+        return DiskSpace(max(0, self._free_bytes()), self.capacity_bytes)
 
     def page_cache_id(self) -> str:
         return str(self._page_cache)
@@ -426,10 +426,10 @@ class _MemoryFile:
             fault = self._disk._strike("sync", self._path)
             clean_bytes, data = content.clean_bytes, bytes(content.cached[content.clean_bytes :])
             content.clean_bytes += len(data)
-            gate = self._disk._sync_gate
-            if gate is not None:
+            access = self._disk._sync_gate
+            if access is not None:
                 with trio.CancelScope(shield=True):
-                    await gate.wait()
+                    await access.wait()
             if self._life != self._disk._life:
                 raise _error(errno.EBADF, self._path)
             if fault is None or fault.done:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
-from octopi.roles.broker.identity import Identity, stored_identity
+from octopi.roles.broker.identity import BrokerIdentity, stored_identity
 from octopi.roles.broker.replica_state import stored_state
 from octopi.roles.register.journal import InForce, journal_in_force
 from octopi.storage import checkpoint
 from octopi.wire.codec import fault_in
-from octopi.wire.messages import PartitionRecord, RegisterLife
+from octopi.wire.messages import PartitionRecord, RegisterGeneration
 from tests.clients.memory_net import MemoryNet
 from tests.fakes.disk import MemoryDisk
 from tests.fuzz.target import Target
@@ -46,7 +46,7 @@ def _check_file(data: bytes) -> bool:
     """Whether it is a checkpoint."""
     disk = MemoryDisk()
     disk.make_directory("data")
-    environment = Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+    environment = Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
     disk.plant("data/x", data)
     for check_reading in _READINGS:
         said = "data/x"
@@ -115,14 +115,14 @@ TARGET = Target(
     "can go on with",
     st.one_of(
         st.builds(
-            Identity,
+            BrokerIdentity,
             st.just("c" * 16),
             st.none() | _COUNTS,
             _COUNTS,
             st.just("nonce"),
             st.just("boot"),
             st.just([]) | st.just(["a", "b"]),
-            st.none() | instances(RegisterLife),
+            st.none() | instances(RegisterGeneration),
         ).map(_content),
         st.builds(
             ReplicaState, _COUNTS, st.booleans(), log_epoch=_COUNTS, record=st.none() | _RECORDS
@@ -149,7 +149,7 @@ TARGET = Target(
         *(cbor2.dumps(2**bits + more) for bits in (53, 62, 63, 64) for more in (-1, 0)),
         *(
             cbor2.dumps(field.name)
-            for cls in (Identity, ReplicaState, InForce, PartitionRecord, RegisterLife)
+            for cls in (BrokerIdentity, ReplicaState, InForce, PartitionRecord, RegisterGeneration)
             for field in attrs.fields(cls)
         ),
         b"\xa0", b"\xa1", b"\x80", b"\x81", b"\x9f", b"\xbf", b"\xff", b"\xc2\x41\x01",

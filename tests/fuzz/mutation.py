@@ -30,15 +30,15 @@ Edit = Callable[[random.Random, bytearray, bytes, Sequence[bytes]], None]
 
 
 def mutated(
-    chance: random.Random, data: bytes, other: bytes, words: Sequence[bytes], bytes_max: int
+    randomness: random.Random, data: bytes, other: bytes, words: Sequence[bytes], bytes_max: int
 ) -> bytes:
     """*data*, changed a few times; *other* is an input of which parts may be put in."""
     changed = bytearray(data)
     count = 1
-    while count < _EDITS_MAX and chance.random() < 0.45:
+    while count < _EDITS_MAX and randomness.random() < 0.45:
         count += 1
     for _ in range(count):
-        chance.choice(_EDITS)(chance, changed, other, words)
+        randomness.choice(_EDITS)(randomness, changed, other, words)
     return bytes(changed[:bytes_max])
 
 
@@ -52,119 +52,139 @@ def close_by(data: bytes, count: int) -> Iterator[bytes]:
             yield data[:at] + bytes([other]) + data[at + 1 :]
 
 
-def _place(chance: random.Random, size_bytes: int) -> int:
+def _place(randomness: random.Random, size_bytes: int) -> int:
     """A place in so many bytes; often near the beginning, which says what the others mean."""
-    return chance.randrange(
-        min(size_bytes, _BEGINNING_BYTES) if chance.random() < 0.25 else size_bytes
+    return randomness.randrange(
+        min(size_bytes, _BEGINNING_BYTES) if randomness.random() < 0.25 else size_bytes
     )
 
 
-def _stretch(chance: random.Random, size_bytes: int) -> tuple[int, int]:
+def _stretch(randomness: random.Random, size_bytes: int) -> tuple[int, int]:
     """Begin and end of a part, mostly a short one."""
-    begin = _place(chance, size_bytes + 1)
+    begin = _place(randomness, size_bytes + 1)
     longest = size_bytes - begin
-    length = chance.choice((1, 2, 4, 8, 16, 64, longest))
-    return begin, begin + min(longest, chance.randint(0, length))
+    length = randomness.choice((1, 2, 4, 8, 16, 64, longest))
+    return begin, begin + min(longest, randomness.randint(0, length))
 
 
-def _word(chance: random.Random, words: Sequence[bytes]) -> bytes:
+def _word(randomness: random.Random, words: Sequence[bytes]) -> bytes:
     """One of *words*, or of those that harm many formats; every other time a short one."""
-    if not words or chance.random() < 0.3:
-        return chance.choice(_BYTES)
-    first, second = chance.choice(words), chance.choice(words)
-    return min(first, second, key=len) if chance.random() < 0.5 else first
+    if not words or randomness.random() < 0.3:
+        return randomness.choice(_BYTES)
+    first, second = randomness.choice(words), randomness.choice(words)
+    return min(first, second, key=len) if randomness.random() < 0.5 else first
 
 
-def _flip_bit(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+def _flip_bit(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
     if data:
-        data[_place(chance, len(data))] ^= 1 << chance.randrange(8)
+        data[_place(randomness, len(data))] ^= 1 << randomness.randrange(8)
 
 
-def _set_byte(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+def _set_byte(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
     if data:
-        data[_place(chance, len(data))] = chance.randrange(256)
+        data[_place(randomness, len(data))] = randomness.randrange(256)
 
 
-def _count(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+def _count(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
     """Add a little to a number, or take a little from it."""
     if data:
-        at = _place(chance, len(data))
-        data[at] = (data[at] + chance.randint(-4, 4)) % 256
+        at = _place(randomness, len(data))
+        data[at] = (data[at] + randomness.randint(-4, 4)) % 256
 
 
 def _set_number(
-    chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
 ) -> None:
     """Change what may be a length or a count to a number at an edge."""
-    width = chance.choice((1, 2, 4, 8))
-    number = chance.choice(_NUMBERS) + chance.choice((0, 0, -1, 1))
-    at = _place(chance, len(data) + 1)
+    width = randomness.choice((1, 2, 4, 8))
+    number = randomness.choice(_NUMBERS) + randomness.choice((0, 0, -1, 1))
+    at = _place(randomness, len(data) + 1)
     data[at : at + width] = (number % (1 << 8 * width)).to_bytes(width, "big")
 
 
 def _set_text_number(
-    chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
 ) -> None:
     """The same in a text: the digits around a place."""
     digits = [at for at, byte in enumerate(data) if 48 <= byte < 58]
-    begin = end = chance.choice(digits) if digits else chance.randrange(len(data) + 1)
+    begin = end = randomness.choice(digits) if digits else randomness.randrange(len(data) + 1)
     while end < len(data) and 48 <= data[end] < 58:
         end += 1
-    data[begin:end] = chance.choice(_TEXT_NUMBERS)
+    data[begin:end] = randomness.choice(_TEXT_NUMBERS)
 
 
-def _remove(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    begin, end = _stretch(chance, len(data))
+def _remove(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
+    begin, end = _stretch(randomness, len(data))
     del data[begin:end]
 
 
-def _cut(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    del data[chance.randrange(len(data) + 1) :]
+def _cut(randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+    del data[randomness.randrange(len(data) + 1) :]
 
 
-def _repeat(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    begin, end = _stretch(chance, len(data))
-    data[begin:begin] = data[begin:end] * chance.choice((1, 1, 1, 2, 3, 10))
+def _repeat(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
+    begin, end = _stretch(randomness, len(data))
+    data[begin:begin] = data[begin:end] * randomness.choice((1, 1, 1, 2, 3, 10))
 
 
-def _nest(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+def _nest(randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
     """A word, or a short part, very often: deep nesting where it opens something."""
     short = [word for word in words if len(word) <= 4]
-    begin, end = _stretch(chance, len(data))
-    part = chance.choice(short) if short and chance.random() < 0.7 else bytes(data[begin:end][:8])
+    begin, end = _stretch(randomness, len(data))
+    part = (
+        randomness.choice(short)
+        if short and randomness.random() < 0.7
+        else bytes(data[begin:end][:8])
+    )
     behind = [at + 1 for at, byte in enumerate(data) if byte in b"=:,[{( "]
-    at = chance.choice(behind) if behind and chance.random() < 0.5 else begin
-    data[at:at] = part * chance.choice((16, 100, 1000, 4000))
+    at = randomness.choice(behind) if behind and randomness.random() < 0.5 else begin
+    data[at:at] = part * randomness.choice((16, 100, 1000, 4000))
 
 
-def _insert(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    at = _place(chance, len(data) + 1)
-    data[at:at] = _word(chance, words)
+def _insert(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
+    at = _place(randomness, len(data) + 1)
+    data[at:at] = _word(randomness, words)
 
 
 def _overwrite(
-    chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
 ) -> None:
-    begin, end = _stretch(chance, len(data))
-    data[begin:end] = _word(chance, words)
+    begin, end = _stretch(randomness, len(data))
+    data[begin:end] = _word(randomness, words)
 
 
-def _move(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    begin, end = _stretch(chance, len(data))
+def _move(randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+    begin, end = _stretch(randomness, len(data))
     part = data[begin:end]
     del data[begin:end]
-    at = _place(chance, len(data) + 1)
+    at = _place(randomness, len(data) + 1)
     data[at:at] = part
 
 
-def _splice(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
+def _splice(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
     """The beginning of one input and the end of another."""
-    data[chance.randrange(len(data) + 1) :] = other[chance.randrange(len(other) + 1) :]
+    data[randomness.randrange(len(data) + 1) :] = other[randomness.randrange(len(other) + 1) :]
 
 
-def _graft(chance: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]) -> None:
-    begin, end = _stretch(chance, len(other))
-    at = _place(chance, len(data) + 1)
+def _graft(
+    randomness: random.Random, data: bytearray, other: bytes, words: Sequence[bytes]
+) -> None:
+    begin, end = _stretch(randomness, len(other))
+    at = _place(randomness, len(data) + 1)
     data[at:at] = other[begin:end]
 
 

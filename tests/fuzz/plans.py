@@ -11,7 +11,8 @@ import attrs
 import cbor2
 from hypothesis import strategies as st
 
-from sim.plan import (
+from sim.generate.swarm import draw
+from sim.run.plan import (
     TOKEN_PREFIX,
     Plan,
     PlanError,
@@ -22,7 +23,6 @@ from sim.plan import (
     to_token,
     versions_digest,
 )
-from sim.swarm import draw
 from tests.fuzz.target import Target
 
 
@@ -90,7 +90,7 @@ TARGET = Target(
         _PLANS.map(lambda plan: to_json(plan).encode()),
     ),
     check,
-    ("sim/plan.py",),
+    ("sim/run/plan.py",),
     words=(
         *(cbor2.dumps(one) for one in ({}, [], {0: 1}, [0], None, True, -1, 1.5, "x", b"x", 2**64)),
         *(cbor2.dumps({at: value}) for at in range(24) for value in _VALUES),

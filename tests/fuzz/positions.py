@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from octopi.cli.failures import CommandError
-from octopi.cli.start import parse_start
+from octopi.cli.start_option import parse_start
 from octopi.errors import InvalidOptionError
 from octopi.position import Place, Position, checked_anchor
 from tests.fuzz.target import Target
@@ -92,7 +92,7 @@ TARGET = Target(
         st.sampled_from([b"earliest", b"latest", b"-10", b"2026-01-02T03:04:05+01:00", b"7"]),
     ),
     check,
-    ("octopi/position.py", "octopi/cli/start.py"),
+    ("octopi/position.py", "octopi/cli/start_option.py"),
     words=(
         b"v1:", b"v2:", b"@", b":", b",", b"=", b"~", b".", b"0=0", b"0=1~1", b",0=1", b"00", b"01",
         b"-", b"+", b"_", b"0123456789abcdef", b"9223372036854775807", b"9223372036854775808",

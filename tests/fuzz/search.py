@@ -76,7 +76,7 @@ class Search:
         self._valid: deque[bytes] = deque(maxlen=_VALID_KEPT)
         """The newest valid inputs, whichever way they took."""
         self._seed = seed
-        self._chance = random.Random(f"{target.name} {seed}")
+        self._randomness = random.Random(f"{target.name} {seed}")
         self._ways = Ways(str(ROOT / file) for file in target.files)
 
     def run(self, goes_on: Callable[[], bool]) -> Finding | None:
@@ -129,11 +129,11 @@ class Search:
         return chosen
 
     def _changed(self) -> bytes:
-        chance, target, kept = self._chance, self.target, self.kept
+        randomness, target, kept = self._randomness, self.target, self.kept
         # Little was made so far of the newest ones that took a new way.
-        data = chance.choice(chance.choice((self._valid, kept, kept[-16:])))
-        other = chance.choice(kept)
-        return mutated(chance, data, other, target.words, target.input_bytes_max)
+        data = randomness.choice(randomness.choice((self._valid, kept, kept[-16:])))
+        other = randomness.choice(kept)
+        return mutated(randomness, data, other, target.words, target.input_bytes_max)
 
     def _fresh(self, round_number: int) -> list[bytes]:
         """Valid inputs."""

@@ -11,7 +11,7 @@ from octopi.errors import StorageError
 from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import scan
-from octopi.storage.offset_index import ENTRY_BYTES, Entry
+from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from tests.fuzz.records import with_checksums
 from tests.fuzz.target import Target
 from tests.record.strategies import damaged_logs, logs
@@ -149,11 +149,11 @@ def _check_index(data: bytes) -> None:
 
 _ENTRIES: Final = st.lists(
     st.builds(
-        Entry,
+        IndexEntry,
         st.sampled_from([*_STARTS, len(_RECORDS), 1, 70_000]) | st.integers(0, 2**64 - 1),
         st.sampled_from([0, 11, 21, 2**64 - 1]) | st.integers(0, 2**64 - 1),
         st.sampled_from([0, 2, 3, 6, 2**64 - 1]) | st.integers(0, 2**64 - 1),
-    ).map(Entry.to_bytes),
+    ).map(IndexEntry.to_bytes),
     max_size=4,
 ).map(b"".join)
 
@@ -179,8 +179,8 @@ TARGET = Target(
     ),
     words=(
         batch(b"x"),
-        Entry(0, 0, 0).to_bytes(),
-        *(Entry(start, 11, 2).to_bytes() for start in _STARTS),
+        IndexEntry(0, 0, 0).to_bytes(),
+        *(IndexEntry(start, 11, 2).to_bytes() for start in _STARTS),
         b"\x00\x00\x00\x35\x02",
         b"\xff" * 8,
         bytes(8),

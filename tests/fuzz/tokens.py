@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from octopi.errors import InvalidOptionError, RefusedError, Status
 from octopi.limits import PATTERNS_PER_VERB_MAX
 from octopi.security.grants import Verb
-from octopi.security.tokens import SUBJECT_BYTES_MAX, Identity, KeyRing, read_unverified, secret_key
+from octopi.security.tokens import (
+    SUBJECT_BYTES_MAX,
+    KeyRing,
+    Principal,
+    read_unverified,
+    secret_key,
+)
 from tests.fuzz.target import Target
 
 _SECRET: Final = bytes(range(32))
@@ -70,7 +76,7 @@ def _is_verified(token: str, ring: KeyRing = _RING) -> bool:
     return False
 
 
-def _check_identity(identity: Identity) -> None:
+def _check_identity(identity: Principal) -> None:
     assert 0 < len(identity.subject.encode()) <= SUBJECT_BYTES_MAX
     assert identity.expires_ms is None or identity.expires_ms > _NOW_MS
     assert all(isinstance(one, str) for one in identity.clusters)

@@ -26,7 +26,7 @@ async def test_with_no_broker_left_clients_are_told_so_and_recover_when_one_retu
         async with (
             octopi.connect(cluster.url, request_timeout_s=1) as hasty,
             octopi.connect(cluster.url) as patient,
-            hasty.producer(delivery_timeout_s=1) as giving_up,
+            hasty.producer(delivery_timeout_s=1) as retirement,
             patient.producer() as waiting,
         ):
             await sent.burst(waiting, "orders")
@@ -36,7 +36,7 @@ async def test_with_no_broker_left_clients_are_told_so_and_recover_when_one_retu
             with pytest.raises(no_broker, match="orders"):
                 await hasty.fetch("orders", 0, partition=partition)
             with pytest.raises(DeliveryError, match="orders"):
-                await giving_up.send("orders", b"lost, and known to be")
+                await retirement.send("orders", b"lost, and known to be")
             with pytest.raises(no_broker, match="orders"):
                 async with hasty.consumer(
                     "orders", start=sent.receipts[-1].next_offset, reconnect_timeout_s=1

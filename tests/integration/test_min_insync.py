@@ -65,9 +65,9 @@ async def test_a_leader_that_dies_without_enough_replicas_takes_nothing_acknowle
             for name in await cluster.followers("orders"):
                 await cluster.kill(name)
             leader = await cluster.leader("orders")
-            async with client.producer(delivery_timeout_s=2) as giving_up:
+            async with client.producer(delivery_timeout_s=2) as retirement:
                 with pytest.raises(octopi.DeliveryError):
-                    await giving_up.send("orders", b"not acknowledged")
+                    await retirement.send("orders", b"not acknowledged")
             await cluster.kill(leader)
             others = [name for name in cluster.names if name != leader]
             for name in others:

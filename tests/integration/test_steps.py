@@ -21,7 +21,7 @@ import octopi
 from octopi.environment import Environment, Trace, TraceEvent
 from octopi.errors import UnknownTopicError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
-from octopi.roles.register import leadership
+from octopi.roles.register import election_driver
 from octopi.roles.register.node import RegisterNode
 from octopi.tracing import steps
 from octopi.wire.endpoints import MEMBERSHIP
@@ -179,7 +179,7 @@ async def test_a_change_of_leadership_goes_through_its_steps_in_their_order(
     def first(step: str, node: str, **facts: Any) -> Event:  # noqa: ANN401
         return observation.first(step, node, since=since, **facts)
 
-    wanted = first(steps.E1Wanted.text, register, leader=number_of(before), wish=None)
+    wanted = first(steps.E1Wanted.text, register, leader=number_of(before), goal=None)
     epoch = wanted.facts["epoch"] + 1
 
     assert_in_order(
@@ -462,7 +462,7 @@ async def test_every_step_is_observed_with_the_facts_that_are_documented(
             await fill_a_disk(cluster, flow)
             await move_a_replica(cluster, flow)
             with monkeypatch.context() as impatient:
-                impatient.setattr(leadership, "HAND_OVER_TIMEOUT_S", 0.0)
+                impatient.setattr(election_driver, "HAND_OVER_TIMEOUT_S", 0.0)
                 await hand_over(cluster, flow)
             await stop_and_start(cluster, flow)
         await follow_from_behind_retention(cluster, observation)

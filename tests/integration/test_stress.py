@@ -32,16 +32,16 @@ async def test_many_producers_consumers_and_brokers_under_load_agree_in_the_end(
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
-async def kill_or_restart(cluster: ProcessCluster, chance: random.Random) -> None:
+async def kill_or_restart(cluster: ProcessCluster, randomness: random.Random) -> None:
     """Kill a broker, or restart a dead one; somebody in sync stays alive."""
     running = {name for name in cluster.names if cluster.brokers[name].is_running}
     dead = sorted(set(cluster.names) - running)
     in_sync = await synced(cluster, running)
-    name = chance.choice(cluster.names)
+    name = randomness.choice(cluster.names)
     if name in running and in_sync - {name}:
         await cluster.kill(name)
     elif dead:
-        await cluster.restart(chance.choice(dead))
+        await cluster.restart(randomness.choice(dead))
 
 
 async def synced(cluster: ProcessCluster, running: set[str]) -> set[str]:
@@ -60,12 +60,12 @@ async def synced(cluster: ProcessCluster, running: set[str]) -> set[str]:
 @pytest.mark.process
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_brokers_die_and_come_back_by_chance(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     async with process_cluster(tmp_path) as cluster:
         async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:
             for _ in range(12):
-                await kill_or_restart(cluster, chance)
-                if chance.random() < 0.7:
+                await kill_or_restart(cluster, randomness)
+                if randomness.random() < 0.7:
                     await flow.progress(50)
             for name in cluster.names:
                 if not cluster.brokers[name].is_running:

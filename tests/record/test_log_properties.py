@@ -19,8 +19,8 @@ from octopi.limits import INDEX_INTERVAL_BYTES
 from octopi.record import (
     OPAQUE,
     BatchBuilder,
-    Mark,
     Message,
+    RecordStart,
     Run,
     check_record,
     decode,
@@ -70,13 +70,13 @@ def model_runs(log: BuiltLog) -> list[Run]:
     return runs
 
 
-def model_marks(log: BuiltLog) -> list[Mark]:
+def model_marks(log: BuiltLog) -> list[RecordStart]:
     """The marks: a record's start once enough bytes lie between it and the mark before."""
-    marks: list[Mark] = []
+    marks: list[RecordStart] = []
     timestamp_ms = -1
     for count, (start, one) in enumerate(zip(log.starts, log.sent, strict=False)):
         if not marks or start - marks[-1].position >= INDEX_INTERVAL_BYTES:
-            marks.append(Mark(start, timestamp_ms, count))
+            marks.append(RecordStart(start, timestamp_ms, count))
         timestamp_ms = max(timestamp_ms, -1 if one.timestamp_ms is None else one.timestamp_ms)
     return marks
 

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import attrs
 
+from octopi.coordination.controller import Controller
+from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicId
-from octopi.membership.entries import Entry, PartitionDecided
-from octopi.membership.registrar import Registrar
 from octopi.record import BatchBuilder, Scan, scan
 from octopi.replication import effects as fx
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
+from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.replication.producer_sequences import ProducerSequences
-from octopi.replication.replica import Replica, Role
 from octopi.wire import messages as m
 
 PARTITION: Final = 0
@@ -92,7 +92,7 @@ class Node:
         self.copied: tuple[fx.ReplicaState, dict[TopicId, DiskLog], int, str, list[str]] | None = (
             None
         )
-        self.replica: Replica | None = None
+        self.replica: PartitionReplica | None = None
         self.wants_stream = False
         self.wants_flush: set[TopicId] = set()
         self.cursors: dict[tuple[int, int, int, TopicId], int] = {}
@@ -117,7 +117,7 @@ class Node:
             )
             for topic, log in self.logs.items()
         }
-        self.replica = Replica(
+        self.replica = PartitionReplica(
             PARTITION,
             self.broker,
             self.incarnation,
@@ -218,7 +218,7 @@ class Node:
                 leader = self.replica.log_leader(topic)
                 at = Offset(offset + skip * RECORD_BYTES)
                 return self._of(topic, leader.found_duplicate(at, answer))
-            case fx.Flush():
+            case fx.FlushLog():
                 self.wants_flush.add(topic)
             case fx.PublishHighwater(offset):
                 log.highwater = offset // RECORD_BYTES
@@ -262,7 +262,7 @@ class Node:
         assert self.replica is not None
         data = encode(message)
 
-        def answer(content: fx.Receipt | fx.Refusal) -> None:
+        def answer(content: fx.CommitReceipt | fx.Refusal) -> None:
             self.cluster.answered(topic, message, content)
 
         leader = self.replica.log_leader(topic)
@@ -322,17 +322,17 @@ class Cluster:
         """All that were ever decided."""
         self.committed: dict[TopicId, list[Row]] = {topic: [] for topic in self.topics}
         self.acknowledged: dict[TopicId, set[Message]] = {topic: set() for topic in self.topics}
-        self.answers: list[tuple[Message, fx.Receipt | fx.Refusal]] = []
+        self.answers: list[tuple[Message, fx.CommitReceipt | fx.Refusal]] = []
         self._led: dict[int, int] = {}
         self._nonces = count()
-        self.registrar = Registrar(1, brokers)
-        self.record(self.registrar.form("c" * 16, self.next_nonce(), secret="5e" * 16))
+        self.controller = Controller(1, brokers)
+        self.record(self.controller.form("c" * 16, self.next_nonce(), secret="5e" * 16))
         self.nodes = {one + 1: Node(self, one + 1, self.topics) for one in range(brokers)}
         for node in self.nodes.values():
             node.start()
             self.register(node)
         for number, topic in enumerate(self.topics):
-            _, entries = self.registrar.create_topic(
+            _, entries = self.controller.create_topic(
                 f"topic-{number}",
                 topic,
                 partitions=[PARTITION],
@@ -353,16 +353,16 @@ class Cluster:
 
     @property
     def decided(self) -> m.PartitionRecord:
-        return self.registrar.state.partitions[PARTITION]
+        return self.controller.state.partitions[PARTITION]
 
     def record(self, entries: list[Entry]) -> None:
         """Journal and apply; brokers are told by `tell`."""
         self.journal += entries
         for entry in entries:
-            self.registrar.apply(entry)
+            self.controller.apply(entry)
             if isinstance(entry, PartitionDecided):
                 self.records.append(entry.record)
-        self.registrar.check_invariants()
+        self.controller.check_invariants()
 
     def register(self, node: Node, *, hears: bool = True) -> None:
         """A restarted broker joins; the register tells it what is in force, or it ends just
@@ -372,9 +372,9 @@ class Cluster:
           RefusedError: if it comes with an older copy of its data directory.
         """
         assert node.replica is not None
-        registered = self.registrar.state.brokers.get(node.broker)
+        registered = self.controller.state.brokers.get(node.broker)
         if registered is not None:
-            self.registrar.left(node.broker, registered.incarnation)
+            self.controller.left(node.broker, registered.incarnation)
         known = node.state.record
         asking = m.Join(
             1,
@@ -383,20 +383,20 @@ class Cluster:
             node.incarnation,
             node.nonce,
             node.ancestors,
-            self.registrar.state.life,
+            self.controller.state.life,
             f"ws://broker-{node.broker}",
-            credential=self.registrar.seals.credential(node.broker),
+            credential=self.controller.seals.credential(node.broker),
         )
         inventory = m.Inventory([known] if known else [], [], [node.replica.standing])
-        admission = self.registrar.admit(asking, [inventory])
+        admission = self.controller.admit(asking, [inventory])
         self.record(admission.entries)
-        self.registrar.admitted(admission)
+        self.controller.admitted(admission)
         if not hears:
             node.crash()
             return
         node.ancestors = []
         node.perform(node.replica.joined())
-        if PARTITION in self.registrar.state.partitions:
+        if PARTITION in self.controller.state.partitions:
             self.tell(node)
 
     def tell(self, node: Node, record: m.PartitionRecord | None = None) -> None:
@@ -405,11 +405,11 @@ class Cluster:
             node.perform(node.replica.installed(record or self.decided, 0.0))
 
     def announce(self) -> None:
-        self.record(self.registrar.leaderships.announce(PARTITION))
+        self.record(self.controller.elections.announce(PARTITION))
 
     def announced_to(self, node: Node, limit: int | None = None) -> None:
         """The broker hears of the change under way; its acceptance is sent."""
-        message = self.registrar.leaderships.announcement(PARTITION)
+        message = self.controller.elections.announcement(PARTITION)
         if node.replica is not None and message is not None:
             node.perform(node.replica.announced(message), limit)
 
@@ -417,11 +417,11 @@ class Cluster:
         """Commit the change if that is possible; *recovers*: also if it costs records."""
         if not recovers and not self.decided.in_sync:
             return False
-        entries = self.registrar.leaderships.conclude(PARTITION)
+        entries = self.controller.elections.conclude(PARTITION)
         before = self.decided
         self.record(entries)
         if entries and self.decided.recovered_epoch == self.decided.epoch:
-            known = self.registrar.state.brokers
+            known = self.controller.state.brokers
             # Who was started again since may have come with a copy, of which nobody knows.
             members = [
                 self.nodes[one]
@@ -458,19 +458,19 @@ class Cluster:
 
     def _is_of_the_past(self, epoch: int) -> bool:
         """Whether what a replica knew in *epoch* may have been given up since."""
-        record = self.registrar.state.partitions.get(PARTITION)
+        record = self.controller.state.partitions.get(PARTITION)
         return record is not None and epoch < record.recovered_epoch
 
     def restart_register(self, journal: list[Entry] | None = None) -> None:
         """From its journal: members have to come back, their lives are the same."""
-        self.registrar = Registrar(1, len(self.nodes))
+        self.controller = Controller(1, len(self.nodes))
         entries, self.journal = journal or self.journal, []
         records = self.records
         self.record(entries)
         self.records = records
         for node in self.nodes.values():
             if node.replica is not None and node.replica.registered:
-                self.registrar.joined(node.broker, node.incarnation)
+                self.controller.joined(node.broker, node.incarnation)
 
     # --- the network -----------------------------------------------------------------
 
@@ -511,9 +511,9 @@ class Cluster:
     def _deliver_to_register(self, envelope: Envelope) -> None:
         match envelope.message:
             case m.AcceptEpoch() as message:
-                self.registrar.leaderships.accept(message)
+                self.controller.elections.accept(message)
             case m.AlterInSync() as message:
-                judged = self.registrar.leaderships.alter(message)
+                judged = self.controller.elections.alter(message)
                 if judged is not None:
                     entries, answer = judged
                     self.record(entries)
@@ -521,9 +521,11 @@ class Cluster:
 
     # --- the ghost -------------------------------------------------------------------
 
-    def answered(self, topic: TopicId, message: Message, content: fx.Receipt | fx.Refusal) -> None:
+    def answered(
+        self, topic: TopicId, message: Message, content: fx.CommitReceipt | fx.Refusal
+    ) -> None:
         self.answers.append((message, content))
-        if isinstance(content, fx.Receipt) and not self._is_of_the_past(content.epoch):
+        if isinstance(content, fx.CommitReceipt) and not self._is_of_the_past(content.epoch):
             self.acknowledged[topic].add(message)
             at = content.offset // RECORD_BYTES
             rows = self.committed[topic]

@@ -37,8 +37,8 @@ message of producer 1; nothing travels unless a step says so.
 from __future__ import annotations
 
 from octopi.errors import NotLeaderError, RefusedError
-from octopi.replication.effects import Receipt
-from octopi.replication.replica import Role
+from octopi.replication.effects import CommitReceipt
+from octopi.replication.partition_replica import Role
 from octopi.wire import messages as m
 from tests.replication.cluster import RECORD_BYTES, Cluster, Message, Node, Row
 
@@ -85,7 +85,7 @@ class Stage:
             return []
         said = getattr(self, f"do_{words[0]}")(*words[1:]) or []
         for message, content in self.cluster.answers[self.answers_seen :]:
-            if isinstance(content, Receipt):
+            if isinstance(content, CommitReceipt):
                 again = ", again" if content.duplicate else ""
                 at = content.offset // RECORD_BYTES
                 said.append(f"producer: {name(message)} is at {at}{again}")
@@ -99,7 +99,7 @@ class Stage:
 
     def look(self) -> dict[str, str]:
         record = self.cluster.decided
-        change = self.cluster.registrar.leaderships.announcement(0)
+        change = self.cluster.controller.elections.announcement(0)
         seen = {letters([one.broker]): self.look_at(one) for one in self.cluster.nodes.values()}
         seen["register"] = (
             f"epoch {record.epoch} v{record.version}, leader {letters([record.leader])}, "

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given, settings, strategies as st
 
 from octopi.limits import CATCH_UP_GAIN
-from octopi.replication.catch_up_pace import CatchUpPace, Progress
+from octopi.replication.catch_up_pace import CatchUpPace, CatchUpProgress
 
 MB = 1e6
 STEP_S = 0.005
@@ -29,8 +29,8 @@ class Machine:
     on_their_way: float = 0.0
     runs_s: float = 0.0
 
-    def seen(self) -> Progress:
-        return Progress(
+    def seen(self) -> CatchUpProgress:
+        return CatchUpProgress(
             self.now,
             round(self.produced),
             round(self.sent),
@@ -157,8 +157,8 @@ def test_a_follower_that_hung_owes_nothing_for_that_time() -> None:
 
 
 def test_a_rest_begins_when_what_was_sent_is_acknowledged() -> None:
-    def seen(now: float, *, sent: int, lacking: int, on_their_way: int) -> Progress:
-        return Progress(now, round(now * 1000), sent, lacking, on_their_way)
+    def seen(now: float, *, sent: int, lacking: int, on_their_way: int) -> CatchUpProgress:
+        return CatchUpProgress(now, round(now * 1000), sent, lacking, on_their_way)
 
     pace = CatchUpPace(0.2, seen(0, sent=0, lacking=1000, on_their_way=0))
     pace.look(seen(pace.look_at, sent=0, lacking=1000, on_their_way=0))

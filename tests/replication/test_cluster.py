@@ -157,7 +157,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def restart_the_register_from_a_snapshot(self) -> None:
-        self.cluster.restart_register(self.cluster.registrar.state.entries())
+        self.cluster.restart_register(self.cluster.controller.state.entries())
 
     # --- failures --------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class AnyOrder(RuleBasedStateMachine):
     def lose_the_connection(self, which: int) -> None:
         """The register notices that a broker is gone; it may be there all the same."""
         node = self.node(which)
-        self.cluster.registrar.left(node.broker, node.incarnation)
+        self.cluster.controller.left(node.broker, node.incarnation)
 
     @rule(which=SOME, others=st.integers(0, 63))
     def tell_who_is_away(self, which: int, others: int) -> None:
@@ -226,7 +226,7 @@ class AnyOrder(RuleBasedStateMachine):
                 node.restore()
             node.start()
         if registers and node.replica is not None:
-            is_live = self.cluster.registrar.is_live(node.broker)
+            is_live = self.cluster.controller.is_live(node.broker)
             if not (node.replica.registered and is_live):
                 try:
                     self.cluster.register(node, hears=hears)

@@ -12,7 +12,7 @@ from octopi.replication.effects import Refusal, Reply, ToBroker
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.partition_leader import PartitionLeader
-from octopi.replication.past import Past
+from octopi.replication.prior_state import PriorState
 from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences, Repeated
 from octopi.wire.messages import (
     Acknowledge,
@@ -62,7 +62,7 @@ def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
     assert isinstance(answer, ToBroker)
     assert isinstance(answer.message, Followed)
     assert answer.message.producers == [KnownProducer(PRODUCER, EPOCH, 3, [0, 2], [10, 40])]
-    past = Past.told(answer.message)
+    past = PriorState.told(answer.message)
     assert past.epochs.epoch_at(Offset(40)) == 1
     repeated = Run(PRODUCER, EPOCH, Sequence(2), 1, 0, 10)
     assert past.sequences.check(repeated) == Duplicate(Offset(40), 0)
@@ -82,7 +82,7 @@ def test_it_is_told_who_wrote_what_it_will_not_see() -> None:
 )
 def test_a_past_that_can_not_be_is_refused(impossible: KnownProducer) -> None:
     with pytest.raises(ProtocolError, match="producer"):
-        Past.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [impossible]))
+        PriorState.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [impossible]))
 
 
 def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
@@ -95,7 +95,7 @@ def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
     assert isinstance(answer, ToBroker)
     assert isinstance(answer.message, Followed)
     assert answer.message.requests == [KnownRequest(b"\1" * 32, 10)]
-    past = Past.told(answer.message)
+    past = PriorState.told(answer.message)
     assert past.sequences.check_requests([Request(b"\1" * 32, 0)]) == Repeated(
         Offset(10), Offset(10)
     )
@@ -112,7 +112,7 @@ def test_it_is_told_which_version_1_records_it_will_not_see() -> None:
 )
 def test_known_requests_that_can_not_be_are_refused(impossible: list[KnownRequest]) -> None:
     with pytest.raises(ProtocolError, match="version 1"):
-        Past.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [], impossible))
+        PriorState.told(Followed(0, 3, 1, 1, TOPIC, 0, 60, [], [], impossible))
 
 
 @pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 4}, {"broker": 9}, {"broker": 1}])

@@ -15,11 +15,11 @@ import trio.testing
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, NeedsTimeError, StorageError
 from octopi.limits import CATCH_UP_SLOWDOWN_MAX, FOLLOW_WINDOW_BYTES, MIB
-from octopi.operating_system import SystemChance, SystemClock
-from octopi.replication.effects import Receipt, Refusal
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.operating_system import SystemClock, SystemRandomness
+from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.follow_session import FollowSession
+from octopi.roles.broker.follower_connection import FollowerConnection
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
@@ -39,7 +39,7 @@ class Follower:
 
     broker: int
     tasks: trio.Nursery
-    session: FollowSession = attrs.field(init=False)
+    session: FollowerConnection = attrs.field(init=False)
     end_reason: str | None = None
     peer: str = "a follower"
     latency_s: float = 0.01
@@ -97,14 +97,14 @@ class Leader:
 
     environment: Environment
     logs: ReplicaManager
-    log: BrokerLog
+    log: LocalLog
     tasks: trio.Nursery
-    answers: list[Receipt | Refusal] = attrs.field(factory=list)
+    answers: list[CommitReceipt | Refusal] = attrs.field(factory=list)
     count: int = 0
 
     async def follower(self, broker: int) -> Follower:
         follower = Follower(broker, await self.tasks.start(_own_nursery))
-        follower.session = FollowSession(
+        follower.session = FollowerConnection(
             self.environment, self.logs, cast(Connection, follower), follower.tasks
         )
         return follower
@@ -127,7 +127,7 @@ async def _own_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
 
 @asynccontextmanager
 async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]:
-    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemRandomness())
     async with trio.open_nursery() as tasks:
         logs = ReplicaManager(
             environment,
@@ -198,7 +198,7 @@ async def test_an_in_sync_follower_never_rests(autojump_clock: trio.testing.Mock
         assert in_sync.end == here.log.end
         assert not late.received
         assert len(here.answers) == 128
-        assert all(isinstance(one, Receipt) for one in here.answers)
+        assert all(isinstance(one, CommitReceipt) for one in here.answers)
 
 
 async def test_a_follower_that_lacks_little_is_sent_it_at_once(
@@ -295,10 +295,10 @@ async def test_a_log_may_be_deleted_while_its_leader_looks_for_the_next_records(
 ) -> None:
     caplog.set_level("WARNING")
 
-    def needs_time(_log: BrokerLog, _offset: int, _bytes_max: int) -> bytes:
+    def needs_time(_log: LocalLog, _offset: int, _bytes_max: int) -> bytes:
         raise NeedsTimeError("the index has to be made")
 
-    async def prove(log: BrokerLog, _offset: int) -> None:
+    async def prove(log: LocalLog, _offset: int) -> None:
         await here.logs.remove_topics([m.RemovedTopic("orders", log.topic_id)])
         raise StorageError("the log is closed")
 
@@ -307,8 +307,8 @@ async def test_a_log_may_be_deleted_while_its_leader_looks_for_the_next_records(
         in_sync.follow()
         await here.produce(1)
         await trio.sleep(0.1)
-        monkeypatch.setattr(BrokerLog, "read_uncommitted", needs_time)
-        monkeypatch.setattr(BrokerLog, "prove", prove)
+        monkeypatch.setattr(LocalLog, "read_uncommitted", needs_time)
+        monkeypatch.setattr(LocalLog, "prove", prove)
         slow.follow()
         await trio.sleep(0.1)
         assert slow.end_reason is None

@@ -13,13 +13,13 @@ from octopi import record
 from octopi.environment import Environment
 from octopi.errors import StorageError
 from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.record import BatchBuilder, Run
 from octopi.replication.effects import ReplicaState
-from octopi.replication.past import Past
+from octopi.replication.prior_state import PriorState
 from octopi.replication.producer_sequences import Duplicate, ProducerSequences
-from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.opening import Opening
 from octopi.roles.broker.replica_state import stored_state
 from octopi.storage import checkpoint
@@ -37,14 +37,14 @@ BEGIN = Offset(9000)
 
 
 def environment_of(disk: MemoryDisk) -> Environment:
-    return Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+    return Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
 
 
 def run_at(sequence: int) -> Run:
     return Run(PRODUCER, ProducerEpoch(0), Sequence(sequence), 1, 0, 10)
 
 
-def append(log: BrokerLog, sequence: int) -> Offset:
+def append(log: LocalLog, sequence: int) -> Offset:
     builder = BatchBuilder()
     builder.add(b"v" * 600)
     data = builder.encode(PRODUCER, ProducerEpoch(0), Sequence(sequence))
@@ -55,7 +55,7 @@ def append(log: BrokerLog, sequence: int) -> Offset:
     return offset
 
 
-async def opened(disk: MemoryDisk, *, lost_power: bool = False) -> BrokerLog:
+async def opened(disk: MemoryDisk, *, lost_power: bool = False) -> LocalLog:
     """The log, as a broker opens it that starts."""
     flusher = Flusher(SystemClock())
     opening = Opening(environment_of(disk), "data", flusher, FlushOptions(), lost_power=lost_power)
@@ -65,7 +65,7 @@ async def opened(disk: MemoryDisk, *, lost_power: bool = False) -> BrokerLog:
     return opening.logs["orders", PARTITION]
 
 
-async def new_log(disk: MemoryDisk) -> BrokerLog:
+async def new_log(disk: MemoryDisk) -> LocalLog:
     """A log with a few segments, durable and noted as such."""
     for directory in ("data", "data/logs", "data/replicas"):
         disk.make_directory(directory)
@@ -87,31 +87,31 @@ def is_intact(disk: MemoryDisk) -> bool:
     return stored_state(environment_of(disk), STATE).intact
 
 
-def decide_restart(log: BrokerLog) -> None:
+def decide_restart(log: LocalLog) -> None:
     known = ProducerSequences()
     known.record(run_at(20), Offset(BEGIN - 100))
-    log.state.restart(BEGIN, Past(sequences=known))
+    log.state.restart(BEGIN, PriorState(sequences=known))
 
 
-def decide_cut(log: BrokerLog) -> None:
+def decide_cut(log: LocalLog) -> None:
     end = Offset(log.end // 2)
     log.state.accept_loss(end)
     log.state.truncate(end)
 
 
-def decide_nothing(log: BrokerLog) -> None:
+def decide_nothing(log: LocalLog) -> None:
     pass
 
 
-async def restart(log: BrokerLog) -> None:
+async def restart(log: LocalLog) -> None:
     await log.restart(log.state.end)
 
 
-async def cut(log: BrokerLog) -> None:
+async def cut(log: LocalLog) -> None:
     await log.truncate(log.state.end)
 
 
-async def retain(log: BrokerLog) -> None:
+async def retain(log: LocalLog) -> None:
     await log.apply_retention()
 
 
@@ -294,7 +294,7 @@ async def test_what_a_failure_of_power_took_is_no_damage_to_a_process_that_start
     assert found.fault is not None, "what is committed since must be there"
 
 
-async def damaged() -> tuple[MemoryDisk, BrokerLog]:
+async def damaged() -> tuple[MemoryDisk, LocalLog]:
     """A log with a whole segment, and damage behind it."""
     disk = MemoryDisk()
     log = await new_log(disk)

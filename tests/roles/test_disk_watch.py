@@ -8,10 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from octopi.environment import Environment, Room
+from octopi.environment import DiskSpace, Environment
 from octopi.errors import LogReadOnlyError
 from octopi.limits import DISK_ROOM_BYTES_MIN, STATUS_INTERVAL_S
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.broker.disk_watch import DiskWatch
 from octopi.roles.broker.status_report import StatusReport
 from octopi.wire.messages import BrokerStatus, ReplicaTrouble
@@ -29,7 +29,7 @@ def disk() -> MemoryDisk:
 @pytest.fixture
 def watch(disk: MemoryDisk, nursery: trio.Nursery) -> DiskWatch:
     here = system_environment(nursery)
-    return DiskWatch(Environment(SystemClock(), here.net, disk, SystemChance()), "data")
+    return DiskWatch(Environment(SystemClock(), here.net, disk, SystemRandomness()), "data")
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -106,7 +106,7 @@ async def test_a_disk_that_fails_for_many_logs_is_said_seldom(
 
 
 def news(report: StatusReport, now: float, **told: object) -> BrokerStatus | None:
-    usual: dict[str, object] = {"disk_trouble": "", "room": Room(5, 10), "troubles": {}}
+    usual: dict[str, object] = {"disk_trouble": "", "room": DiskSpace(5, 10), "troubles": {}}
     return report.news(now, **(usual | told))  # type: ignore[arg-type]
 
 
@@ -114,16 +114,16 @@ def test_the_register_is_told_what_changed_and_now_and_then_how_much_room_there_
     report = StatusReport()
     assert news(report, 0.0) == BrokerStatus("", 5, 10, [])
     assert news(report, 0.1) is None
-    assert news(report, 0.2, room=Room(4, 10)) is None
-    told = news(report, STATUS_INTERVAL_S, room=Room(4, 10))
+    assert news(report, 0.2, room=DiskSpace(4, 10)) is None
+    told = news(report, STATUS_INTERVAL_S, room=DiskSpace(4, 10))
     assert told == BrokerStatus("", 4, 10, [])
     now = STATUS_INTERVAL_S + 0.1
-    told = news(report, now, disk_trouble="full", room=Room(0, 10))
+    told = news(report, now, disk_trouble="full", room=DiskSpace(0, 10))
     assert told == BrokerStatus("full", 0, 10, [])
-    assert news(report, now, disk_trouble="still full", room=Room(0, 10)) is None
-    told = news(report, now, room=Room(0, 10), troubles={3: "broken"})
+    assert news(report, now, disk_trouble="still full", room=DiskSpace(0, 10)) is None
+    told = news(report, now, room=DiskSpace(0, 10), troubles={3: "broken"})
     assert told == BrokerStatus("", 0, 10, [ReplicaTrouble(3, "broken")])
-    told = news(report, now, room=Room(0, 10))
+    told = news(report, now, room=DiskSpace(0, 10))
     assert told == BrokerStatus("", 0, 10, [ReplicaTrouble(3, "")])
 
 

@@ -110,9 +110,9 @@ async def test_a_flush_costs_the_same_however_many_are_due(
                 done.set()
 
         wishes: list[Callable[[], Awaitable[None]]] = [partial(flush) for _ in range(count)]
-        for wish in wishes:
-            flusher.want(partial(wish), Time(trio.current_time() + 3600))
-            flusher.want(wish, Time(trio.current_time()))
+        for goal in wishes:
+            flusher.want(partial(goal), Time(trio.current_time() + 3600))
+            flusher.want(goal, Time(trio.current_time()))
         await done.wait()
         return looks / count
 

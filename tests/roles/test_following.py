@@ -37,7 +37,7 @@ async def test_a_deposed_leader_sends_nothing_more_to_who_still_follows_it(tmp_p
         await nursery.start(stream.run, received.append)
         assert place.leader is not None
         follow = m.Follow(place.partition, place.epoch, away, 1, 1000, topic.topic_id, [], 0)
-        keys, seals = StreamKeys(), cluster.registers[-1].registrar.seals
+        keys, seals = StreamKeys(), cluster.registers[-1].controller.seals
         key = seals.stream_key(away, place.leader)
         keys.learn([m.BrokerInfo(place.leader, "", 1, True, 0, stream_key=key)])
         stream.post(keys.signed(place.leader, follow))

@@ -16,12 +16,12 @@ from tests.cluster import Cluster, eventually, running_cluster
 Wish = m.DrainBroker | m.AddPartitions | m.MoveReplica
 
 
-async def ask(cluster: Cluster, wish: Wish) -> None:
+async def ask(cluster: Cluster, goal: Wish) -> None:
     """Have an operator's request carried out, trying again while the cluster is busy."""
     async with cluster.connection(cluster.register.url) as register:
         with trio.fail_after(20):
             while True:
-                question = attrs.evolve(wish, request=register.next_request())
+                question = attrs.evolve(goal, request=register.next_request())
                 try:
                     await register.request(question, m.Done, 20)
                     return
@@ -150,8 +150,8 @@ async def test_impossible_wishes_are_refused(tmp_path: Path) -> None:
             (m.MoveReplica(0, receipt.partition, 1, 9), Status.INVALID_OPTION),
             (m.MoveReplica(0, receipt.partition, 1, 1), Status.INVALID_OPTION),
         ]
-        for wish, status in wishes:
-            assert (await refusal_of(ask(cluster, wish))).status == status
+        for goal, status in wishes:
+            assert (await refusal_of(ask(cluster, goal))).status == status
 
 
 async def test_before_there_is_a_cluster_nothing_is_added_to_it(tmp_path: Path) -> None:

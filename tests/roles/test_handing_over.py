@@ -13,8 +13,8 @@ import attrs
 import trio
 
 import octopi
+from octopi.coordination.journal_entries import EpochAnnounced
 from octopi.errors import Status
-from octopi.membership.entries import EpochAnnounced
 from octopi.operating_system import SystemClock
 from octopi.roles.register.journal import Journal
 from octopi.transport.connection import Connection

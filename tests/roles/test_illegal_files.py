@@ -9,9 +9,7 @@ import attrs
 import pytest
 import trio
 
-from octopi.errors import StorageError
-from octopi.identifiers import PartitionId
-from octopi.membership.entries import (
+from octopi.coordination.journal_entries import (
     BrokerRegistered,
     ClusterFormed,
     Entry,
@@ -21,6 +19,8 @@ from octopi.membership.entries import (
     TopicCreated,
     TopicDeleted,
 )
+from octopi.errors import StorageError
+from octopi.identifiers import PartitionId
 from octopi.operating_system import SystemDisk
 from octopi.roles.broker.deletion import remove_directory
 from octopi.roles.broker.log_files import log_directory
@@ -34,7 +34,7 @@ from tests.cluster import describe, running_cluster, system_environment
 
 NAMES = ["../../x", "a\0b", "..", "a/b", ""]
 FORMED: list[Entry] = [
-    RegisterStarted(m.RegisterLife(1, "first")),
+    RegisterStarted(m.RegisterGeneration(1, "first")),
     ClusterFormed("c" * 16, 4, "5e" * 16),
 ]
 RECORD = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])
@@ -81,14 +81,14 @@ async def journal_of(directory: Path, entries: list[Entry]) -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        [RegisterStarted(m.RegisterLife(1 << 62, "x")), FORMED[1]],
+        [RegisterStarted(m.RegisterGeneration(1 << 62, "x")), FORMED[1]],
         [*FORMED, PartitionDecided(attrs.evolve(RECORD, epoch=1 << 40))],
         [*FORMED, PartitionDecided(attrs.evolve(RECORD, partition=10**9))],
         [*FORMED, PartitionDecided(RECORD), EpochAnnounced(0, 1 << 62)],
         [*FORMED, BrokerRegistered((1 << 63) - 1, 1, "n", "ws://a:1")],
         [*FORMED, ClusterFormed("c" * 16, 10**9)],
         [*FORMED, PartitionDecided(RECORD), PartitionDecided(RECORD)],
-        [*FORMED, RegisterStarted(m.RegisterLife(9, "x"))],
+        [*FORMED, RegisterStarted(m.RegisterGeneration(9, "x"))],
         [*FORMED, EpochAnnounced(3, 1)],
         [*FORMED, TopicDeleted("none", "0" * 16, [])],
     ],

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from octopi.coordination.journal_entries import BrokerRegistered, ClusterFormed, Entry
 from octopi.environment import Environment
 from octopi.errors import (
     CorruptLogError,
@@ -14,8 +15,7 @@ from octopi.errors import (
     NotReadyError,
     StorageError,
 )
-from octopi.membership.entries import BrokerRegistered, ClusterFormed, Entry
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.register.journal import Journal
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
@@ -28,7 +28,7 @@ def joined(number: int) -> Entry:
 
 
 def environment(disk: MemoryDisk) -> Environment:
-    return Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+    return Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
 
 
 async def begin(disk: MemoryDisk) -> Journal:

@@ -9,7 +9,7 @@ import trio
 
 from octopi.wire import messages as m
 from tests.fakes.disk import MemoryDisk
-from tests.roles.test_giving_up import TOPIC, begun, left
+from tests.roles.test_retirement import TOPIC, begun, left
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])
 MOVED = m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])

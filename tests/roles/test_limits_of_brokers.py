@@ -27,18 +27,18 @@ from octopi.limits import (
     UNDONE_REASON_BYTES_MAX,
     WALKS_PER_NODE_MAX,
 )
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.answers import answer_with_room, tell_with_room
-from octopi.roles.broker.follow_session import _Followed
-from octopi.roles.broker.own_status import OwnStatus
-from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.broker_health import BrokerHealth
+from octopi.roles.broker.follower_connection import _Followed
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.services import describe as describe_service
-from octopi.roles.broker.walks import Walks
+from octopi.roles.broker.slow_lookups import SlowLookups
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.services import topics as topic_service
 from octopi.storage.brief_lock import BriefLock
-from octopi.transport.memory_budget import OUTBOX, Account, Pool
+from octopi.transport.memory_budget import OUTBOX, MemoryAccount, Pool
 from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from tests.asking import batch
@@ -113,7 +113,7 @@ async def test_a_fetch_that_asks_to_wait_for_days_is_answered_after_the_longest_
 async def test_lists_wait_until_there_is_memory_for_one() -> None:
     used_bytes = LIST_MEMORY_BYTES // 3
     pool = Pool(LIST_MEMORY_BYTES + used_bytes, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
-    outbox, another = Outbox(Account(pool, "a")), Account(pool, "b")
+    outbox, another = Outbox(MemoryAccount(pool, "a")), MemoryAccount(pool, "b")
     asker = cast("Any", SimpleNamespace(outbox=outbox))
     done: list[str] = []
 
@@ -172,10 +172,10 @@ async def test_a_list_of_what_a_node_has_is_a_page_and_says_that_there_is_more(
 
 
 async def test_few_look_ups_are_done_at_a_time_however_many_connections_ask() -> None:
-    walks, crowd = Walks(), Crowd()
+    slow_lookups, crowd = SlowLookups(), Crowd()
 
     async def look_up() -> None:
-        async with walks.turn(BriefLock()):
+        async with slow_lookups.turn(BriefLock()):
             await crowd.stay()
 
     async with trio.open_nursery() as nursery:
@@ -191,8 +191,8 @@ def test_a_leader_that_sends_too_many_records_at_a_time_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[Callable[[], object]] = []
-    monkeypatch.setattr(PartitionReplica, "submit", lambda replica, event: taken.append(event))
-    replica = PartitionReplica.__new__(PartitionReplica)
+    monkeypatch.setattr(ReplicaDriver, "submit", lambda replica, event: taken.append(event))
+    replica = ReplicaDriver.__new__(ReplicaDriver)
     message = m.Replicate(0, 1, 1, 1, "0" * 16, 0, 1, b"", 0)
     most = batch(0, *[b""] * RECORDS_PER_REPLICATE_MAX)
     replica.replicate(attrs.evolve(message, records=most))
@@ -225,29 +225,31 @@ async def test_few_partitions_of_a_broker_change_their_leaders_at_a_time() -> No
         )
         for one in range(count)
     }
-    registrar = SimpleNamespace(
+    controller = SimpleNamespace(
         state=SimpleNamespace(partitions=records),
         stopping=set(),
         draining=set(),
         is_live=lambda broker: True,
     )
 
-    async def change(partition: int, wish: object, *, if_still: Callable[[], bool]) -> None:
+    async def change(partition: int, goal: object, *, if_still: Callable[[], bool]) -> None:
         await crowd.stay()
         records[partition] = attrs.evolve(records[partition], leader=2)
 
     async def until(*_: object) -> None:
         """Nothing is under way."""
 
-    leadership = SimpleNamespace(change=change, until=until, is_changing=lambda partition: False)
-    node = cast("Any", SimpleNamespace(registrar=registrar))
-    await HandOvers(node, cast("Any", leadership)).drain(1)
+    election_driver = SimpleNamespace(
+        change=change, until=until, is_changing=lambda partition: False
+    )
+    node = cast("Any", SimpleNamespace(controller=controller))
+    await HandOvers(node, cast("Any", election_driver)).drain(1)
     assert (crowd.most, crowd.total) == (HAND_OVERS_MAX, count)
 
 
 async def test_the_reason_why_an_order_was_not_carried_out_is_short() -> None:
-    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemChance())
-    status = OwnStatus(environment, "data")
+    environment = Environment(SystemClock(), MemoryNet(), MemoryDisk(), SystemRandomness())
+    status = BrokerHealth(environment, "data")
     undone = status.undone(StorageError("é" * 10_000), [3])
     assert len(undone.reason.encode()) <= UNDONE_REASON_BYTES_MAX
     assert undone.reason.startswith("é" * 100)

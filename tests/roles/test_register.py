@@ -7,11 +7,11 @@ import attrs
 import pytest
 import trio
 
+from octopi.coordination.controller import Controller
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
-from octopi.membership.registrar import Registrar
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.services import cluster as cluster_service
-from octopi.storage import slices
+from octopi.storage import time_slices
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
@@ -73,14 +73,14 @@ async def test_a_register_that_no_broker_has_told_of_topics_does_not_say_that_th
 async def test_a_large_cluster_is_described_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (cluster_service, slices):
+    for module in (cluster_service, time_slices):
         monkeypatch.setattr(module, "GROUP_COUNT", 4)
     told: list[list[int]] = []
-    describe_partition = Registrar.describe_partition
+    describe_partition = Controller.describe_partition
 
-    def noted(registrar: Registrar, record: m.PartitionRecord) -> m.PartitionInfo:
+    def noted(controller: Controller, record: m.PartitionRecord) -> m.PartitionInfo:
         told[-1].append(record.partition)
-        return describe_partition(registrar, record)
+        return describe_partition(controller, record)
 
     class Rounds(trio.abc.Instrument):
         def before_io_wait(self, timeout: float) -> None:
@@ -88,7 +88,7 @@ async def test_a_large_cluster_is_described_in_slices(
 
     async with running_cluster(tmp_path) as cluster:
         topic = await create(cluster, "wide", 6)
-        monkeypatch.setattr(Registrar, "describe_partition", noted)
+        monkeypatch.setattr(Controller, "describe_partition", noted)
         rounds = Rounds()
         trio.lowlevel.add_instrument(rounds)
         described = await cluster_description(cluster)
@@ -244,7 +244,7 @@ class Listening(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         for register in self.registers:
             if not register.is_gathering:
-                self.seen.add(bool(register.registrar.state.cluster))
+                self.seen.add(bool(register.controller.state.cluster))
 
 
 async def test_a_register_without_memory_listens_until_those_who_came_are_in(

@@ -14,13 +14,13 @@ import trio.testing
 
 from octopi import record
 from octopi.environment import Disk, Environment, TraceEvent
-from octopi.operating_system import SystemChance
+from octopi.operating_system import SystemRandomness
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.replica_manager import ReplicaManager
-from octopi.roles.broker.retired import Retired
-from octopi.roles.broker.retired_names import name_for, parse
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_image import Fate
+from octopi.roles.broker.retired_folders import name_for, parse
+from octopi.roles.broker.retired_replicas import RetiredReplicas
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.image import Fate
 from octopi.storage.ends_file import load_ends
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
@@ -71,7 +71,7 @@ async def broker(
     def trace(step: TraceEvent) -> None:
         saw(step.text)
 
-    environment = Environment(clock, MemoryNet(), disk, SystemChance(), trace)
+    environment = Environment(clock, MemoryNet(), disk, SystemRandomness(), trace)
     async with trio.open_nursery() as tasks:
         logs = ReplicaManager(
             environment,
@@ -354,7 +354,9 @@ async def test_few_files_are_removed_at_a_time_and_what_is_left_goes_later() -> 
     disk.make_directory(f"{folder}/logs/3/orders")
     for number in range(250):
         disk.plant(f"{folder}/logs/3/orders/{number:020d}.log", b"x")
-    retired = Retired(Environment(clock, MemoryNet(), disk, SystemChance()), "data", 1.0)
+    retired = RetiredReplicas(
+        Environment(clock, MemoryNet(), disk, SystemRandomness()), "data", 1.0
+    )
     await retired.turn(is_full=False)
     assert retired.size_bytes == 250
     clock.now_s += 2.0
@@ -363,7 +365,9 @@ async def test_few_files_are_removed_at_a_time_and_what_is_left_goes_later() -> 
     left = len(disk.files())
     assert left == 150
     # The process ends, and the next one goes on.
-    retired = Retired(Environment(clock, MemoryNet(), disk, SystemChance()), "data", 1.0)
+    retired = RetiredReplicas(
+        Environment(clock, MemoryNet(), disk, SystemRandomness()), "data", 1.0
+    )
     await retired.turn(is_full=False)
     assert len(disk.files()) == 50
     await retired.turn(is_full=False)

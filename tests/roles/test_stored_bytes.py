@@ -10,11 +10,11 @@ import cbor2
 import pytest
 import trio
 
-from octopi.membership import entries as e
-from octopi.model import PartitionRecord, RegisterLife, TopicOptions, TopicRecord
+from octopi.coordination import journal_entries as e
+from octopi.model import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
-from octopi.roles.broker.identity import Identity, store_identity, stored_identity
+from octopi.roles.broker.identity import BrokerIdentity, store_identity, stored_identity
 from octopi.roles.broker.replica_state import forget_intact, stored_state
 from octopi.roles.register import journal
 from octopi.storage import checkpoint
@@ -25,7 +25,7 @@ TOPIC = TopicRecord(
     "orders", "1" * 16, [0, 2], TopicOptions(1, None, 4096, True, 2), "seal", ["2" * 16]
 )
 PARTITION = PartitionRecord(2, 3, 1, 4, 5, [4, 6], [4], [6], 2, "seal")
-REGISTER = RegisterLife(7, "nonce", "seal")
+REGISTER = RegisterGeneration(7, "nonce", "seal")
 
 TOPIC_FIELDS = {
     "topic": "orders",
@@ -158,8 +158,8 @@ def test_the_state_of_a_replica_that_was_told_nothing() -> None:
 
 
 @pytest.mark.parametrize(("register", "fields"), [(REGISTER, REGISTER_FIELDS), (None, None)])
-def test_the_identity_of_a_broker(register: RegisterLife | None, fields: object) -> None:
-    identity = Identity("c", 4, 5, "n", "cache", ["a"], register, "credential")
+def test_the_identity_of_a_broker(register: RegisterGeneration | None, fields: object) -> None:
+    identity = BrokerIdentity("c", 4, 5, "n", "cache", ["a"], register, "credential")
     disk = OneFile()
     trio.run(store_identity, on(disk), "x", identity)
     assert payload(disk) == cbor2.dumps(

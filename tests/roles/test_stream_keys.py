@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from octopi.membership.seals import Seals
+from octopi.coordination.seals import Seals
 from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.wire.messages import Acknowledge, BrokerInfo, Follow
 

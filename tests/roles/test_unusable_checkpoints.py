@@ -13,8 +13,8 @@ from octopi.identifiers import BrokerId, Epoch, Offset
 from octopi.operating_system import SystemClock
 from octopi.replication.effects import ReplicaState
 from octopi.replication.producer_sequences import Duplicate, Fresh
-from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.opening import Opening
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushOptions
@@ -38,12 +38,12 @@ CHECKPOINT = f"{DIRECTORY}/checkpoint"
 ENDS = f"{STATE}.ends"
 
 
-async def begin_epoch(log: BrokerLog, epoch: int) -> None:
+async def begin_epoch(log: LocalLog, epoch: int) -> None:
     log.state.epochs.begin(Epoch(epoch), log.end)
     await log.store_checkpoint()
 
 
-async def two_epochs(disk: MemoryDisk) -> tuple[BrokerLog, bytes]:
+async def two_epochs(disk: MemoryDisk) -> tuple[LocalLog, bytes]:
     """A log whose second epoch wrote the newest records, and its checkpoint of before."""
     log = await new_log(disk)
     older = disk.content(CHECKPOINT)

@@ -109,14 +109,14 @@ def known(cluster: m.ClusterDescription, topic: m.TopicInfo) -> Known:
 class Forge:
     """Makes messages."""
 
-    def __init__(self, chance: Random, facts: Known) -> None:
-        self._chance = chance
+    def __init__(self, randomness: Random, facts: Known) -> None:
+        self._randomness = randomness
         self._known = facts
 
     def message(self, classes: list[type]) -> bytes:
         """Any message of *classes*; one in four has some bytes changed."""
-        data = encoded(self.part(self._chance.choice(classes)))
-        return spoilt(data, self._chance) if self._chance.random() < 0.25 else data
+        data = encoded(self.part(self._randomness.choice(classes)))
+        return spoilt(data, self._randomness) if self._randomness.random() < 0.25 else data
 
     def part(self, cls: type) -> Any:  # noqa: ANN401
         """An instance of *cls*, with anything in its fields."""
@@ -124,49 +124,49 @@ class Forge:
         drawn = {
             one.name: self._value(one.name, hints[one.name])
             for one in attrs.fields(cls)
-            if one.default is attrs.NOTHING or self._chance.random() < 0.5
+            if one.default is attrs.NOTHING or self._randomness.random() < 0.5
         }
         return cls(**drawn)
 
     def _value(self, name: str, hint: object) -> object:
-        chance = self._chance
+        randomness = self._randomness
         if typing.get_origin(hint) is typing.Annotated:
             hint = typing.get_args(hint)[0]
         origin = typing.get_origin(hint)
         if origin in (typing.Union, types.UnionType):
             inner, _ = typing.get_args(hint)
-            return None if chance.random() < 0.3 else self._value(name, inner)
+            return None if randomness.random() < 0.3 else self._value(name, inner)
         plausible = self._known.plausible.get(name, [])
         fitting = [one for one in plausible if _fits(one, hint)]
-        if fitting and chance.random() < 0.8:
-            return chance.choice(fitting)
+        if fitting and randomness.random() < 0.8:
+            return randomness.choice(fitting)
         if origin is list:
             (entry,) = typing.get_args(hint)
-            return [self._value(name, entry) for _ in range(chance.choice((0, 1, 1, 2, 5)))]
+            return [self._value(name, entry) for _ in range(randomness.choice((0, 1, 1, 2, 5)))]
         if hint is bool:
-            return chance.random() < 0.5
+            return randomness.random() < 0.5
         if hint is int:
-            return chance.choice(NUMBERS)
+            return randomness.choice(NUMBERS)
         if hint is str:
-            return chance.choice(TEXTS)
+            return randomness.choice(TEXTS)
         if hint is bytes:
-            return chance.choice(BULK)
+            return randomness.choice(BULK)
         assert isinstance(hint, type)
         return self.part(hint)
 
 
-def spoilt(data: bytes, chance: Random) -> bytes:
+def spoilt(data: bytes, randomness: Random) -> bytes:
     """*data* with some bytes changed, left out, put in or repeated."""
     changed = bytearray(data)
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(len(changed) + 1)
-        match chance.randrange(4):
+    for _ in range(randomness.randint(1, 3)):
+        at = randomness.randrange(len(changed) + 1)
+        match randomness.randrange(4):
             case 0:
-                changed[at : at + 1] = chance.randbytes(1)
+                changed[at : at + 1] = randomness.randbytes(1)
             case 1:
-                del changed[at : at + chance.randint(1, 4)]
+                del changed[at : at + randomness.randint(1, 4)]
             case 2:
-                changed[at:at] = chance.randbytes(chance.randint(1, 4))
+                changed[at:at] = randomness.randbytes(randomness.randint(1, 4))
             case _:
                 changed[at:at] = changed[at // 2 : at]
     return bytes(changed)

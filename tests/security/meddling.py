@@ -37,7 +37,7 @@ _SHARE: Final = 0.5
 class Meddler:
     """Changes messages of one node, one after another."""
 
-    chance: Random
+    randomness: Random
     way: Way
     """In which direction messages are changed."""
     path: str
@@ -71,13 +71,13 @@ class Meddler:
         held, self._held = self._held, []
         self._old.append(data)
         share = _SHARE / 4 if type(message) in EVERYWHERE else _SHARE
-        if self.chance.random() >= share:
+        if self.randomness.random() >= share:
             return [data, *held]
         done = self._do(message, data)
         return [*done, *held]
 
     def _do(self, message: Any, data: bytes) -> list[bytes]:  # noqa: ANN401
-        what = self.chance.choices(
+        what = self.randomness.choices(
             ("field", "bytes", "cut", "twice", "never", "late", "again", "behind the end"),
             (70, 5, 2, 5, 5, 5, 5, 3),
         )[0]
@@ -86,9 +86,9 @@ class Meddler:
         self.counts[what] += 1
         match what:
             case "bytes":
-                return [spoilt(data, self.chance)]
+                return [spoilt(data, self.randomness)]
             case "cut":
-                return [data[: self.chance.randrange(len(data))]]
+                return [data[: self.randomness.randrange(len(data))]]
             case "twice":
                 return [data, data]
             case "never":
@@ -97,7 +97,7 @@ class Meddler:
                 self._held.append(data)
                 return []
             case "again":
-                return [data, self.chance.choice(self._old)]
+                return [data, self.randomness.choice(self._old)]
             case _:
                 return [encode(m.Goodbye()), data]
 

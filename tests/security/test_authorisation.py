@@ -16,7 +16,7 @@ from octopi import logger
 from octopi.errors import ConnectionLostError, RefusedError, Status
 from octopi.operating_system import SystemClock
 from octopi.record import encode_opaque
-from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.security.authenticator import Authenticator, TokenLimits
 from octopi.security.grants import Verb
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
@@ -52,14 +52,14 @@ async def guarded(
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, directory)
 
-        def doorkeeper() -> Doorkeeper:
-            return Doorkeeper(key_ring(), SystemClock(), limits)
+        def authenticator() -> Authenticator:
+            return Authenticator(key_ring(), SystemClock(), limits)
 
-        await cluster.start_register(doorkeeper=doorkeeper())
+        await cluster.start_register(authenticator=authenticator())
         node_token = fresh(None, "node", replicate="*")
         for number in range(1, brokers + 1):
             await cluster.start_broker(
-                f"broker-{number}", doorkeeper=doorkeeper(), token=lambda: node_token
+                f"broker-{number}", authenticator=authenticator(), token=lambda: node_token
             )
         yield cluster
         nursery.cancel_scope.cancel()

@@ -244,20 +244,20 @@ async def test_a_node_without_a_secret_lets_nobody_in(
 async def test_random_bytes_open_nothing_and_end_nothing(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
-    chance = random.Random(43)
+    randomness = random.Random(43)
     heard = await overheard(endpoint)
     for number in range(500):
         async with accepting(endpoint) as (peer, outcomes):
             if number % 2:
-                await said(peer, m.Hello(1, "stranger", nonce=chance.randbytes(32)))
+                await said(peer, m.Hello(1, "stranger", nonce=randomness.randbytes(32)))
             match number % 3:
                 case 0:
-                    data = chance.randbytes(chance.randrange(200))
+                    data = randomness.randbytes(randomness.randrange(200))
                 case 1:
-                    data = encode(m.Proof(chance.randbytes(chance.choice([0, 31, 32]))))
+                    data = encode(m.Proof(randomness.randbytes(randomness.choice([0, 31, 32]))))
                 case _:  # one bit of a proof is another one
                     changed = bytearray(encode(heard.proof))
-                    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+                    changed[randomness.randrange(len(changed))] ^= 1 << randomness.randrange(8)
                     data = bytes(changed)
             await peer.send(data)
             assert isinstance(decode(await peer.receive(), EVERY_CLASS), m.Failure)

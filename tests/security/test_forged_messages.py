@@ -145,18 +145,18 @@ def test_random_messages_end_no_process_and_lose_nothing(
 ) -> None:
     async def scene(cluster: octopi.testing.Cluster) -> None:
         here = await attack(cluster)
-        chance = Random(seed)
+        randomness = Random(seed)
         classes = sorted(LISTS[endpoint], key=lambda one: m.TYPE_NAMES[one])
         facts, described, topic = await here.facts()
         while here.sent < BATCH:
-            forge = Forge(chance, facts)
-            messages = [forge.message(classes) for _ in range(chance.randint(1, 12))]
-            if endpoint is MEMBERSHIP and chance.random() < 0.6:
-                messages.insert(chance.randint(0, 2), join(chance, described))
+            forge = Forge(randomness, facts)
+            messages = [forge.message(classes) for _ in range(randomness.randint(1, 12))]
+            if endpoint is MEMBERSHIP and randomness.random() < 0.6:
+                messages.insert(randomness.randint(0, 2), join(randomness, described))
             url = url_of(endpoint, described, topic)
-            await here.send(url, endpoint, messages, chance.choice((0.0, 0.001, 0.05)))
-            await cluster.sleep(chance.choice((0.0, 0.01, 0.3)))
-            if chance.random() < 0.1:
+            await here.send(url, endpoint, messages, randomness.choice((0.0, 0.001, 0.05)))
+            await cluster.sleep(randomness.choice((0.0, 0.01, 0.3)))
+            if randomness.random() < 0.1:
                 facts, described, topic = await here.facts()
         await here.check()
 
@@ -164,10 +164,10 @@ def test_random_messages_end_no_process_and_lose_nothing(
     assert complaints() == []
 
 
-def join(chance: Random, cluster: m.ClusterDescription) -> bytes:
+def join(randomness: Random, cluster: m.ClusterDescription) -> bytes:
     """A question that the register says yes to."""
-    nonce = f"{chance.getrandbits(64):016x}"
-    belongs = chance.choice(("", cluster.cluster))
+    nonce = f"{randomness.getrandbits(64):016x}"
+    belongs = randomness.choice(("", cluster.cluster))
     return encode(m.Join(1, belongs, None, 1, nonce, [], None, "ws://nowhere:1"))
 
 
@@ -178,7 +178,7 @@ def directed(endpoint: Endpoint, cluster: m.ClusterDescription, topic: m.TopicIn
     leader, topic_id = place.leader, topic.topic_id
     follower = next(one for one in place.in_sync if one != leader)
     record = m.PartitionRecord(0, place.epoch, 0, leader, 1, place.replicas, place.in_sync)
-    life = m.RegisterLife(1, "n")
+    life = m.RegisterGeneration(1, "n")
     ends = [m.LogEnd(topic_id, 10, sound=False, held_end=20)]
     if endpoint is FOLLOW:
         starts = [m.EpochStart(1, 0), m.EpochStart(2, 10)]
@@ -191,7 +191,7 @@ def directed(endpoint: Endpoint, cluster: m.ClusterDescription, topic: m.TopicIn
         m.Inventory(
             [record],
             [m.TopicRecord("orders", topic_id, [0], OPTIONS)],
-            [m.Standing(0, place.epoch, True)],
+            [m.ReplicaReport(0, place.epoch, True)],
         ),
         m.Join(1, cluster.cluster, 9, 1, "n", ["o"], life, "ws://nowhere:1"),
         m.Join(1, cluster.cluster, follower, 2, "n", ["o"], None, "ws://nowhere:1"),

@@ -18,7 +18,7 @@ from octopi.environment import Environment, Link
 from octopi.errors import OctopiError
 from octopi.record import NO_REQUEST, encode_opaque
 from octopi.roles.broker.node import BrokerOptions, run_broker
-from octopi.simulation.disk_image import Directory
+from octopi.simulation.disk.image import Directory
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP
@@ -53,7 +53,7 @@ class Evil:
     """A register, and a leader, that say what they like."""
 
     environment: Environment
-    chance: Random
+    randomness: Random
     is_leader: bool
     """Whether the records are forged; else the orders."""
     sent: int = 0
@@ -94,9 +94,9 @@ class Evil:
                 await link.aclose(1000, "")
 
     async def order(self, link: Link, join: m.Join) -> None:
-        life = m.RegisterLife(1, "n")
+        life = m.RegisterGeneration(1, "n")
         await link.send(encode(m.Joined(join.request, CLUSTER, 1, life, "credential")))
-        leads = not self.is_leader and self.chance.random() < 0.5
+        leads = not self.is_leader and self.randomness.random() < 0.5
         self.epoch += 1
         record = m.PartitionRecord(
             0, self.epoch, 0, 1 if leads else 2, join.incarnation if leads else 1, [1, 2], [1, 2]
@@ -118,14 +118,14 @@ class Evil:
             "topic_id": [follow.topic_id],
         }
         begin = follow.log_end
-        if self.is_kind or self.chance.random() < 0.7:
+        if self.is_kind or self.randomness.random() < 0.7:
             answer = m.Followed(
                 follow.partition,
                 follow.epoch,
                 follow.incarnation,
                 follow.attempt,
                 follow.topic_id,
-                min(begin, self.chance.choice((0, begin))) if not self.is_kind else begin,
+                min(begin, self.randomness.choice((0, begin))) if not self.is_kind else begin,
                 begin,
             )
             await link.send(encode(answer))
@@ -138,16 +138,16 @@ class Evil:
         found = facts()
         found.plausible |= fixed
         found.plausible["epoch"] = [*found.plausible["epoch"], self.epoch, self.epoch + 1]
-        forge = Forge(self.chance, found)
+        forge = Forge(self.randomness, found)
         names = sorted(classes, key=lambda one: m.TYPE_NAMES[one])
-        for _ in range(self.chance.randint(1, 12)):
+        for _ in range(self.randomness.randint(1, 12)):
             self.sent += 1
             await link.send(forge.message(names))
             await self.pause()
 
     async def pause(self) -> None:
         clock = self.environment.clock
-        await clock.sleep_until(clock.now() + self.chance.choice((0.0, 0.001, 0.05)))
+        await clock.sleep_until(clock.now() + self.randomness.choice((0.0, 0.001, 0.05)))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -75,7 +75,7 @@ async def test_a_register_that_is_said_to_be_superseded_goes_on(
     known = await look(environment, cluster.address)
     for generation in (1, 2, 9, 1 << 39):
         async with peer(environment, cluster.address, cluster._simulated.secrets) as connection:
-            life = m.RegisterLife(generation, "made-up")
+            life = m.RegisterGeneration(generation, "made-up")
             join = m.Join(1, known.cluster, 9, 1, "n", [], life, "ws://nowhere:1")
             with pytest.raises(RefusedError) as caught:
                 await joined(connection, join)

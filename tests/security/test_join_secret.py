@@ -10,15 +10,15 @@ import pytest
 
 from octopi.environment import Environment
 from octopi.errors import InvalidOptionError, StorageError
-from octopi.operating_system import SystemChance, SystemClock
+from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.register.own_secret import own_secret
-from octopi.security.join_secret import JoinSecrets, Opening, Side, secret_text
+from octopi.security.join_secret import JoinSecrets, ProofContext, Side, secret_text
 from octopi.security.secret_file import SecretFile
 from tests.fakes.disk import MemoryDisk
 from tests.fakes.link import MemoryNet
 
 KEY, OTHER = b"k" * 32, b"o" * 32
-OPENING = Opening("/v1/follow", b"c" * 32, b"a" * 32)
+OPENING = ProofContext("/v1/follow", b"c" * 32, b"a" * 32)
 
 
 def test_a_proof_is_the_documented_hash() -> None:
@@ -30,10 +30,10 @@ def test_a_proof_is_the_documented_hash() -> None:
 def test_each_thing_that_a_proof_covers_makes_it_another_one() -> None:
     openings = [
         OPENING,
-        Opening("/v1/membership", b"c" * 32, b"a" * 32),
-        Opening("/v1/follow", b"C" * 32, b"a" * 32),
-        Opening("/v1/follow", b"c" * 32, b"A" * 32),
-        Opening("/v1/follow", b"a" * 32, b"c" * 32),
+        ProofContext("/v1/membership", b"c" * 32, b"a" * 32),
+        ProofContext("/v1/follow", b"C" * 32, b"a" * 32),
+        ProofContext("/v1/follow", b"c" * 32, b"A" * 32),
+        ProofContext("/v1/follow", b"a" * 32, b"c" * 32),
     ]
     proofs = [
         opening.proof(key, side)
@@ -56,7 +56,7 @@ def test_a_file_has_four_secrets_at_most() -> None:
 
 @pytest.mark.parametrize("nonce", [b"", b"a" * 31, b"a" * 33])
 def test_nonces_of_another_length_prove_nothing(nonce: bytes) -> None:
-    opening = Opening("/v1/follow", b"c" * 32, nonce)
+    opening = ProofContext("/v1/follow", b"c" * 32, nonce)
     proof = opening.proof(KEY, Side.ACCEPTING)
     assert opening.proven(JoinSecrets((KEY,)), Side.ACCEPTING, [proof]) is None
 
@@ -124,7 +124,7 @@ async def test_a_file_that_can_not_be_read_any_more_leaves_what_it_had() -> None
 
 def environment(disk: MemoryDisk) -> Environment:
     disk.make_directory("data")
-    return Environment(SystemClock(), MemoryNet(), disk, SystemChance())
+    return Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
 
 
 async def test_a_register_makes_a_secret_at_its_first_start_and_keeps_it() -> None:

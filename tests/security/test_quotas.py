@@ -8,18 +8,18 @@ import pytest
 import trio
 
 import octopi
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.journal_entries import TopicCreated, TopicDeleted
 from octopi.errors import InvalidOptionError, RefusedError, Status
 from octopi.limits import QUOTA_LOOK_INTERVAL_S, QUOTA_RUN_BYTES_MIN, QUOTA_RUNS_COUNT
-from octopi.membership.cluster_state import ClusterState
-from octopi.membership.entries import TopicCreated, TopicDeleted
 from octopi.operating_system import SystemClock
-from octopi.security.doorkeeper import Doorkeeper, TokenLimits
+from octopi.security.authenticator import Authenticator, TokenLimits
 from octopi.security.grants import Verb
-from octopi.security.quotas import NO_QUOTA, Account, LogName, Quota, quota_of
+from octopi.security.quotas import NO_QUOTA, LogName, Quota, SubjectUsage, quota_of
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
+from tests.security.test_authenticator import HandClock
 from tests.security.test_authorisation import RECORD, fresh, guarded, outcome, ready
-from tests.security.test_doorkeeper import HandClock
 from tests.security.tokens import key_ring, token
 
 LOG: LogName = ("orders", "0" * 16, 0)
@@ -60,8 +60,8 @@ async def test_a_register_knows_after_a_restart_who_created_what(tmp_path: Path)
             await client.create_topic("a")
         await cluster.kill(cluster.register)
         listen = cluster.register.url.removeprefix("ws://")
-        doorkeeper = Doorkeeper(key_ring(), SystemClock())
-        await cluster.start_register(listen=listen, doorkeeper=doorkeeper)
+        authenticator = Authenticator(key_ring(), SystemClock())
+        await cluster.start_register(listen=listen, authenticator=authenticator)
         async with octopi.connect(cluster.register.url, token=limited(topics=1)) as client:
             with pytest.raises(RefusedError, match="quota_exceeded"):
                 await client.create_topic("b")
@@ -148,7 +148,7 @@ async def test_what_is_refused_or_was_stored_before_counts_for_nothing(tmp_path:
 
 
 def test_what_retention_removed_makes_room_and_is_looked_for_seldom() -> None:
-    account, start, looks = Account(), 0, 0
+    account, start, looks = SubjectUsage(), 0, 0
 
     def bounds(log: LogName) -> tuple[int, int]:
         nonlocal looks
@@ -172,7 +172,7 @@ def test_what_retention_removed_makes_room_and_is_looked_for_seldom() -> None:
 
 
 def test_an_account_remembers_few_stretches_however_many_batches_there_were() -> None:
-    account, most = Account(), 64 << 20
+    account, most = SubjectUsage(), 64 << 20
     for number in range(100_000):
         account.reserve(600, most, lambda log: (0, 0), 0.0)
         account.stored(LOG, number * 600, 600, most)
@@ -188,7 +188,7 @@ def test_an_account_remembers_few_stretches_however_many_batches_there_were() ->
 
 
 def test_of_a_small_quota_stretches_are_as_few_as_their_least_length_allows() -> None:
-    account, most = Account(), 16 * QUOTA_RUN_BYTES_MIN
+    account, most = SubjectUsage(), 16 * QUOTA_RUN_BYTES_MIN
     for number in range(most // 600):
         account.reserve(600, most, lambda log: (0, 0), 0.0)
         account.stored(LOG, number * 600, 600, most)
@@ -229,7 +229,9 @@ async def test_a_token_has_so_many_subscriptions_over_all_its_connections(tmp_pa
 
 
 def test_a_token_s_quota_comes_before_that_of_the_node() -> None:
-    door = Doorkeeper(key_ring(), HandClock(), TokenLimits(quota=Quota(topics=5, subscriptions=7)))
+    door = Authenticator(
+        key_ring(), HandClock(), TokenLimits(quota=Quota(topics=5, subscriptions=7))
+    )
     own = key_ring().sign("s", {"create": ["*"]}, 0, None, quota=Quota(topics=9, bytes=0))
     assert door.identify(own).quota == Quota(topics=9, bytes=0, subscriptions=7)
     assert door.identify(token(subscribe="*")).quota == Quota(topics=5, subscriptions=7)
@@ -249,7 +251,7 @@ def test_a_quota_that_is_none_is_refused(claim: object) -> None:
 
 
 def test_a_token_for_another_cluster_is_no_good_here() -> None:
-    door = Doorkeeper(key_ring(), HandClock())
+    door = Authenticator(key_ring(), HandClock())
     here, there = "00c1a5735eed0001", "00c1a5735eed0002"
     for_here, for_there, for_both, for_any = (
         key_ring().sign("s", {"replicate": ["*"]}, 0, None, clusters=clusters)

@@ -8,13 +8,13 @@ import trio
 
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
-from octopi.simulation import driver
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Network
-from octopi.simulation.schedule import Random
-from octopi.simulation.world import Event, World
-from sim.complaints import listening
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.schedule import Random
+from octopi.simulation.kernel.world import Event, World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network
+from sim.run.log_errors import listening
 
 Scenario = Callable[[SimulatedCluster], Awaitable[None]]
 

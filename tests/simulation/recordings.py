@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from octopi.simulation.recorder import Recorder
-from octopi.simulation.recording import Broken, Came, Happening, Note, Recording, Sent
-from octopi.simulation.world import Event, StepEvent
+from octopi.simulation.kernel.world import Event, StepEvent
+from octopi.simulation.report.recorder import Recorder
+from octopi.simulation.report.recording import Broken, Came, Happening, Note, Recording, Sent
 from octopi.tracing import steps
-from sim.plan import Plan, Workload
-from sim.simulation import simulate
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import simulate
 from tests.simulation.told import told
 
 HOSTS = (("register", "register"), ("broker-1", "broker"), ("broker-2", "broker"))
@@ -112,7 +112,7 @@ def aborted_read() -> Recording:
     return story.recording(broken=broken)
 
 
-PLAN = Plan(3, workload=Workload(producers=2, records=40))
+PLAN = Plan(3, workload=WorkloadOptions(producers=2, records=40))
 
 
 @cache

@@ -14,7 +14,7 @@ import attrs
 from hypothesis import strategies as st
 
 from octopi.record import encode_headers, record_size_bytes
-from octopi.simulation.history import (
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Committed,

@@ -12,14 +12,14 @@ import trio
 
 from octopi.clients.client import connect
 from octopi.environment import Environment
-from octopi.simulation import driver
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.driver import How
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Network, Tier
-from octopi.simulation.schedule import Schedule
-from octopi.simulation.streams import WebSocketTier
-from octopi.simulation.world import World
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.driver import How
+from octopi.simulation.kernel.schedule import Schedule
+from octopi.simulation.kernel.world import World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network, Tier
+from octopi.simulation.network.streams import WebSocketTier
 
 TIERS: dict[str, Tier] = {"frames": FrameNet, "streams": WebSocketTier}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from octopi.record import STRUCTURED_BYTES_MIN
-from octopi.simulation.checker import Fault, Rule, check
-from octopi.simulation.history import (
+from octopi.simulation.history.checker import Anomaly, Rule, check
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Delivered,
@@ -118,7 +118,7 @@ class Story:
 
     # --- judging -----------------------------------------------------------------------
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[Anomaly]:
         return check(History(self.events))
 
     def rules(self) -> set[Rule]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.bench import standard_plan
-from sim.simulation import simulate
+from sim.run.simulation import simulate
+from sim.search.bench import standard_plan
 from tests.cli.conftest import Program
 
 
@@ -28,10 +28,10 @@ def test_the_standard_plan_sends_two_hundred_messages_while_five_faults_strike()
 def test_the_benchmark_prints_each_figure_with_its_goal(
     monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sim.bench.IDLE_S", 1.0)
-    monkeypatch.setattr("sim.bench_hooks._COUNT", 5)
-    monkeypatch.setattr("sim.bench_hooks._WARM_COUNT", 1)
-    monkeypatch.setattr("sim.bench_hooks._LOOPS", 10_000)
+    monkeypatch.setattr("sim.search.bench.IDLE_S", 1.0)
+    monkeypatch.setattr("sim.search.bench_hooks._COUNT", 5)
+    monkeypatch.setattr("sim.search.bench_hooks._WARM_COUNT", 1)
+    monkeypatch.setattr("sim.search.bench_hooks._LOOPS", 10_000)
     numbers = tmp_path / "bench.json"
     result = program("sim", "bench", "--runs", "1", "--json", str(numbers))
     assert result.exit_code == 0, result.output

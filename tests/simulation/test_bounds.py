@@ -8,17 +8,17 @@ import attrs
 import pytest
 
 from octopi.roles.broker.services import read
-from octopi.simulation.bounds import BOUNDS, Sizes
-from octopi.simulation.failures import AtTime, Fault, Kill
-from octopi.simulation.oracle import Oracle
-from sim.plan import Plan, Workload
-from sim.simulation import simulate
+from octopi.simulation.faults.actions import AtTime, InjectedFault, Kill
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.invariants.queue_bounds import BOUNDS, Sizes
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import simulate
 
 PLAN = Plan(
     1,
     partitions=1,
-    workload=Workload(producers=1, records=30, topic_partitions=1, chores=("poll", "poll")),
-    faults=(Fault(AtTime(0.5), Kill(0.2), "follower"),),
+    workload=WorkloadOptions(producers=1, records=30, topic_partitions=1, chores=("poll", "poll")),
+    faults=(InjectedFault(AtTime(0.5), Kill(0.2), "follower"),),
 )
 
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from octopi.simulation.checker import Rule
-from octopi.simulation.history import (
+from octopi.simulation.history.checker import Rule
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Committed,
@@ -21,8 +21,8 @@ from octopi.simulation.history import (
     Rested,
     Resumed,
     StoredMessage,
-    TopicCreated,
-    TopicRemoved,
+    TopicCreation,
+    TopicRemoval,
 )
 from tests.simulation.stories import COUNT, LOG, OTHER, SIZE, Story, stored, value
 
@@ -311,7 +311,7 @@ def a_consumer_takes_an_older_end_for_the_end(story: Story) -> None:
 
 
 def a_topic_loses_a_message_after_it_was_made_anew(story: Story) -> None:
-    story.events = [TopicRemoved(1, "orders"), TopicCreated(2, "orders")]
+    story.events = [TopicRemoval(1, "orders"), TopicCreation(2, "orders")]
     story.invoke(0)
     story.acknowledge(0)
     story.note(FinalLog(40, LOG, ()))

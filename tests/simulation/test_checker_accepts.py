@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from octopi.record import HEADER_BYTES
-from octopi.simulation.history import (
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Committed,
@@ -18,8 +18,8 @@ from octopi.simulation.history import (
     ReachedEnd,
     Resumed,
     StartMoved,
-    TopicCreated,
-    TopicRemoved,
+    TopicCreation,
+    TopicRemoval,
 )
 from tests.simulation.stories import COUNT, LOG, OTHER, SIZE, Story, stored, value
 
@@ -173,13 +173,13 @@ def retention_removed_all(story: Story) -> None:
 
 def a_topic_is_removed_with_its_messages(story: Story) -> None:
     story.rewind()
-    story.note(TopicRemoved(50, "orders"))
+    story.note(TopicRemoval(50, "orders"))
     story.finish([])
 
 
 def what_is_said_of_a_topic_while_it_is_removed_does_not_count(story: Story) -> None:
     story.rewind()
-    story.note(TopicRemoved(50, "orders"))
+    story.note(TopicRemoval(50, "orders"))
     story.invoke(5)
     story.acknowledge(5, 0)
     story.deliver("c1", 1)
@@ -189,8 +189,8 @@ def what_is_said_of_a_topic_while_it_is_removed_does_not_count(story: Story) -> 
 def a_topic_is_made_anew_and_begins_at_zero(story: Story) -> None:
     story.rewind()
     story.invoke(5)
-    story.note(TopicRemoved(50, "orders"))
-    story.note(TopicCreated(51, "orders"))
+    story.note(TopicRemoval(50, "orders"))
+    story.note(TopicCreation(51, "orders"))
     story.invoke(6)
     # It was sent to the old topic, and its producer tried again.
     story.acknowledge(5, 0)
@@ -205,8 +205,8 @@ def a_topic_is_made_anew_and_begins_at_zero(story: Story) -> None:
 
 
 def another_topic_is_removed(story: Story) -> None:
-    story.note(TopicRemoved(50, "other"))
-    story.note(TopicCreated(50, "orders"))
+    story.note(TopicRemoval(50, "other"))
+    story.note(TopicCreation(50, "orders"))
 
 
 @pytest.mark.parametrize(

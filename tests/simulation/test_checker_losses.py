@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from octopi.simulation.checker import Rule, check
-from octopi.simulation.history import (
+from octopi.simulation.history.checker import Rule, check
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Delivered,

@@ -9,9 +9,9 @@ from typing import TypeAlias, TypeVar
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from octopi.simulation import history_lines
-from octopi.simulation.checker import Rule, check
-from octopi.simulation.history import (
+from octopi.simulation.history import json_lines
+from octopi.simulation.history.checker import Rule, check
+from octopi.simulation.history.events import (
     Acknowledged,
     Assigned,
     Committed,
@@ -294,7 +294,7 @@ def test_one_change_is_found(
     faults = check(mutant)
     assert rule in {fault.rule for fault in faults}
     # The same of a history that was kept, and whatever else was judged before.
-    assert check(history_lines.load(history_lines.dump(mutant))) == faults
+    assert check(json_lines.load(json_lines.dump(mutant))) == faults
     for fault in faults:
         assert fault.events == tuple(sorted(set(fault.events)))
         assert str(fault) in fault.explain(mutant)

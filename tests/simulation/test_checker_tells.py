@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from octopi.simulation.checker import Rule, check
-from octopi.simulation.history import (
+from octopi.simulation.history.checker import Rule, check
+from octopi.simulation.history.events import (
     Acknowledged,
     Delivered,
     Failed,

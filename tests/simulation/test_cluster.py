@@ -8,7 +8,7 @@ import trio
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.simulation.cluster import REGISTER, SimulatedCluster
-from octopi.simulation.world import Event
+from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from octopi.simulation.driver import How
-from octopi.simulation.schedule import Fifo, Pct, Schedule
-from octopi.simulation.world import World
+from octopi.simulation.kernel.driver import How
+from octopi.simulation.kernel.schedule import Fifo, Pct, Schedule
+from octopi.simulation.kernel.world import World
 from tests.simulation.small_cluster import MESSAGES, TIERS, run_cluster
 
 

@@ -13,8 +13,8 @@ import trio.testing
 
 from octopi.environment import Disk, File
 from octopi.errors import DirectoryInUseError
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_faults import (
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.faults import (
     Delay,
     DiskFault,
     Fail,
@@ -22,8 +22,8 @@ from octopi.simulation.disk_faults import (
     StaleRead,
     Tear,
 )
-from octopi.simulation.disk_image import SECTOR_BYTES, Fate
-from octopi.simulation.disk_view import DiskView, after_by_trio
+from octopi.simulation.disk.image import SECTOR_BYTES, Fate
+from octopi.simulation.disk.view import DiskView, after_by_trio
 
 
 class Dead(BaseException):

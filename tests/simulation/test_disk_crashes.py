@@ -14,8 +14,8 @@ import trio
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_image import Fate
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.image import Fate
 
 DIRECTORIES = ("/a", "/b")
 PATHS = tuple(f"{directory}/{name}" for directory in DIRECTORIES for name in "xyz")

@@ -10,9 +10,9 @@ import pytest
 
 from octopi.identifiers import Offset
 from octopi.record import scan, whole_records_end
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_faults import DiskFault, Tear
-from octopi.simulation.disk_image import Fate
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.faults import DiskFault, Tear
+from octopi.simulation.disk.image import Fate
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, Kind, verify_log
@@ -138,29 +138,29 @@ def every_edge(stop: Stop) -> Iterator[Machine]:
 
 @pytest.mark.parametrize("fate", Fate)
 async def test_a_log_survives_a_power_failure_at_every_edge(fate: Fate) -> None:
-    chance = Random(fate.value)
+    randomness = Random(fate.value)
     edges = 0
-    for machine in every_edge(lambda disk: disk.lose_power(chance, [fate])):
+    for machine in every_edge(lambda disk: disk.lose_power(randomness, [fate])):
         await live_and_check(machine)
         edges += 1
     assert edges > 100
 
 
 async def test_a_log_survives_a_mixture_of_fates_at_every_edge() -> None:
-    chance = Random(1)
+    randomness = Random(1)
     for _ in range(3):
-        for machine in every_edge(lambda disk: disk.lose_power(chance)):
+        for machine in every_edge(lambda disk: disk.lose_power(randomness)):
             await live_and_check(machine)
 
 
 @pytest.mark.slow
 async def test_a_log_survives_power_failures_at_every_edge_of_its_recovery() -> None:
-    chance = Random(1)
+    randomness = Random(1)
     recoveries = edges = 0
-    for machine in every_edge(lambda disk: disk.lose_power(chance)):
+    for machine in every_edge(lambda disk: disk.lose_power(randomness)):
         life = await live(machine)
         left = machine.disk.snapshot()
-        for second in every_edge(lambda disk: disk.lose_power(chance)):
+        for second in every_edge(lambda disk: disk.lose_power(randomness)):
             second.disk.restore(left)
             life.machine = second
             with suppress(Stopped):

@@ -12,16 +12,16 @@ import trio
 import trio.testing
 from trio._core import _run
 
-from octopi.simulation import driver
-from octopi.simulation.driver import (
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.driver import (
     DeadlockError,
     How,
     NoPausesError,
     SpinningError,
     private_problem,
 )
-from octopi.simulation.schedule import Fifo
-from octopi.simulation.world import World
+from octopi.simulation.kernel.schedule import Fifo
+from octopi.simulation.kernel.world import World
 
 T = TypeVar("T")
 

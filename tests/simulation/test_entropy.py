@@ -12,9 +12,9 @@ import pytest
 from wsproto.frame_protocol import FrameProtocol
 from wsproto.utilities import generate_nonce
 
-from octopi.simulation.entropy import seeded
-from octopi.simulation.streams import WebSocketTier
-from octopi.simulation.tripwire import OutsideReachedError
+from octopi.simulation.kernel.entropy import seeded
+from octopi.simulation.kernel.sandbox import OutsideReachedError
+from octopi.simulation.network.streams import WebSocketTier
 from tests.simulation.worlds import Small, run_small
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from octopi.environment import Disk, File
 from octopi.tracing import steps
-from sim.exhaust import Done, Exhaustion, Failure, Task, look, perform
-from sim.exhaust_cells import Cell, actions, cells, impossible
-from sim.exhaust_scenarios import SCENARIOS
-from sim.exhaust_table import report
-from sim.plan import to_token
+from sim.run.plan import to_token
+from sim.search.exhaust import CellResult, Exhaustion, FailedCell, Task, look, perform
+from sim.search.exhaust_cells import Cell, actions, cells, impossible
+from sim.search.exhaust_runs import SCENARIOS
+from sim.search.exhaust_table import report
 from tests.cli.conftest import Program
 
 APPENDING = Cell("P2a", "leader")
@@ -23,11 +23,11 @@ REMOVING = Cell("T6a", "register")
 def restrict(monkeypatch: pytest.MonkeyPatch, *chosen: Cell) -> None:
     for module in ("exhaust", "exhaust_table"):
         monkeypatch.setattr(f"sim.{module}.cells", lambda: list(chosen))
-    monkeypatch.setattr("sim.exhaust.SCENARIOS", {"produce": SCENARIOS["produce"]})
+    monkeypatch.setattr("sim.search.exhaust.SCENARIOS", {"produce": SCENARIOS["produce"]})
 
 
-def done(cell: Cell, action: str, executed: int, *failures: Failure) -> Done:
-    return Done(cell, action, executed, () if executed else ("it is down",), failures, 2, 0.1)
+def done(cell: Cell, action: str, executed: int, *failures: FailedCell) -> CellResult:
+    return CellResult(cell, action, executed, () if executed else ("it is down",), failures, 2, 0.1)
 
 
 # --- cells ---------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_a_run_that_breaks_a_rule_is_told_with_its_cell_and_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spots = look("produce").spots[APPENDING]
-    monkeypatch.setattr("sim.simulation.LIVENESS_S", -1.0)
+    monkeypatch.setattr("sim.run.simulation.LIVENESS_S", -1.0)
     found = perform(Task(APPENDING, "reset", spots))
     assert [(one.cell, one.action, one.rule) for one in found.failures] == [
         (APPENDING, "reset", "liveness")
@@ -99,7 +99,7 @@ def test_the_table_says_what_was_done_what_failed_and_what_is_missing(
 ) -> None:
     restrict(monkeypatch, APPENDING)
     search = Exhaustion(1)
-    failure = Failure(APPENDING, "pause", "liveness", "stuck", to_token(SCENARIOS["produce"]))
+    failure = FailedCell(APPENDING, "pause", "liveness", "stuck", to_token(SCENARIOS["produce"]))
     for action in actions(APPENDING):
         search.done[APPENDING, action] = done(APPENDING, action, 2)
     search.done[APPENDING, "pause"] = done(APPENDING, "pause", 1, failure)

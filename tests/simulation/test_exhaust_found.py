@@ -5,29 +5,29 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from octopi.simulation.disk_faults import DiskFault, Fail
-from octopi.simulation.failures import (
+from octopi.simulation.disk.faults import DiskFault, Fail
+from octopi.simulation.faults.actions import (
     Action,
     AtEffect,
     AtStep,
     BreakDisk,
-    Fault,
+    InjectedFault,
     JumpClock,
     Kill,
     LosePower,
     Place,
 )
-from octopi.simulation.oracle import Oracle
-from sim.exhaust_scenarios import SCENARIOS
-from sim.simulation import simulate
+from octopi.simulation.invariants.oracle import Oracle
+from sim.run.simulation import simulate
+from sim.search.exhaust_runs import SCENARIOS
 
 
 def survives(scenario: str, action: Action, *places: Place) -> None:
     """The scenario goes well although that happens, which it does; the last of *places* may
     count from the one before it."""
     plan = SCENARIOS[scenario]
-    anchors = [Fault(place, JumpClock(0.0)) for place in places[:-1]]
-    faults = (*plan.faults, *anchors, Fault(places[-1], action))
+    anchors = [InjectedFault(place, JumpClock(0.0)) for place in places[:-1]]
+    faults = (*plan.faults, *anchors, InjectedFault(places[-1], action))
     verdict = simulate(attrs.evolve(plan, faults=faults), [Oracle])
     assert verdict.violation is None, f"{verdict.violation}\n{verdict.details}"
     struck = [event.facts["action"] for event in verdict.events if event.what == "fault"]

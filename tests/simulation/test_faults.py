@@ -9,21 +9,22 @@ import pytest
 import trio
 
 from octopi.clients.client import Client
-from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.damage import Damage, Flushed, Harm, Part, targets
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_faults import DiskFault, Fail
-from octopi.simulation.failures import (
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.faults import DiskFault, Fail
+from octopi.simulation.faults.actions import (
     Action,
     AtEffect,
     AtStep,
     AtTime,
+    BitFlip,
+    BlackholeAccepts,
     BreakDisk,
+    CorruptLink,
     Cut,
     DriftClock,
-    Fault,
     FillDisk,
+    InjectedFault,
     JumpClock,
     Kill,
     LosePower,
@@ -32,18 +33,17 @@ from octopi.simulation.failures import (
     Refuse,
     Reset,
     RollBack,
-    Rot,
     Slow,
-    Spoil,
     Stop,
-    Swallow,
-    Swizzle,
+    SwizzleClog,
     When,
     Wipe,
 )
-from octopi.simulation.host import LOSE_POWER
-from octopi.simulation.injector import FAULT, SKIPPED, Injector
-from octopi.simulation.world import Event, World
+from octopi.simulation.faults.damage import Damage, Flushed, Harm, Part, targets
+from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.injector import FAULT, SKIPPED, Injector
+from octopi.simulation.kernel.host import LOSE_POWER
+from octopi.simulation.kernel.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until, when
@@ -58,16 +58,16 @@ EVERY_ACTION: tuple[Action, ...] = (
     Cut(seconds=0.5),
     Cut("register", 0.5, "in", holds=True, resets=True),
     Reset(),
-    Spoil(),
+    CorruptLink(),
     Slow(seconds=0.5),
     Refuse(0.5),
-    Swallow(0.5),
-    Swizzle(0.5),
+    BlackholeAccepts(0.5),
+    SwizzleClog(0.5),
     BreakDisk(DiskFault("append", Fail(errno.EIO))),
     FillDisk(0.5),
     ProtectDisk(0.5),
     Wipe(0.1),
-    Rot(0.1),
+    BitFlip(0.1),
     RollBack(0.05, 0.1),
     DriftClock(seconds=0.5),
     JumpClock(),
@@ -91,11 +91,11 @@ async def produce(client: Client) -> None:
             await producer.send("orders", b"%d" % number)
 
 
-def strike(*faults: Fault, options: ClusterOptions | None = None, seed: int = 1) -> World:
+def strike(*faults: InjectedFault, options: ClusterOptions | None = None, seed: int = 1) -> World:
     """Have *faults* strike a cluster that is produced to, then heal it and produce again."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        injector = Injector(cluster, Atlas(cluster), faults)
+        injector = Injector(cluster, LastCopyGuard(cluster), faults)
         injector.arm()
         with trio.move_on_after(5):
             await ask(cluster, produce)
@@ -120,7 +120,7 @@ def after(world: World, event: Event) -> list[Event]:
 
 
 def test_a_fault_strikes_at_the_step_and_the_host_that_it_names_and_nothing_follows_there() -> None:
-    world = strike(Fault(AtStep("P3b", "broker-3", 2), Kill(0.1)))
+    world = strike(InjectedFault(AtStep("P3b", "broker-3", 2), Kill(0.1)))
     [fault] = struck(world)
     assert fault.host == "broker-3"
     before = [one for one in [*world.events][: fault.number] if one.host == "broker-3"]
@@ -131,8 +131,8 @@ def test_a_fault_strikes_at_the_step_and_the_host_that_it_names_and_nothing_foll
 
 def test_leader_and_follower_are_those_of_the_partition_that_the_step_is_about() -> None:
     world = strike(
-        Fault(AtStep("P2b", "leader"), Pause(0.1), "follower"),
-        Fault(AtStep("P3b", "follower"), JumpClock(), "leader"),
+        InjectedFault(AtStep("P2b", "leader"), Pause(0.1), "follower"),
+        InjectedFault(AtStep("P3b", "follower"), JumpClock(), "leader"),
     )
     pause, jump = struck(world)
     assert pause.host in {"broker-2", "broker-3"}
@@ -141,8 +141,8 @@ def test_leader_and_follower_are_those_of_the_partition_that_the_step_is_about()
 
 def test_a_fault_strikes_before_an_effect_so_that_it_never_happens() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        fault = Fault(AtEffect("append", "before", "broker-1", 3), LosePower(None))
-        Injector(cluster, Atlas(cluster), [fault]).arm()
+        fault = InjectedFault(AtEffect("append", "before", "broker-1", 3), LosePower(None))
+        Injector(cluster, LastCopyGuard(cluster), [fault]).arm()
         effects = cluster.nodes["broker-1"].host.effects
         begun, done = effects["append", "before"], effects["append", "after"]
         with trio.move_on_after(1):
@@ -156,8 +156,8 @@ def test_a_fault_strikes_before_an_effect_so_that_it_never_happens() -> None:
 
 def test_a_fault_strikes_at_a_time_and_when_something_holds() -> None:
     world = strike(
-        Fault(AtTime(0.125), Reset("register"), "broker-2"),
-        Fault(When("acknowledged", 3), Reset("client")),
+        InjectedFault(AtTime(0.125), Reset("register"), "broker-2"),
+        InjectedFault(When("acknowledged", 3), Reset("client")),
     )
     when, at_time = struck(world)
     assert at_time.at == 0.125
@@ -167,7 +167,7 @@ def test_a_fault_strikes_at_a_time_and_when_something_holds() -> None:
 
 
 def test_the_last_intact_copy_is_spared_and_that_is_noted() -> None:
-    faults = [Fault(AtTime(0.2), Wipe(None), f"broker-{number}") for number in (1, 2, 3)]
+    faults = [InjectedFault(AtTime(0.2), Wipe(None), f"broker-{number}") for number in (1, 2, 3)]
     world = strike(*faults)
     assert [one.host for one in struck(world)] == ["broker-1", "broker-2"]
     [skipped] = struck(world, SKIPPED)
@@ -177,7 +177,7 @@ def test_the_last_intact_copy_is_spared_and_that_is_noted() -> None:
 
 def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        atlas = Atlas(cluster)
+        last_copies = LastCopyGuard(cluster)
         await ask(cluster, produce)
         [record] = cluster.register_view.state.partitions.values()
         leader, follower = cluster.host_of(record.leader), cluster.host_of(record.replicas[1])
@@ -185,12 +185,12 @@ def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> 
         when(
             cluster,
             lambda event: event.what == steps.J5Admitted.text and event.facts["incarnation"] > 1,
-            lambda: objections.append(atlas.objection(leader, LosePower())),
+            lambda: objections.append(last_copies.objection(leader, LosePower())),
         )
         alone: list[list[int]] = []
         when(
             cluster,
-            lambda _: bool(objections) and not atlas.objection(leader, LosePower()),
+            lambda _: bool(objections) and not last_copies.objection(leader, LosePower()),
             lambda: alone.append(cluster.register_view.state.partitions[0].in_sync),
         )
         cluster.nodes[follower].host.lose_power()
@@ -205,11 +205,11 @@ def test_who_was_left_alone_is_spared_until_the_sync_flag_is_on_its_device() -> 
 
 def test_a_broker_that_flushes_is_spared_until_its_log_is_on_the_device() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        atlas = Atlas(cluster)
+        last_copies = LastCopyGuard(cluster)
         objections: list[str] = []
 
         def look() -> None:
-            objections.append(atlas.objection("broker-1", LosePower()))
+            objections.append(last_copies.objection("broker-1", LosePower()))
 
         when(cluster, lambda event: event.what == steps.T3Making.text, look)
         await ask(cluster, lambda client: make(client, flush_before_ack=True))
@@ -224,8 +224,8 @@ def test_a_broker_that_flushes_is_spared_until_its_log_is_on_the_device() -> Non
 def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
     options = ClusterOptions(brokers=1, partitions=1, gather_s=0.05)
     world = strike(
-        Fault(AtStep("P2b", "leader"), LosePower()),
-        Fault(AtStep("P2b", "leader"), Kill()),
+        InjectedFault(AtStep("P2b", "leader"), LosePower()),
+        InjectedFault(AtStep("P2b", "leader"), Kill()),
         options=options,
     )
     assert [type(one.facts["action"]) for one in struck(world)] == [Kill]
@@ -234,11 +234,11 @@ def test_a_single_replica_may_be_killed_but_not_lose_its_power() -> None:
 
 def test_what_can_not_happen_to_a_host_is_skipped() -> None:
     world = strike(
-        Fault(AtTime(0.2), Kill(None), "broker-3"),
-        Fault(AtTime(0.3), Pause(), "broker-3"),
-        Fault(AtTime(0.3), Wipe(), "client"),
-        Fault(AtTime(0.3), Kill(), "nobody"),
-        Fault(AtTime(0.3), Rot(), "register"),
+        InjectedFault(AtTime(0.2), Kill(None), "broker-3"),
+        InjectedFault(AtTime(0.3), Pause(), "broker-3"),
+        InjectedFault(AtTime(0.3), Wipe(), "client"),
+        InjectedFault(AtTime(0.3), Kill(), "nobody"),
+        InjectedFault(AtTime(0.3), BitFlip(), "register"),
     )
     assert len(struck(world)) == 1
     why = [one.facts["why"] for one in struck(world, SKIPPED)]
@@ -248,7 +248,7 @@ def test_what_can_not_happen_to_a_host_is_skipped() -> None:
 
 def test_cuts_may_overlap_and_each_ends_by_itself() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        injector = Injector(cluster, Atlas(cluster), ())
+        injector = Injector(cluster, LastCopyGuard(cluster), ())
         injector.arm()
         assert injector.act(Cut(seconds=0.2), "broker-2") == ""
         assert injector.act(Cut("register", 1.5), "broker-2") == ""
@@ -265,7 +265,7 @@ def test_cuts_may_overlap_and_each_ends_by_itself() -> None:
 def test_every_action_can_be_done_to_a_broker_and_healed(action: Action) -> None:
     # Something is on the device by then, and may rot.
     options = ClusterOptions(partitions=1, gather_s=0.05, flush=FlushOptions(messages=2))
-    world = strike(Fault(AtStep("P3b", "broker-2", 10), action), options=options)
+    world = strike(InjectedFault(AtStep("P3b", "broker-2", 10), action), options=options)
     assert len(struck(world)) == 1
 
 
@@ -279,7 +279,7 @@ def damage(action: Damage, target: str = "broker-2") -> tuple[str, SimulatedClus
 
     async def scenario(cluster: SimulatedCluster) -> None:
         clusters.append(cluster)
-        injector = Injector(cluster, Atlas(cluster), ())
+        injector = Injector(cluster, LastCopyGuard(cluster), ())
         injector.arm()
         await ask(cluster, produce)
         await ask(cluster, lambda client: make(client, flush_before_ack=False), "again")
@@ -313,7 +313,9 @@ def test_an_older_copy_of_a_file_takes_the_place_of_the_file() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         disk = cluster.nodes["broker-2"].host.disk
         injector = Injector(
-            cluster, Atlas(cluster), [Fault(AtTime(9.0), Damage("older", "log", None, 0.3))]
+            cluster,
+            LastCopyGuard(cluster),
+            [InjectedFault(AtTime(9.0), Damage("older", "log", None, 0.3))],
         )
         injector.arm()
         await ask(cluster, produce)
@@ -379,7 +381,7 @@ def test_one_connection_breaks_and_the_others_stay() -> None:
         before = network.links("broker-2", "broker-1", "/v1/follow")
         joined = network.links("broker-2", "register", "/v1/membership")
         assert len(before) == len(joined) == 1
-        injector = Injector(cluster, Atlas(cluster), ())
+        injector = Injector(cluster, LastCopyGuard(cluster), ())
         injector.arm()
         assert injector.act(Reset("broker-1", "follow"), "broker-2") == ""
         assert before[0].is_broken
@@ -392,7 +394,7 @@ def test_one_connection_breaks_and_the_others_stay() -> None:
 
 def test_a_broker_that_is_gone_for_good_stays_down_if_others_can_do_without_it() -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        injector = Injector(cluster, Atlas(cluster), ())
+        injector = Injector(cluster, LastCopyGuard(cluster), ())
         injector.arm()
         await ask(cluster, produce)
         for host in ("broker-2", "broker-3"):

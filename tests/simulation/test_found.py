@@ -15,33 +15,33 @@ from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import OffsetOutOfRangeError, Status
 from octopi.limits import GATHER_S
-from octopi.simulation.atlas import Atlas
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.disk_faults import Delay, DiskFault, Fail
-from octopi.simulation.failures import (
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.faults.actions import (
     AtEffect,
     AtStep,
     BreakDisk,
     Cut,
-    Fault,
+    InjectedFault,
     Kill,
     LosePower,
     Pause,
     Reset,
     RollBack,
 )
-from octopi.simulation.history import Acknowledged
-from octopi.simulation.host import LOSE_POWER
-from octopi.simulation.injector import Injector
-from octopi.simulation.oracle import Oracle
-from octopi.simulation.world import Event
+from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.injector import Injector
+from octopi.simulation.history.events import Acknowledged
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.kernel.host import LOSE_POWER
+from octopi.simulation.kernel.world import Event
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
-from sim.plan import Plan, Workload
-from sim.simulation import Verdict, simulate
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import Verdict, simulate
 from tests.simulation.clusters import ENOUGH_S, ask, play, small, until, when
 
-SMALL = Workload(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
+SMALL = WorkloadOptions(producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02)
 
 in_order = partial(Plan, jitter_s=0.0, order="fifo")
 two_brokers = partial(in_order, brokers=2, partitions=2, replicas=2)
@@ -58,7 +58,7 @@ def passing(plan: Plan) -> Verdict:
 def test_a_topic_deleted_before_its_records_were_flushed_disturbs_no_other_of_the_partition() -> (
     None
 ):
-    workload = Workload(
+    workload = WorkloadOptions(
         producers=1, records=20, consumers=1, topic_partitions=1, pause_s=0.02, chores=("topic",)
     )
     passing(Plan(1, partitions=1, flush_interval_s=0.05, workload=workload))
@@ -131,7 +131,7 @@ def test_topics_that_flush_before_they_acknowledge_go_on_after_all_machines_lost
 
 def test_leading_alone_is_not_proposed_again_before_flag_and_logs_are_on_the_device() -> None:
     """The proposal was repeated in the very tick that made it, ahead of what it waited for."""
-    away = Fault(AtStep("P7b", occurrence=5), Cut("others", 3.0), "follower")
+    away = InjectedFault(AtStep("P7b", occurrence=5), Cut("others", 3.0), "follower")
     plan = Plan(1, partitions=1, replicas=2, workload=SMALL, faults=(away,))
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None
@@ -280,8 +280,10 @@ def count(cluster: SimulatedCluster, what: str) -> int:
 
 
 def test_retention_leaves_what_its_leader_is_about_to_commit() -> None:
-    away = Fault(AtStep("P7b", "leader", 5), Cut("others", 3.0), "follower")
-    slow = Fault(AtStep("E18", "leader"), BreakDisk(DiskFault("sync_directory", Delay(0.2))))
+    away = InjectedFault(AtStep("P7b", "leader", 5), Cut("others", 3.0), "follower")
+    slow = InjectedFault(
+        AtStep("E18", "leader"), BreakDisk(DiskFault("sync_directory", Delay(0.2)))
+    )
     workload = attrs.evolve(SMALL, producers=4, burst_count=4, value_bytes_max=6000, pause_s=0.01)
     plan = Plan(
         1,
@@ -307,7 +309,7 @@ def test_a_broker_that_died_between_two_segments_that_it_removed_begins_behind_t
 ) -> None:
     """It did not come to the step that says so, and nobody else removed them.  With the longer
     interval nothing is removed after that, and the run must not wait for it."""
-    dies = Fault(AtEffect("remove", "before", "leader", 6), Kill(0.02), "here")
+    dies = InjectedFault(AtEffect("remove", "before", "leader", 6), Kill(0.02), "here")
     workload = attrs.evolve(
         SMALL, producers=4, records=40, burst_count=4, value_bytes_max=6000, pause_s=0.04
     )
@@ -332,7 +334,7 @@ def test_a_broker_that_died_between_two_segments_that_it_removed_begins_behind_t
 
 def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_begins() -> None:
     """It went on telling its followers of an older start, until it removed segments again."""
-    away = Fault(AtStep("P7b", "leader", 5), Kill(0.3), "follower")
+    away = InjectedFault(AtStep("P7b", "leader", 5), Kill(0.3), "follower")
     fails = BreakDisk(DiskFault("remove", Fail(), ".log"))
     workload = attrs.evolve(SMALL, producers=4, records=40, burst_count=4, value_bytes_max=6000)
     plan = in_order(
@@ -345,7 +347,7 @@ def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_beg
         retention_bytes=4096,
         retention_check_interval_s=0.3,
         workload=workload,
-        faults=(away, Fault(AtEffect("remove", "before", "leader", 4), fails, "here")),
+        faults=(away, InjectedFault(AtEffect("remove", "before", "leader", 4), fails, "here")),
     )
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None, verdict.violation
@@ -354,9 +356,9 @@ def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_beg
 
 def test_a_producer_may_give_up_what_retention_removed_before_it_could_repeat_it() -> None:
     """It waited for no answer any more, and the run complained that it still had time."""
-    dies = Fault(AtStep("P6a", "leader", 10), Kill(0.3), "here")
-    late = Fault(AtStep("P6a", "leader", 10), Cut("leader", 0.5), "producer-1")
-    workload = Workload(
+    dies = InjectedFault(AtStep("P6a", "leader", 10), Kill(0.3), "here")
+    late = InjectedFault(AtStep("P6a", "leader", 10), Cut("leader", 0.5), "producer-1")
+    workload = WorkloadOptions(
         producers=2,
         records=40,
         consumers=1,
@@ -416,7 +418,7 @@ def test_a_leader_that_dies_while_its_first_topic_is_made_is_replaced() -> None:
     """The others heard of the next epoch before they heard of the partition, and forgot it."""
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        injector = Injector(cluster, Atlas(cluster), ())
+        injector = Injector(cluster, LastCopyGuard(cluster), ())
 
         def is_made(event: Event) -> bool:
             return event.what == steps.R2Appended.text and bool(cluster.register_view.to_be(0))
@@ -485,7 +487,7 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
     sent = [b"%d" % number for number in range(3)]
 
     async def scenario(cluster: SimulatedCluster) -> None:
-        injector = Injector(cluster, Atlas(cluster), [])
+        injector = Injector(cluster, LastCopyGuard(cluster), [])
 
         acknowledged: list[Event] = []
 
@@ -524,9 +526,11 @@ def test_what_was_acknowledged_lies_before_the_end_that_a_new_leader_tells() -> 
 def test_what_is_decided_about_a_life_without_power_is_no_fault_before_its_next_one_joins() -> None:
     """Two leaders propose it at once; when the register hears of the second, the first
     decision lies behind the loss."""
-    gone = Fault(AtEffect("sync_directory", "after", "leader", 20), Kill(0.18), "follower")
-    back = Fault(AtStep("J11", "any", behind=True), LosePower(0.1), "follower")
-    workload = Workload(producers=2, records=30, consumers=2, topic_partitions=2, pause_s=0.05)
+    gone = InjectedFault(AtEffect("sync_directory", "after", "leader", 20), Kill(0.18), "follower")
+    back = InjectedFault(AtStep("J11", "any", behind=True), LosePower(0.1), "follower")
+    workload = WorkloadOptions(
+        producers=2, records=30, consumers=2, topic_partitions=2, pause_s=0.05
+    )
     plan = Plan(24676, partitions=2, replicas=2, workload=workload, faults=(gone, back))
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None, verdict.details
@@ -575,10 +579,10 @@ def test_a_register_whose_disk_was_full_only_after_its_journal_was_switched_star
 
 def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before() -> None:
     """Nobody may lead without it: no fault of the cluster, that it waits for an operator."""
-    powerless = Fault(AtStep("E4", "any"), LosePower(0.1), "here")
-    rolled_back = Fault(AtStep("D1b", "any", 4), RollBack(0.5, 0.5), "here")
-    cut_off = Fault(AtStep("J8a", "any"), Cut("others", 2.0), "here")
-    workload = Workload(producers=2, records=3, consumers=1)
+    powerless = InjectedFault(AtStep("E4", "any"), LosePower(0.1), "here")
+    rolled_back = InjectedFault(AtStep("D1b", "any", 4), RollBack(0.5, 0.5), "here")
+    cut_off = InjectedFault(AtStep("J8a", "any"), Cut("others", 2.0), "here")
+    workload = WorkloadOptions(producers=2, records=3, consumers=1)
     faults = (powerless, rolled_back, cut_off)
     plan = Plan(60351, replicas=2, jitter_s=0.0, order="fifo", workload=workload, faults=faults)
     assert simulate(plan, [Oracle]).violation is None
@@ -586,27 +590,29 @@ def test_whoever_is_in_sync_alone_keeps_its_disk_though_it_lost_its_power_before
 
 def test_a_leader_may_count_who_was_taken_out_of_the_set_until_it_hears_so() -> None:
     """What it counts was acknowledged before the power failed; nobody else can lead by it."""
-    first = Fault(AtStep("P3a", "any", 11), LosePower(0.46), "leader")
-    second = Fault(AtStep("E11", "any", behind=True), LosePower(0.0), "leader")
-    workload = Workload(2, 4, 1, topic_partitions=2, pause_s=0.004)
+    first = InjectedFault(AtStep("P3a", "any", 11), LosePower(0.46), "leader")
+    second = InjectedFault(AtStep("E11", "any", behind=True), LosePower(0.0), "leader")
+    workload = WorkloadOptions(2, 4, 1, topic_partitions=2, pause_s=0.004)
     plan = Plan(64479, partitions=2, order="fifo", workload=workload, faults=(first, second))
     assert simulate(plan, [Oracle]).violation is None
 
 
 def test_a_leader_that_slept_may_commit_what_was_acknowledged_before() -> None:
     """It counts who lost its power meanwhile, and the others have the record."""
-    powerless = Fault(AtStep("P6c", "any"), LosePower(2.19), "follower")
-    asleep = Fault(AtStep("P4b", "broker-2", 2), Pause(2.5), "here")
-    cut_off = Fault(AtStep("D2b", "broker-1", 7), Cut("others", 2.0), "here")
-    workload = Workload(2, 1, 1, topic_partitions=2, pause_s=0.004, reopen_count=8)
+    powerless = InjectedFault(AtStep("P6c", "any"), LosePower(2.19), "follower")
+    asleep = InjectedFault(AtStep("P4b", "broker-2", 2), Pause(2.5), "here")
+    cut_off = InjectedFault(AtStep("D2b", "broker-1", 7), Cut("others", 2.0), "here")
+    workload = WorkloadOptions(2, 1, 1, topic_partitions=2, pause_s=0.004, reopen_count=8)
     faults = (powerless, asleep, cut_off)
     plan = in_order(53709, partitions=2, min_insync=2, workload=workload, faults=faults)
     assert simulate(plan, [Oracle]).violation is None
 
 
 def test_a_deleted_topic_that_an_old_disk_brings_back_promises_nothing() -> None:
-    rolled_back = Fault(AtStep("P8b", "broker-2", 4), RollBack(0.293, 0.05), "here")
-    workload = Workload(1, 11, 1, topics=2, topic_partitions=1, pause_s=0.02, chores=("topic",))
+    rolled_back = InjectedFault(AtStep("P8b", "broker-2", 4), RollBack(0.293, 0.05), "here")
+    workload = WorkloadOptions(
+        1, 11, 1, topics=2, topic_partitions=1, pause_s=0.02, chores=("topic",)
+    )
     plan = two_brokers(44412, workload=workload, faults=(rolled_back,))
     assert simulate(plan, [Oracle]).violation is None
 
@@ -615,11 +621,11 @@ def test_nobody_hears_of_an_epoch_that_a_restarted_register_would_not_know() -> 
     """A broker was briefed in the moment in which the next epoch was decided."""
     slow = DiskFault("sync", Delay(0.29), times=9)
     faults = (
-        Fault(AtStep("R3b", "register"), BreakDisk(slow), "here"),
-        Fault(AtStep("P6a", "any"), Reset("others"), "leader"),
-        Fault(AtStep("R3a", "register", 19), Reset("others"), "broker-2"),
+        InjectedFault(AtStep("R3b", "register"), BreakDisk(slow), "here"),
+        InjectedFault(AtStep("P6a", "any"), Reset("others"), "leader"),
+        InjectedFault(AtStep("R3a", "register", 19), Reset("others"), "broker-2"),
     )
-    workload = Workload(1, 1, 1, topic_partitions=2, pause_s=0.004)
+    workload = WorkloadOptions(1, 1, 1, topic_partitions=2, pause_s=0.004)
     plan = two_brokers(49378, latency_s=0.02, workload=workload, faults=faults)
     assert simulate(plan, [Oracle]).violation is None
 
@@ -652,15 +658,15 @@ def test_a_change_of_leaders_goes_on_though_who_asked_for_it_is_lost() -> None:
 def test_whoever_asks_for_the_end_of_a_log_that_its_leader_has_just_made_is_told_to_wait() -> None:
     """The leader was still storing a decision about the partition."""
     slow = BreakDisk(DiskFault("sync", Delay(0.98), times=3))
-    faults = (Fault(AtStep("E10a", "broker-3"), slow, "broker-1"),)
-    workload = Workload(1, 1, 1, topic_partitions=1)
+    faults = (InjectedFault(AtStep("E10a", "broker-3"), slow, "broker-1"),)
+    workload = WorkloadOptions(1, 1, 1, topic_partitions=1)
     passing(in_order(1, partitions=1, workload=workload, faults=faults))
 
 
 def test_a_broker_that_leaves_while_the_register_listens_is_no_member() -> None:
     """What it was let in for and what it left for came at the same moment, behind a pause."""
-    paused = Fault(AtEffect("send", "after", "register", 3), Pause(2.0), "here")
-    workload = Workload(producers=1, records=1, consumers=1, topic_partitions=1)
+    paused = InjectedFault(AtEffect("send", "after", "register", 3), Pause(2.0), "here")
+    workload = WorkloadOptions(producers=1, records=1, consumers=1, topic_partitions=1)
     plan = Plan(
         1,
         tier="websocket",

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from octopi.simulation import driver
-from octopi.simulation.host import EPOCH_MS, HostClock
-from octopi.simulation.schedule import Fifo
-from octopi.simulation.world import World
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.host import EPOCH_MS, HostClock
+from octopi.simulation.kernel.schedule import Fifo
+from octopi.simulation.kernel.world import World
 
 
 def run(scenario: Callable[[World, HostClock], Awaitable[None]]) -> None:
@@ -39,12 +39,12 @@ def test_all_of_a_host_runs_at_its_rate(rate: float) -> None:
 
 def test_a_clock_whose_rate_changes_never_goes_back() -> None:
     async def scenario(world: World, clock: HostClock) -> None:
-        chance, last = world.random("rates"), clock.now()
+        randomness, last = world.random("rates"), clock.now()
         for _ in range(1000):
-            await trio.sleep(chance.random())
+            await trio.sleep(randomness.random())
             assert clock.now() >= last
             last = clock.now()
-            clock.set_rate(0.95 + 0.1 * chance.random())
+            clock.set_rate(0.95 + 0.1 * randomness.random())
             assert clock.now() == last
 
     run(scenario)
@@ -52,10 +52,12 @@ def test_a_clock_whose_rate_changes_never_goes_back() -> None:
 
 def test_a_sleeper_never_wakes_too_early_however_the_rate_changes() -> None:
     async def scenario(world: World, clock: HostClock) -> None:
-        chance = world.random("rates")
+        randomness = world.random("rates")
         for _ in range(200):
-            deadline = clock.now() + chance.random()
-            world.after(chance.random() / 2, lambda: clock.set_rate(0.95 + 0.1 * chance.random()))
+            deadline = clock.now() + randomness.random()
+            world.after(
+                randomness.random() / 2, lambda: clock.set_rate(0.95 + 0.1 * randomness.random())
+            )
             await clock.sleep_until(deadline)
             assert clock.now() >= deadline
 

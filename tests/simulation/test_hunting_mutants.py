@@ -12,7 +12,7 @@ from octopi.cli.commands.sim import sim
 from octopi.cli.failures import CommandError
 from sim.mutants import campaign
 from sim.mutants.catalogue import MUTANTS
-from sim.mutants.hunt import Budget, Hunt, Kill
+from sim.mutants.runner import Budget, Hunt, MutantKill
 from tests.cli.conftest import Program
 
 FAMILIES = (
@@ -30,8 +30,8 @@ of reading, of clients, and of what a node writes to its log."""
 RUNS_MAX = 200
 
 
-def kill(rule: str = "receipt-wrong", runs: int = 3, faults_count: int = 1) -> Kill:
-    return Kill(rule, "what was seen", "oc1-big", runs, 0.5, "oc1-small", faults_count)
+def kill(rule: str = "receipt-wrong", runs: int = 3, faults_count: int = 1) -> MutantKill:
+    return MutantKill(rule, "what was seen", "oc1-big", runs, 0.5, "oc1-small", faults_count)
 
 
 FOUND = Hunt("commit-on-leader-alone", kill(), kill("history LOST", 9), 9, 2.0)

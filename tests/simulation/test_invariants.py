@@ -10,16 +10,26 @@ import pytest
 
 from octopi.clients.consuming.consumer_session import ConsumerSession
 from octopi.clients.producing.producer_session import ProducerSession
-from octopi.membership.registrar import Registrar
-from octopi.replication.follower import LogFollower
-from octopi.replication.leader import LogLeader
+from octopi.coordination.controller import Controller
+from octopi.replication.log_follower import LogFollower
+from octopi.replication.log_leader import LogLeader
 from octopi.replication.log_state import LogState
-from octopi.replication.replica import Replica
-from sim.plan import Plan, Workload
-from sim.simulation import simulate
+from octopi.replication.partition_replica import PartitionReplica
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import simulate
 
-MACHINES = (Replica, LogLeader, LogFollower, LogState, Registrar, ProducerSession, ConsumerSession)
-PLAN = Plan(seed=1, partitions=1, workload=Workload(producers=1, records=10, topic_partitions=1))
+MACHINES = (
+    PartitionReplica,
+    LogLeader,
+    LogFollower,
+    LogState,
+    Controller,
+    ProducerSession,
+    ConsumerSession,
+)
+PLAN = Plan(
+    seed=1, partitions=1, workload=WorkloadOptions(producers=1, records=10, topic_partitions=1)
+)
 
 
 def test_the_invariants_of_every_machine_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

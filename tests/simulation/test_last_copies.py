@@ -5,14 +5,14 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from octopi.simulation.damage import Damage
-from octopi.simulation.failures import AtStep, AtTime, Fault, Kill, Reset, Wipe
-from octopi.simulation.oracle import Oracle
-from octopi.simulation.recoveries import ORDERED, Accepted, best_by_order
-from octopi.simulation.succession import LOST
+from octopi.simulation.faults.actions import AtStep, AtTime, InjectedFault, Kill, Reset, Wipe
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.invariants.recoveries import ORDERED, Accepted, best_by_order
+from octopi.simulation.invariants.succession import LOST
 from octopi.wire.messages import PartitionRecord
-from sim.plan import Plan, Workload
-from sim.simulation import Verdict, simulate
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import Verdict, simulate
 
 PLAN = Plan(
     seed=1,
@@ -21,13 +21,15 @@ PLAN = Plan(
     checkpoint_bytes=1_000_000,
     faults_s=4.0,
     loses_last=True,
-    workload=Workload(producers=1, consumers=1, records=20, topic_partitions=1, pause_s=0.05),
+    workload=WorkloadOptions(
+        producers=1, consumers=1, records=20, topic_partitions=1, pause_s=0.05
+    ),
 )
-LAST = Fault(AtTime(3.0), Reset("client"), "leader")
+LAST = InjectedFault(AtTime(3.0), Reset("client"), "leader")
 """Nothing is healed before."""
 
 
-def run(*faults: Fault, replicas: int = 3) -> Verdict:
+def run(*faults: InjectedFault, replicas: int = 3) -> Verdict:
     """A run of `PLAN` with *faults*, in which no rule is broken."""
     plan = attrs.evolve(PLAN, faults=(*faults, LAST), replicas=replicas)
     verdict = simulate(plan, [Oracle])
@@ -43,32 +45,33 @@ def count(verdict: Verdict, what: str) -> int:
 @pytest.mark.parametrize("part", ["tail", "directory"])
 def test_a_damaged_sole_replica_goes_on_by_order_and_what_it_lacks_is_told(part: str) -> None:
     harm = Damage("cut" if part == "tail" else "missing", "tail" if part == "tail" else "directory")
-    verdict = run(Fault(AtStep("D1b", "leader", 8), harm, "here"), replicas=1)
+    verdict = run(InjectedFault(AtStep("D1b", "leader", 8), harm, "here"), replicas=1)
     assert count(verdict, ORDERED) == count(verdict, LOST) == 1
     assert verdict.counts["LossTold"] == 1
 
 
 def test_a_replica_that_was_out_of_sync_leads_by_order_when_the_others_lost_their_disks() -> None:
     verdict = run(
-        Fault(AtTime(0.5), Kill(2.0), "broker-1"),
-        Fault(AtTime(1.6, behind=True), Wipe(0.1), "broker-2"),
-        Fault(AtTime(0.0, behind=True), Wipe(0.1), "broker-3"),
+        InjectedFault(AtTime(0.5), Kill(2.0), "broker-1"),
+        InjectedFault(AtTime(1.6, behind=True), Wipe(0.1), "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), Wipe(0.1), "broker-3"),
     )
     assert count(verdict, ORDERED) == count(verdict, LOST) == 1
 
 
 def test_nothing_is_given_up_that_brokers_which_are_away_come_back_with() -> None:
     verdict = run(
-        Fault(AtStep("D1b", "broker-1", 8), Damage("cut", "tail"), "here"),
-        Fault(AtTime(0.0, behind=True), Kill(None), "broker-2"),
-        Fault(AtTime(0.0, behind=True), Kill(None), "broker-3"),
+        InjectedFault(AtStep("D1b", "broker-1", 8), Damage("cut", "tail"), "here"),
+        InjectedFault(AtTime(0.0, behind=True), Kill(None), "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), Kill(None), "broker-3"),
     )
     assert count(verdict, ORDERED) == count(verdict, LOST) == 0
 
 
 def test_the_last_disk_with_a_replica_is_spared() -> None:
     plan = attrs.evolve(
-        PLAN, faults=tuple(Fault(AtTime(0.5), Wipe(0.1), f"broker-{one}") for one in (1, 2, 3))
+        PLAN,
+        faults=tuple(InjectedFault(AtTime(0.5), Wipe(0.1), f"broker-{one}") for one in (1, 2, 3)),
     )
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None

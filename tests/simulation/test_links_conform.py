@@ -15,9 +15,9 @@ from octopi.environment import Link, Net
 from octopi.errors import ConnectionLostError, ProtocolError, Status, UnreachableError
 from octopi.limits import CLOSE_TIMEOUT_S, MESSAGE_BYTES_MAX
 from octopi.operating_system import SystemClock, SystemStreams
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Tier
-from octopi.simulation.streams import WebSocketTier
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Tier
+from octopi.simulation.network.streams import WebSocketTier
 from octopi.transport.websocket import WebSocketNet
 from tests.fakes.logs import capture_logs
 from tests.simulation.worlds import PATH, Small, run_small

@@ -10,8 +10,8 @@ import trio
 from octopi.clients.client import Client
 from octopi.limits import LINK_GRACE_S, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
-from octopi.simulation.disk_faults import DiskFault, Fail
-from octopi.simulation.world import Event, World
+from octopi.simulation.disk.faults import DiskFault, Fail
+from octopi.simulation.kernel.world import Event, World
 from octopi.tracing import steps
 from tests.simulation.clusters import ask, play, until, when
 

@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from octopi.cli.failures import ExitCode
-from sim.meta import Comparison, Interpreter, MetaError, Share, interpreters, run_share, shares
-from sim.simulation import simulate
-from sim.swarm import draw
+from sim.generate.swarm import draw
+from sim.run.simulation import simulate
+from sim.search.determinism import (
+    Comparison,
+    Interpreter,
+    MetaError,
+    Share,
+    interpreters,
+    run_share,
+    shares,
+)
 from tests.cli.conftest import Program
 
 OURS = Interpreter(sys.executable, "3.11.7")
@@ -22,7 +30,7 @@ OTHER = Interpreter("python3.13", "3.13.0")
 def test_other_processes_find_the_digests_that_this_one_does(
     monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sim.meta._MINORS", ())
+    monkeypatch.setattr("sim.search.determinism._MINORS", ())
     numbers = tmp_path / "meta.json"
     result = program("sim", "meta", "--seeds", "2", "--jobs", "1", "--json", str(numbers))
     assert result.exit_code == 0, result.output
@@ -62,8 +70,8 @@ def test_a_mismatch_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path
 ) -> None:
     digests = iter(["one", "other"])
-    monkeypatch.setattr("sim.meta._MINORS", ())
-    monkeypatch.setattr("sim.meta.run_share", lambda share, tier: [next(digests)])
+    monkeypatch.setattr("sim.search.determinism._MINORS", ())
+    monkeypatch.setattr("sim.search.determinism.run_share", lambda share, tier: [next(digests)])
     result = program("sim", "meta", "--seeds", "1", "--first", "9", "--jobs", "1")
     assert result.exit_code == ExitCode.FAILED
     assert result.stdout.startswith("seed 9: one (Python ")

@@ -64,7 +64,7 @@ def test_planting_changes_the_module_in_this_process_and_in_no_other() -> None:
 
 
 def test_a_module_that_is_imported_already_can_not_be_changed() -> None:
-    program = "import octopi.replication.leader\n"
+    program = "import octopi.replication.log_leader\n"
     program += "from sim.mutants.catalogue import MUTANTS; from sim.mutants.mutant import plant\n"
     program += "plant(MUTANTS['commit-on-leader-alone'])\n"
     with pytest.raises(subprocess.CalledProcessError) as caught:

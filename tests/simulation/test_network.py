@@ -11,11 +11,11 @@ import trio
 from octopi.environment import Link
 from octopi.errors import ConnectionLostError, UnreachableError
 from octopi.limits import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_S
-from octopi.simulation.connection import WINDOW_BYTES, Arrival, Departure
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Tier
-from octopi.simulation.route import Mishap, Spread
-from octopi.simulation.streams import WebSocketTier
+from octopi.simulation.network.connection import WINDOW_BYTES, Arrival, Departure
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Tier
+from octopi.simulation.network.route import Mishap, Spread
+from octopi.simulation.network.streams import WebSocketTier
 from tests.simulation.worlds import PATH, PORT, Small, run_small
 
 LONG_S = 100.0

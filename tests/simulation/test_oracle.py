@@ -9,23 +9,23 @@ import pytest
 import trio
 
 from octopi.clients.client import connect
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.environment import Environment
 from octopi.errors import Status
 from octopi.limits import RECENT_BATCHES_COUNT
-from octopi.membership.entries import PartitionDecided
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.register.sessions import MembershipSession
-from octopi.simulation import driver
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.disk_image import FileImage
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Network
-from octopi.simulation.oracle import Oracle
-from octopi.simulation.promises import PROMISES
-from octopi.simulation.recoveries import better_than
-from octopi.simulation.succession import LOST
-from octopi.simulation.world import Event, Violation, World
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.image import FileImage
+from octopi.simulation.invariants.descriptions import PROMISES
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.invariants.recoveries import better_than
+from octopi.simulation.invariants.succession import LOST
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.world import Event, Violation, World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network
 from octopi.tracing import steps
 from octopi.tracing.produce import BatchStep
 from octopi.wire.messages import AlterInSync, PartitionRecord
@@ -210,7 +210,7 @@ def test_a_change_with_an_epoch_that_was_promised_before_is_found() -> None:
 def test_consumers_that_are_let_read_to_the_end_of_the_log_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(BrokerLog, "highwater", property(lambda log: log.end))
+    monkeypatch.setattr(LocalLog, "highwater", property(lambda log: log.end))
     assert broken(produce_through_kills).rule == "uncommitted-seen"
 
 

@@ -9,36 +9,45 @@ import cbor2
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from octopi.simulation.disk_faults import Delay, DiskFault
-from octopi.simulation.failures import (
+from octopi.simulation.disk.faults import Delay, DiskFault
+from octopi.simulation.faults.actions import (
     AtEffect,
     AtStep,
     AtTime,
     BreakDisk,
+    CorruptLink,
     Cut,
-    Fault,
+    InjectedFault,
     Kill,
     LosePower,
     Pause,
-    Spoil,
     When,
 )
-from sim import plan as plans
-from sim.plan import Plan, PlanError, Workload, from_json, from_token, is_stale, to_json, to_token
-from sim.stories import TOLD_IF_DRAWN
-from sim.swarm import describe, draw
+from sim.generate.scenarios import TOLD_IF_DRAWN
+from sim.generate.swarm import describe, draw
+from sim.run import plan as plans
+from sim.run.plan import (
+    Plan,
+    PlanError,
+    WorkloadOptions,
+    from_json,
+    from_token,
+    is_stale,
+    to_json,
+    to_token,
+)
 
 USUAL = Plan(
     987_654_321,
     brokers=4,
     flush_interval_s=0.2,
-    workload=Workload(topics=2, burst_count=8, chores=("topic", "move")),
+    workload=WorkloadOptions(topics=2, burst_count=8, chores=("topic", "move")),
     faults=(
-        Fault(AtStep("P3b", "follower", 17), LosePower(0.35)),
-        Fault(AtEffect("sync", "during", "leader", 3), Kill(None)),
-        Fault(AtTime(0.734), Cut("register", 1.25, "in", True), "leader/1"),
-        Fault(AtStep("E8b", "register", 2), Pause(3.0)),
-        Fault(When("acknowledged", 55), BreakDisk(DiskFault("sync", Delay())), "follower"),
+        InjectedFault(AtStep("P3b", "follower", 17), LosePower(0.35)),
+        InjectedFault(AtEffect("sync", "during", "leader", 3), Kill(None)),
+        InjectedFault(AtTime(0.734), Cut("register", 1.25, "in", True), "leader/1"),
+        InjectedFault(AtStep("E8b", "register", 2), Pause(3.0)),
+        InjectedFault(When("acknowledged", 55), BreakDisk(DiskFault("sync", Delay())), "follower"),
     ),
 )
 
@@ -61,7 +70,7 @@ def test_whatever_the_swarm_draws_survives_token_and_json(seed: int) -> None:
 
 def test_defaults_take_no_room_and_odd_numbers_are_kept_exactly() -> None:
     assert len(to_token(Plan(1))) < 20
-    odd = Plan(1, latency_s=1 / 3, faults=(Fault(AtTime(0.1 + 0.2), Spoil()),))
+    odd = Plan(1, latency_s=1 / 3, faults=(InjectedFault(AtTime(0.1 + 0.2), CorruptLink()),))
     assert from_token(to_token(odd)) == odd
 
 
@@ -70,7 +79,7 @@ def test_stories_that_are_not_told_yet_survive_token_and_json(kind: str) -> None
     for story in TOLD_IF_DRAWN[kind]:
         for number in range(20):
             told = story(Random(number))
-            workload = attrs.evolve(Workload(topic_partitions=1), **told.load)
+            workload = attrs.evolve(WorkloadOptions(topic_partitions=1), **told.load)
             plan = attrs.evolve(Plan(number), faults=told.faults, workload=workload, **told.options)
             assert from_token(to_token(plan)) == plan
             assert from_json(to_json(plan)) == plan
@@ -111,7 +120,7 @@ def test_plans_that_can_not_be_are_refused() -> None:
     with pytest.raises(PlanError, match="brokers"):
         Plan(1, brokers=10)
     with pytest.raises(PlanError, match="partitions"):
-        Plan(1, partitions=1, workload=Workload(topic_partitions=2))
+        Plan(1, partitions=1, workload=WorkloadOptions(topic_partitions=2))
     wrong = base64.b85encode(b"\x00\x00nonsense").decode()
     with pytest.raises(PlanError):
         from_token(f"oc1-{wrong}")

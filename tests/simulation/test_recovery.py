@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from octopi.clients.client import Client
+from octopi.coordination.election import LogLoss
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status
-from octopi.membership.entries import PartitionDecided
-from octopi.membership.leadership_change import LogLoss
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.world import Event, World
+from octopi.simulation.kernel.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from octopi.wire import messages as m

@@ -10,12 +10,12 @@ import trio
 from octopi.clients.client import connect
 from octopi.environment import Environment
 from octopi.errors import RefusedError
-from octopi.simulation import driver
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
-from octopi.simulation.disk_faults import DiskFault
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Network
-from octopi.simulation.world import World
+from octopi.simulation.disk.faults import DiskFault
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.world import World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network
 
 
 def play(scene: Callable[[SimulatedCluster], Awaitable[None]]) -> None:

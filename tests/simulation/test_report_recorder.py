@@ -8,16 +8,16 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from octopi.simulation.frames import FrameNet
-from octopi.simulation.network import Tier
-from octopi.simulation.recorder import Recorder
-from octopi.simulation.recording import Came, Recording, Sent
-from octopi.simulation.spoken import SpokenStream
-from octopi.simulation.streams import WebSocketTier
-from octopi.simulation.world import Event, Violation
+from octopi.simulation.kernel.world import Event, Violation
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Tier
+from octopi.simulation.network.streams import WebSocketTier
+from octopi.simulation.report.frame_decoder import SpokenStream
+from octopi.simulation.report.recorder import Recorder
+from octopi.simulation.report.recording import Came, Recording, Sent
 from octopi.wire.codec import encode
 from octopi.wire.messages import FindOffset, FoundOffset, Heartbeat, Produce
-from sim.simulation import simulate
+from sim.run.simulation import simulate
 from tests.simulation.recordings import PLAN, real_run
 from tests.simulation.worlds import Small, run_small
 

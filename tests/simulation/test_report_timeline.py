@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import attrs
 from hypothesis import given, strategies as st
 
-from octopi.simulation.recording import Broken, Came, Recording
-from octopi.simulation.timeline import LINE_LENGTH_MAX, fields, timeline
-from octopi.simulation.wording import brief, one_line
+from octopi.simulation.report.formatting import brief, one_line
+from octopi.simulation.report.recording import Broken, Came, Recording
+from octopi.simulation.report.timeline import LINE_LENGTH_MAX, fields, timeline
 from octopi.tracing import steps
 from octopi.wire.messages import Acknowledge, Replicate
 from tests.simulation.recordings import LOG, Story, aborted_read, lost_write, real_run

@@ -9,9 +9,9 @@ from itertools import pairwise, permutations
 import pytest
 import trio
 
-from octopi.simulation import driver
-from octopi.simulation.schedule import Fifo, Pct, Random, Schedule
-from octopi.simulation.world import World
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.schedule import Fifo, Pct, Random, Schedule
+from octopi.simulation.kernel.world import World
 
 
 def order(schedule: Schedule, *, tasks: int = 3, steps: int = 1) -> str:

@@ -10,13 +10,15 @@ import pytest
 
 from octopi.cli.commands.sim import sim
 from octopi.cli.failures import CommandError
-from sim.campaign import Outcome, run_plan, spread
-from sim.plan import Plan, Workload, from_json, to_json, to_token
-from sim.searching import DIFFERS, Search, SearchOptions
+from sim.run.plan import Plan, WorkloadOptions, from_json, to_json, to_token
+from sim.search.parallel_runs import Outcome, run_plan, spread
+from sim.search.seed_search import DIFFERS, SearchOptions, SeedSearch
 from tests.cli.conftest import Program
 
 SMALL = Plan(
-    1, partitions=1, workload=Workload(producers=1, records=3, consumers=1, topic_partitions=1)
+    1,
+    partitions=1,
+    workload=WorkloadOptions(producers=1, records=3, consumers=1, topic_partitions=1),
 )
 
 
@@ -45,8 +47,8 @@ def test_a_twentieth_of_the_seeds_is_run_twice(monkeypatch: pytest.MonkeyPatch) 
         ran.append(seed)
         return outcome(seed)
 
-    monkeypatch.setattr("sim.searching.run_seed", run_seed)
-    search = Search(SearchOptions(first=1, count=60), pytest.fail)
+    monkeypatch.setattr("sim.search.seed_search.run_seed", run_seed)
+    search = SeedSearch(SearchOptions(first=1, count=60), pytest.fail)
     search.run()
     assert sorted(ran) == sorted([*range(1, 61), 20, 40, 60])
     assert (search.numbers()["seeds"], search.numbers()["run_twice"]) == (60, 3)
@@ -55,10 +57,10 @@ def test_a_twentieth_of_the_seeds_is_run_twice(monkeypatch: pytest.MonkeyPatch) 
 def test_two_runs_of_a_seed_that_differ_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = iter(["one", "other"])
     monkeypatch.setattr(
-        "sim.searching.run_seed", lambda source, tier, seed: outcome(seed, next(digests))
+        "sim.search.seed_search.run_seed", lambda source, tier, seed: outcome(seed, next(digests))
     )
     told: list[str] = []
-    search = Search(SearchOptions(first=20, count=1), told.append)
+    search = SeedSearch(SearchOptions(first=20, count=1), told.append)
     search.run()
     assert search.failed_count == 1
     assert told[0].startswith(f"seed 20 broke {DIFFERS}: its two runs have the digests one and oth")
@@ -66,10 +68,10 @@ def test_two_runs_of_a_seed_that_differ_are_a_failure(monkeypatch: pytest.Monkey
 
 def test_a_failing_seed_ends_with_the_line_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sim.searching.run_seed", lambda source, tier, seed: outcome(seed, rule="liveness")
+        "sim.search.seed_search.run_seed", lambda source, tier, seed: outcome(seed, rule="liveness")
     )
     told: list[str] = []
-    search = Search(SearchOptions(first=7, count=1), told.append)
+    search = SeedSearch(SearchOptions(first=7, count=1), told.append)
     search.run()
     assert told == [
         f"seed 7 broke liveness: what was seen\n  octopi-node sim replay '{to_token(SMALL)}'"
@@ -79,15 +81,17 @@ def test_a_failing_seed_ends_with_the_line_that_replays_it(monkeypatch: pytest.M
 
 def test_a_failing_seed_gets_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
-        "sim.searching.run_seed", lambda source, tier, seed: outcome(seed, rule="liveness")
+        "sim.search.seed_search.run_seed", lambda source, tier, seed: outcome(seed, rule="liveness")
     )
-    search = Search(SearchOptions(first=7, count=1, pages=tmp_path / "pages"), lambda line: None)
+    search = SeedSearch(
+        SearchOptions(first=7, count=1, pages=tmp_path / "pages"), lambda line: None
+    )
     search.run()
     assert "<html" in (tmp_path / "pages" / "seed-7.html").read_text(encoding="utf-8")
 
 
 def test_no_run_begins_when_the_time_is_over() -> None:
-    search = Search(SearchOptions(first=1, count=None, time_s=-1.0), pytest.fail)
+    search = SeedSearch(SearchOptions(first=1, count=None, time_s=-1.0), pytest.fail)
     search.run()
     assert search.numbers()["seeds"] == 0
 
@@ -96,7 +100,7 @@ def test_a_fault_of_the_simulator_is_told_with_its_plan(monkeypatch: pytest.Monk
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("sim.campaign.simulate", fail)
+    monkeypatch.setattr("sim.search.parallel_runs.simulate", fail)
     broken = run_plan("seed 1", SMALL)
     assert (broken.rule, broken.token) == ("simulator", to_token(SMALL))
     assert broken.text.endswith("ZeroDivisionError: oh\n")
@@ -115,7 +119,7 @@ def test_ctrl_c_ends_a_search_with_what_was_done(
             raise KeyboardInterrupt
         return outcome(seed)
 
-    monkeypatch.setattr("sim.searching.run_seed", run_seed)
+    monkeypatch.setattr("sim.search.seed_search.run_seed", run_seed)
     numbers = tmp_path / "run.json"
     result = program("sim", "run", "--jobs", "1", "--json", str(numbers))
     assert result.exit_code == 130

@@ -7,8 +7,8 @@ import re
 
 from hypothesis import given, strategies as st
 
-from octopi.simulation.recording import Recording, Sent
-from octopi.simulation.shiviz import host_name, shiviz_log
+from octopi.simulation.report.recording import Recording, Sent
+from octopi.simulation.report.shiviz import host_name, shiviz_log
 from tests.simulation.recordings import Story, aborted_read, lost_write, real_run
 
 PARSER = re.compile(r"(?P<host>\S*) (?P<clock>{.*})\n(?P<event>.*)\n")

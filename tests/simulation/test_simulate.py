@@ -9,27 +9,36 @@ import attrs
 import pytest
 
 from octopi.clients.producing.producer_session import ProducerSession
+from octopi.coordination.controller import Controller
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
-from octopi.membership.registrar import Registrar
 from octopi.simulation.cluster import SimulatedCluster
-from octopi.simulation.failures import AtStep, AtTime, Cut, Fault, Kill, LosePower, Reset, Wipe
-from octopi.simulation.history import Acknowledged, Delivered, FinalLog, Rested
-from octopi.simulation.world import Event, Violation
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Reset,
+    Wipe,
+)
+from octopi.simulation.history.events import Acknowledged, Delivered, FinalLog, Rested
+from octopi.simulation.kernel.world import Event, Violation
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionInfo, PartitionRecord
-from sim import producing, simulation
-from sim.plan import Plan, Workload
-from sim.simulation import Observer, simulate
-from sim.swarm import draw
+from sim.generate.swarm import draw
+from sim.run import producer_program, simulation
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import Observer, simulate
 
-QUICK = Workload(producers=2, records=10, consumers=1)
+QUICK = WorkloadOptions(producers=2, records=10, consumers=1)
 FAULTS = (
-    Fault(AtStep("P3b", "follower", 7), LosePower(0.2)),
-    Fault(AtStep("P7b", "leader", 9), Kill(0.4)),
-    Fault(AtTime(0.4), Cut("register", 1.5), "leader"),
-    Fault(AtStep("C1b", "client", 11), Kill(0.1)),
-    Fault(AtStep("E8b", "register"), Kill(0.3)),
+    InjectedFault(AtStep("P3b", "follower", 7), LosePower(0.2)),
+    InjectedFault(AtStep("P7b", "leader", 9), Kill(0.4)),
+    InjectedFault(AtTime(0.4), Cut("register", 1.5), "leader"),
+    InjectedFault(AtStep("C1b", "client", 11), Kill(0.1)),
+    InjectedFault(AtStep("E8b", "register"), Kill(0.3)),
 )
 STANDARD = Plan(5, faults=FAULTS)
 
@@ -121,7 +130,7 @@ def test_a_producer_that_gives_up_before_its_time_is_found(monkeypatch: pytest.M
         self.fail(why)
 
     monkeypatch.setattr(ProducerSession, "disconnected", give_up)
-    dead = Fault(AtStep("P2b", "leader", 3), Kill(0.1))
+    dead = InjectedFault(AtStep("P2b", "leader", 3), Kill(0.1))
     verdict = simulate(Plan(1, workload=QUICK, faults=(dead,)))
     assert verdict.rule == "complaint"
     assert str(verdict.outside) == str(verdict.violation)
@@ -141,7 +150,7 @@ def test_a_producer_that_goes_on_failing_when_all_is_well_is_found(
 
     monkeypatch.setattr(ProducerSession, "connected", once)
     workload = attrs.evolve(QUICK, delivery_timeout_s=0.5)
-    dead = Fault(AtStep("P7b", "leader", 3), Kill(0.1), "leader")
+    dead = InjectedFault(AtStep("P7b", "leader", 3), Kill(0.1), "leader")
     verdict = simulate(Plan(1, workload=workload, faults=(dead,)))
     assert verdict.rule == "liveness"
     assert verdict.outside == verdict.violation
@@ -150,12 +159,12 @@ def test_a_producer_that_goes_on_failing_when_all_is_well_is_found(
 
 def test_a_burst_is_one_batch_or_several_that_are_under_way_at_a_time() -> None:
     def batches(batch_bytes: int) -> int:
-        workload = Workload(producers=1, records=20, burst_count=10, batch_bytes=batch_bytes)
+        workload = WorkloadOptions(producers=1, records=20, burst_count=10, batch_bytes=batch_bytes)
         verdict = simulate(Plan(1, workload=workload))
         assert verdict.violation is None, verdict.details
         return sum(event.what == steps.P1Received.text for event in verdict.events)
 
-    assert batches(1) >= 20 > batches(Workload().batch_bytes)
+    assert batches(1) >= 20 > batches(WorkloadOptions().batch_bytes)
 
 
 def test_a_cluster_that_stands_still_is_told_with_what_is_stuck() -> None:
@@ -178,13 +187,17 @@ def test_a_broker_that_is_cut_off_for_ever_keeps_nobody_from_going_on() -> None:
 
 
 def test_a_broker_whose_disk_was_lost_is_replaced() -> None:
-    verdict = simulate(Plan(3, workload=QUICK, faults=(Fault(AtTime(0.15), Wipe(), "broker-2"),)))
+    verdict = simulate(
+        Plan(3, workload=QUICK, faults=(InjectedFault(AtTime(0.15), Wipe(), "broker-2"),))
+    )
     assert verdict.violation is None, verdict.details
     assert verdict.counts["fault Wipe"] == 1
 
 
 def test_consumers_that_begin_late_and_are_made_anew_see_everything_from_there_on() -> None:
-    workload = Workload(producers=2, records=40, consumers=3, reopen_count=10, starts_late=True)
+    workload = WorkloadOptions(
+        producers=2, records=40, consumers=3, reopen_count=10, starts_late=True
+    )
     verdict = simulate(Plan(2, workload=workload))
     assert verdict.violation is None, verdict.details
     assert verdict.counts["Resumed"]
@@ -192,7 +205,7 @@ def test_consumers_that_begin_late_and_are_made_anew_see_everything_from_there_o
 
 
 def test_the_operators_chores_are_done_meanwhile() -> None:
-    workload = Workload(records=60, chores=("topic", "move", "drain", "grow"))
+    workload = WorkloadOptions(records=60, chores=("topic", "move", "drain", "grow"))
     verdict = simulate(Plan(2, brokers=4, workload=workload))
     assert verdict.violation is None, verdict.details
     assert verdict.marks["a topic was removed from a broker"]
@@ -257,7 +270,7 @@ def test_producers_find_leaders_that_changed_while_they_were_silent_without_the_
 
 def test_messages_of_version_1_records_are_stored_once() -> None:
     workload = attrs.evolve(QUICK, opaque_records=8)
-    lost = Fault(AtStep("P7a", "leader", 3), Reset("client"), "leader")
+    lost = InjectedFault(AtStep("P7a", "leader", 3), Reset("client"), "leader")
     verdict = simulate(Plan(1, workload=workload, faults=(lost,)))
     assert verdict.violation is None, verdict.details
     final = [
@@ -275,7 +288,7 @@ def test_a_receipt_that_waits_beside_fetches_is_complained_of(
     plan = Plan(1, workload=attrs.evolve(QUICK, polls=64))
     verdict = simulate(plan)
     assert verdict.violation is None, verdict.details
-    monkeypatch.setattr(producing, "_PROMPT_S", 0.0)
+    monkeypatch.setattr(producer_program, "_PROMPT_S", 0.0)
     verdict = simulate(plan)
     assert verdict.violation is not None
     assert "beside fetches that wait" in str(verdict.violation)
@@ -284,13 +297,13 @@ def test_a_receipt_that_waits_beside_fetches_is_complained_of(
 def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    describe = Registrar.describe_partition
+    describe = Controller.describe_partition
 
-    def without_one(self: Registrar, record: PartitionRecord) -> PartitionInfo:
+    def without_one(self: Controller, record: PartitionRecord) -> PartitionInfo:
         info = describe(self, record)
         return attrs.evolve(info, readers=info.readers[1:] or info.readers)
 
-    monkeypatch.setattr(Registrar, "describe_partition", without_one)
+    monkeypatch.setattr(Controller, "describe_partition", without_one)
     monkeypatch.setattr(simulation, "LIVENESS_S", 3.0)
     verdict = simulate(Plan(5, partitions=1, workload=attrs.evolve(QUICK, topic_partitions=1)))
     assert verdict.rule == "liveness"

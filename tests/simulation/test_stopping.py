@@ -17,7 +17,7 @@ from octopi.limits import (
     REPLICA_LAG_S_MAX,
 )
 from octopi.simulation.cluster import REGISTER, ClusterOptions, SimulatedCluster
-from octopi.simulation.world import Event, World
+from octopi.simulation.kernel.world import Event, World
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
 from tests.simulation.clusters import ask, play, until, when

@@ -12,7 +12,7 @@ import trio.testing
 
 from octopi.environment import StreamNet
 from octopi.operating_system import SystemStreams
-from octopi.simulation.streams import SimulatedStreams, WebSocketTier
+from octopi.simulation.network.streams import SimulatedStreams, WebSocketTier
 from tests.simulation.worlds import Small, run_small
 
 Stream = trio.abc.HalfCloseableStream

@@ -8,14 +8,14 @@ import pytest
 import trio
 
 from octopi.limits import MIB
-from octopi.simulation.disk import SimulatedDisk
-from octopi.simulation.oracle import Oracle
-from octopi.simulation.turns import TURN_BYTES_MAX
-from octopi.storage.slices import Slices
-from sim.plan import Plan, Workload
-from sim.simulation import simulate
-from sim.stories_of_keeping import large_log, many_large_logs
-from sim.story import Story
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.kernel.turn_meter import TURN_BYTES_MAX
+from octopi.storage.time_slices import Slices
+from sim.generate.scenario import Scenario
+from sim.generate.scenarios_of_retention import large_log, many_large_logs
+from sim.run.plan import Plan, WorkloadOptions
+from sim.run.simulation import simulate
 
 PIECE_BYTES = MIB
 
@@ -46,8 +46,8 @@ async def test_who_lets_others_have_their_turn_may_read_as_much_as_it_likes() ->
     assert await long_turns(with_turns=True) == []
 
 
-def of_story(story: Story) -> Plan:
-    return Plan(1, faults=story.faults, workload=Workload(**story.load), **story.options)
+def of_story(story: Scenario) -> Plan:
+    return Plan(1, faults=story.faults, workload=WorkloadOptions(**story.load), **story.options)
 
 
 def test_what_a_follower_lacks_of_many_logs_is_not_read_in_one_turn() -> None:
@@ -60,7 +60,7 @@ def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from octopi.roles.broker.services import read
-    from octopi.storage.slices import at_once
+    from octopi.storage.time_slices import at_once
 
     async def in_one_turn(work: Slices[int]) -> int:
         return at_once(work)

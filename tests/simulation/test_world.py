@@ -9,8 +9,8 @@ from math import inf
 import attrs
 import trio
 
-from octopi.simulation import driver, schedule
-from octopi.simulation.world import Event, World
+from octopi.simulation.kernel import driver, schedule
+from octopi.simulation.kernel.world import Event, World
 
 
 def run(main: Callable[[World], Awaitable[None]]) -> World:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octopi.simulation.world import StepEvent, World
+from octopi.simulation.kernel.world import StepEvent, World
 from octopi.tracing.step import Step
 
 

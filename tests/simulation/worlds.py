@@ -10,10 +10,10 @@ import attrs
 import trio
 
 from octopi.environment import Environment, Link
-from octopi.simulation import driver
-from octopi.simulation.host import Host, Life
-from octopi.simulation.network import Network, Tier
-from octopi.simulation.world import World
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.host import ProcessLife, SimulatedHost
+from octopi.simulation.kernel.world import World
+from octopi.simulation.network.network import Network, Tier
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Small:
     world: World
     network: Network
     nursery: trio.Nursery
-    hosts: dict[str, Host] = attrs.Factory(dict)
+    hosts: dict[str, SimulatedHost] = attrs.Factory(dict)
     environments: dict[str, Environment] = attrs.Factory(dict)
     """Of each host's latest life."""
     tasks: dict[str, trio.Nursery] = attrs.Factory(dict)
@@ -45,9 +45,9 @@ class Small:
 
     def add(self, *names: str) -> None:
         for name in names:
-            self.hosts[name] = Host(self.world, self.network, name)
+            self.hosts[name] = SimulatedHost(self.world, self.network, name)
 
-    async def boot(self, name: str) -> Life:
+    async def boot(self, name: str) -> ProcessLife:
         """Boot the host with a program that only waits."""
 
         async def program(environment: Environment) -> None:

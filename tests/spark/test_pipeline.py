@@ -19,7 +19,7 @@ from octopi.operating_system import SystemDisk
 from octopi.record import encode_opaque, record_end
 from octopi.spark.jobs.archive import ArchiveOptions, archive
 from octopi.spark.jobs.archive_files import ArchivedLog, archived_logs, compact
-from octopi.spark.jobs.audit import Fault, audit
+from octopi.spark.jobs.audit import AuditFault, audit
 from octopi.spark.jobs.rates import RatesOptions, chart_page, rates
 from octopi.spark.jobs.replay import ReplayOptions, replay
 from octopi.spark.jobs.simulate import CampaignOptions, simulate
@@ -214,7 +214,7 @@ def segments(directory: Path) -> list[Path]:
     return sorted((directory / "logs").glob("*/audited/*.log"))
 
 
-def faults(spark: SparkSession, directories: list[Path]) -> list[Fault]:
+def faults(spark: SparkSession, directories: list[Path]) -> list[AuditFault]:
     return audit(spark, directories).faults
 
 

@@ -11,17 +11,17 @@ from octopi.errors import TopicReplacedError
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Anchor
 from octopi.spark import planning
-from octopi.spark.logs import Log
+from octopi.spark.logs import SourceLog
 
 RECORD = 10
 """Each record of these logs has ten bytes."""
 
 
-def log(partition: int, topic: str = "orders", topic_id: str = "ab") -> Log:
-    return Log(TopicName(topic), PartitionId(partition), TopicId(topic_id))
+def log(partition: int, topic: str = "orders", topic_id: str = "ab") -> SourceLog:
+    return SourceLog(TopicName(topic), PartitionId(partition), TopicId(topic_id))
 
 
-def boundary(_: Log, offset: Offset) -> Offset:
+def boundary(_: SourceLog, offset: Offset) -> Offset:
     return Offset(offset - offset % RECORD)
 
 
@@ -56,7 +56,7 @@ def test_a_limit_in_bytes_is_exact(end: planning.Offsets, data: st.DataObject, l
         one: Offset(data.draw(st.integers(0, stop // RECORD)) * RECORD) for one, stop in end.items()
     }
 
-    def advance(one: Log, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
+    def advance(one: SourceLog, offset: Offset, size_bytes: int) -> tuple[Offset, int]:
         reached = min(end[one], boundary(one, Offset(offset + size_bytes)))
         return reached, reached - offset
 

@@ -8,9 +8,9 @@ from octopi.environment import Disk
 from octopi.identifiers import Offset, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder, encode_opaque, scan, whole_records_end
 from octopi.storage.log_options import LogOptions
-from octopi.storage.recovery import Recovery
+from octopi.storage.recovery import RecoveryReport
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from octopi.storage.verification import Finding, verify_log
 from tests.fakes.disk import MemoryDisk
 
@@ -52,7 +52,7 @@ def recover_log(
     *,
     recovery_point: int = 0,
     cut_altered: bool = True,
-) -> tuple[SegmentedLog, Recovery]:
+) -> tuple[SegmentedLog, RecoveryReport]:
     return at_once(
         SegmentedLog.open(
             disk,

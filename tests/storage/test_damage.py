@@ -14,10 +14,10 @@ from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import whole_records_end
 from octopi.storage.log_options import LogOptions
-from octopi.storage.offset_index import ENTRY_BYTES, Entry
+from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.retention import Retained
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.verification import Finding, Kind, Progress, verify_log
+from octopi.storage.verification import Finding, Kind, VerificationProgress, verify_log
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -55,7 +55,7 @@ def stored(*batches: bytes, options: LogOptions | None = None) -> MemoryDisk:
 def findings(disk: MemoryDisk, recovery_point: int | None = None) -> list[Finding]:
     point = None if recovery_point is None else Offset(recovery_point)
     seen = list(verify_log(disk, DIRECTORY, point))
-    progress = [one for one in seen if isinstance(one, Progress)]
+    progress = [one for one in seen if isinstance(one, VerificationProgress)]
     assert progress
     assert all(0 <= one.checked_bytes <= one.total_bytes for one in progress)
     assert sorted(progress, key=lambda one: one.checked_bytes) == progress
@@ -392,7 +392,8 @@ def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
     index = disk.content(name)
     assert len(index) == 8 * ENTRY_BYTES
     entries = [
-        Entry.of_bytes(index[at : at + ENTRY_BYTES]) for at in range(0, len(index), ENTRY_BYTES)
+        IndexEntry.of_bytes(index[at : at + ENTRY_BYTES])
+        for at in range(0, len(index), ENTRY_BYTES)
     ]
     if harm == "missing":
         disk.remove(name)
@@ -409,7 +410,7 @@ def test_an_index_that_does_not_fit_is_found(harm: str, what: str) -> None:
             "shifted": entries[3]._replace(position=entries[3].position + 1),
             "time": entries[3]._replace(timestamp_before=entries[3].timestamp_before + 1),
             "count": entries[3]._replace(count_before=entries[3].count_before + 1),
-            "too long": Entry.at(8 * len(batches[0]), 7, 8),
+            "too long": IndexEntry.at(8 * len(batches[0]), 7, 8),
         }
         entries[8 if harm == "too long" else 3 :] = [changes[harm]]
         disk.plant(name, b"".join(entry.to_bytes() for entry in entries))

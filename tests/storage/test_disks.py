@@ -14,7 +14,7 @@ import trio
 from octopi.environment import Disk
 from octopi.errors import DirectoryInUseError
 from octopi.operating_system import SystemDisk
-from octopi.simulation.disk import SimulatedDisk
+from octopi.simulation.disk.disk import SimulatedDisk
 from tests.fakes.disk import MemoryDisk
 
 

@@ -12,7 +12,7 @@ from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import HEADER_BYTES
 from octopi.storage.log_options import LogOptions
-from octopi.storage.offset_index import ENTRY_BYTES, Entry
+from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.segmented_log import SegmentedLog
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
@@ -44,7 +44,7 @@ LURE_AT = DATA.index(LURE)
 
 
 def entries(*fields: tuple[int, int, int]) -> bytes:
-    return b"".join(Entry(*each).to_bytes() for each in fields)
+    return b"".join(IndexEntry(*each).to_bytes() for each in fields)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.record import record_timestamp_ms
 from octopi.storage.log_options import LogOptions
-from octopi.storage.recovery import Recovery
+from octopi.storage.recovery import RecoveryReport
 from octopi.storage.verification import Kind
 from tests.storage.building import (
     NOW_MS,
@@ -61,7 +61,7 @@ class LogMachine(RuleBasedStateMachine):
         )
         self.open(0)
 
-    def open(self, recovery_point: int) -> Recovery:
+    def open(self, recovery_point: int) -> RecoveryReport:
         self.log, recovery = recover_log(self.disk, self.options, recovery_point=recovery_point)
         return recovery
 

@@ -18,7 +18,7 @@ from octopi.identifiers import Offset
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,

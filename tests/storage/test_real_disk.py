@@ -12,7 +12,7 @@ from octopi.operating_system import SystemDisk
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from octopi.storage.verification import Finding, Kind, verify_log
 from tests.storage.building import NOW_MS, batch, read_all
 

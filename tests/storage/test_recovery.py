@@ -11,9 +11,9 @@ from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, MIB
 from octopi.record import Scan
 from octopi.storage.log_options import LogOptions
-from octopi.storage.offset_index import ENTRY_BYTES, Entry
+from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -427,7 +427,7 @@ def test_a_harmed_index_harms_no_look_up(harm: str, recovered_bytes: int) -> Non
         entries[2], entries[6] = entries[6], entries[2]
         disk.plant(path(0, "index"), b"".join(entries))
     elif harm == "shifted":
-        sound = [Entry.of_bytes(one) for one in entries]
+        sound = [IndexEntry.of_bytes(one) for one in entries]
         shifted = [one._replace(position=one.position + 7) for one in sound]
         disk.plant(path(0, "index"), b"".join(one.to_bytes() for one in shifted))
     elif harm == "older format":

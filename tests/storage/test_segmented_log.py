@@ -20,7 +20,7 @@ from octopi.limits import INDEX_INTERVAL_BYTES, MIB, SEGMENT_AGE_S_MAX
 from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from tests.fakes.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,

@@ -7,7 +7,7 @@ import trio
 
 import octopi
 import octopi.testing
-from octopi.simulation.failures import JumpClock, Kill, Rot
+from octopi.simulation.faults.actions import BitFlip, JumpClock, Kill
 from octopi.testing import Cluster, Host, MisuseError, simulated
 
 
@@ -229,7 +229,7 @@ async def test_a_broker_whose_log_rots_gets_a_new_disk_when_the_cluster_settles(
         for _ in range(10):
             await send(client)
         await cluster.sleep(3)  # until it is on the device, where bits rot
-        assert cluster.strike(Rot(), "broker-2")
+        assert cluster.strike(BitFlip(), "broker-2")
         await cluster.sleep(3)
         await cluster.settle()
         assert {cluster.leader(name), *cluster.followers(name)} == set(cluster.brokers)

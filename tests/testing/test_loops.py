@@ -12,8 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 import octopi
 import octopi.testing
-from octopi.simulation import driver
-from octopi.simulation.tripwire import OutsideReachedError
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.sandbox import OutsideReachedError
 from octopi.testing import Cluster, MisuseError, StuckError
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 import octopi.testing
-from octopi.simulation.failures import FillDisk, Kill, Pause
-from octopi.simulation.injector import FAULT
-from octopi.simulation.world import Event
+from octopi.simulation.faults.actions import FillDisk, Kill, Pause
+from octopi.simulation.faults.injector import FAULT
+from octopi.simulation.kernel.world import Event
 from octopi.testing import KINDS, Cluster, Host, MisuseError, simulated
 
 

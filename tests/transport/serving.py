@@ -11,8 +11,8 @@ import trio
 
 from octopi.environment import Environment, Net, Stopwatch, StreamNet, standing_still
 from octopi.limits import CONNECTIONS_MAX
-from octopi.operating_system import SystemChance, SystemClock, SystemDisk, SystemStreams
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.operating_system import SystemClock, SystemDisk, SystemRandomness, SystemStreams
+from octopi.security.authenticator import Authenticator
 from octopi.security.tls import Tls
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, open_connection, open_node_connection
@@ -25,7 +25,7 @@ from tests.join_secrets import MEMBER, SECRETS
 
 
 def environment_of(net: Net) -> Environment:
-    return Environment(SystemClock(), net, SystemDisk(), SystemChance())
+    return Environment(SystemClock(), net, SystemDisk(), SystemRandomness())
 
 
 @attrs.define
@@ -51,7 +51,7 @@ class EchoSession:
         else:
             self.connection.post(m.Produced(message.request, 0, 1, False))
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         self.regranted_count += 1
 
     def closed(self) -> None:
@@ -114,7 +114,7 @@ async def serving(
     site: HttpSite | None = None,
     tls: Tls | None = None,
     stopwatch: Stopwatch = standing_still,
-    doorkeeper: Doorkeeper | None = None,
+    authenticator: Authenticator | None = None,
 ) -> AsyncIterator[Server]:
     """A server within the block: on *links*, or on WebSockets over *streams* (sockets), with
     *site* in front of them, and *tls*; *stopwatch*: what turns last by; *doorkeeper*: checks
@@ -147,7 +147,7 @@ async def serving(
                 "test server",
                 {CLIENT: make_session, MEMBERSHIP: make_session},
                 stop=stop,
-                doorkeeper=doorkeeper,
+                authenticator=authenticator,
                 secrets=SECRETS,
                 task_status=task_status,
             )

@@ -38,8 +38,8 @@ from octopi.limits import (
     TEXT_BYTES_MAX,
 )
 from octopi.operating_system import SystemClock
-from octopi.security.doorkeeper import Entry
-from octopi.security.throttle import Throttle
+from octopi.security.authenticator import AuthenticatedPeer
+from octopi.security.token_bucket import TokenBucket
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -117,7 +117,7 @@ class Side:
 def new_side(
     capacity: float = math.inf,
     heartbeat_timeout_s: float = SILENCE_S,
-    throttle: Throttle | None = None,
+    bucket: TokenBucket | None = None,
 ) -> Side:
     ours, theirs = link_pair(capacity=capacity)
     nothing = cast(Any, None)
@@ -128,7 +128,7 @@ def new_side(
         receives=EVERY_CLASS - {m.Hello, m.Welcome, m.Join},
         heartbeat_interval_s=HEARTBEAT_S,
         heartbeat_timeout_s=heartbeat_timeout_s,
-        entry=Entry(nothing, nothing, throttle, nothing) if throttle else None,
+        entry=AuthenticatedPeer(nothing, nothing, bucket, nothing) if bucket else None,
     )
     return Side(connection, ours, Peer(theirs))
 
@@ -137,10 +137,10 @@ def new_side(
 async def running(
     capacity: float = math.inf,
     heartbeat_timeout_s: float = SILENCE_S,
-    throttle: Throttle | None = None,
+    bucket: TokenBucket | None = None,
 ) -> AsyncIterator[Side]:
     """A connection that runs within the block, on virtual time."""
-    side = new_side(capacity, heartbeat_timeout_s, throttle)
+    side = new_side(capacity, heartbeat_timeout_s, bucket)
     async with trio.open_nursery() as nursery:
         await nursery.start(side.run)
         yield side
@@ -369,30 +369,30 @@ async def test_what_is_passed_on_keeps_its_place_and_waits_for_nothing(
     async with running(capacity=0) as side:
         now = trio.current_time()
         side.connection.post(m.Done(1))
-        assert side.connection.pass_on(encode(m.Done(2)), now)
+        assert side.connection.try_send_encoded(encode(m.Done(2)), now)
         side.connection.post(m.Done(3))
         assert [await side.peer.hear() for _ in range(3)] == [m.Done(n) for n in (1, 2, 3)]
         for request in range(6):
             side.connection.post(produce(request, BULK))
-        assert not side.connection.pass_on(encode(m.Done(4)), now)
+        assert not side.connection.try_send_encoded(encode(m.Done(4)), now)
         heard = [await side.peer.hear() for _ in range(6)]
-        assert side.connection.pass_on(encode(m.Done(5)), now)
+        assert side.connection.try_send_encoded(encode(m.Done(5)), now)
         assert [*heard, await side.peer.hear()][-1] == m.Done(5)
         await side.peer.link.aclose()
         await side.ended.wait()
-        assert not side.connection.pass_on(encode(m.Done(6)), now)
+        assert not side.connection.try_send_encoded(encode(m.Done(6)), now)
 
 
 async def test_what_is_passed_on_counts_to_the_peers_share(autojump_clock: MockClock) -> None:
     data = encode(m.Done(1))
-    throttle = Throttle(float(len(data)), trio.current_time())
-    async with running(throttle=throttle) as side:
+    bucket = TokenBucket(float(len(data)), trio.current_time())
+    async with running(bucket=bucket) as side:
         now = trio.current_time()
-        assert side.connection.pass_on(data, now)
-        assert side.connection.pass_on(data, now)
-        assert not side.connection.pass_on(data, now)
+        assert side.connection.try_send_encoded(data, now)
+        assert side.connection.try_send_encoded(data, now)
+        assert not side.connection.try_send_encoded(data, now)
         await trio.sleep(1)
-        assert side.connection.pass_on(data, trio.current_time())
+        assert side.connection.try_send_encoded(data, trio.current_time())
         assert [await side.peer.hear() for _ in range(3)] == [m.Done(1)] * 3
 
 

@@ -16,7 +16,7 @@ from octopi.operating_system import SystemClock
 from octopi.transport.http_front import EmptySite
 from octopi.transport.http_requests import HttpAnswer, HttpRequest, plain
 from octopi.transport.paced_stream import PacedStream
-from octopi.transport.turns import Turn, Turns
+from octopi.transport.turns import ConnectionTurn, ConnectionTurns
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from tests.fakes.streams import MemoryStreams
@@ -121,7 +121,7 @@ async def test_clients_that_ask_at_the_same_moment_are_answered_some_in_each_rou
             await stream.aclose()
 
 
-class NoTurn(Turn):
+class NoTurn(ConnectionTurn):
     """Never comes, until it may."""
 
     may_go = False
@@ -135,7 +135,7 @@ class NoTurn(Turn):
 
 async def test_what_came_while_its_turn_was_awaited_is_not_lost(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        turn = NoTurn(Turns(SystemClock(), Stopwatch(), nursery))
+        turn = NoTurn(ConnectionTurns(SystemClock(), Stopwatch(), nursery))
         ours, theirs = trio.testing.memory_stream_pair()
         paced = PacedStream(ours, turn)
         await theirs.send_all(b"hello")

@@ -15,22 +15,22 @@ from octopi.limits import (
     USELESS_FRAMES_PER_S_ALL,
     USELESS_FRAMES_PER_TURN,
 )
-from octopi.transport.fair_queue import Account, FairQueue, Pauses, Ticket
+from octopi.transport.fair_queue import FairQueue, MemberUsage, Ticket, UselessFramePauses
 
 
 def contended() -> FairQueue:
     """A queue whose round is used up."""
     queue = FairQueue()
-    assert queue.charge(Account(), ROUND_S)
+    assert queue.charge(MemberUsage(), ROUND_S)
     return queue
 
 
-def next_ones(queue: FairQueue) -> list[Account]:
+def next_ones(queue: FairQueue) -> list[MemberUsage]:
     return [ticket.account for ticket in queue.next_round()]
 
 
 def test_nobody_waits_while_a_round_has_time_left() -> None:
-    queue, one, other = FairQueue(), Account(), Account()
+    queue, one, other = FairQueue(), MemberUsage(), MemberUsage()
     assert not queue.charge(one, ROUND_S / 2)
     assert queue.may_go(one)
     assert queue.may_go(other)
@@ -38,7 +38,7 @@ def test_nobody_waits_while_a_round_has_time_left() -> None:
 
 
 def test_everybody_waits_when_the_round_is_used_up_and_goes_on_in_a_later_one() -> None:
-    queue, one, other = FairQueue(), Account(), Account()
+    queue, one, other = FairQueue(), MemberUsage(), MemberUsage()
     queue.charge(other, ROUND_S / 2)
     assert queue.charge(one, ROUND_S / 2)
     assert not queue.may_go(one)
@@ -48,7 +48,7 @@ def test_everybody_waits_when_the_round_is_used_up_and_goes_on_in_a_later_one() 
 
 
 def test_turns_of_different_rounds_do_not_add_up() -> None:
-    queue, one = FairQueue(), Account()
+    queue, one = FairQueue(), MemberUsage()
     for _ in range(10):
         assert not queue.charge(one, ROUND_S * 0.9)
         queue.round_is_over()
@@ -58,7 +58,7 @@ def test_turns_of_different_rounds_do_not_add_up() -> None:
 def test_a_round_has_so_many_turns_as_fit_and_the_rest_of_a_crowd_waits_for_later_ones() -> None:
     queue = contended()
     for _ in range(10):
-        queue.wait(Account())
+        queue.wait(MemberUsage())
     sizes = [len(queue.next_round()) for _ in range(7)]
     assert max(sizes) * TURN_S <= ROUND_S
     assert sum(sizes) == 10
@@ -66,7 +66,7 @@ def test_a_round_has_so_many_turns_as_fit_and_the_rest_of_a_crowd_waits_for_late
 
 def test_who_takes_long_turns_has_a_round_for_itself() -> None:
     queue = contended()
-    long, short = Account(), Account()
+    long, short = MemberUsage(), MemberUsage()
     for account, length_s in ((long, 10 * ROUND_S), (short, ROUND_S / 10)):
         queue.charge(account, length_s)
     queue.wait(long)
@@ -78,7 +78,7 @@ def test_who_takes_long_turns_has_a_round_for_itself() -> None:
 
 
 def test_when_nobody_waits_any_more_all_may_go_again() -> None:
-    queue, one = contended(), Account()
+    queue, one = contended(), MemberUsage()
     queue.wait(one)
     assert next_ones(queue) == [one]
     assert queue.is_contended
@@ -88,8 +88,8 @@ def test_when_nobody_waits_any_more_all_may_go_again() -> None:
 
 
 def test_who_uses_little_goes_before_a_hundred_that_use_much() -> None:
-    queue, small = contended(), Account()
-    crowd = [Account() for _ in range(100)]
+    queue, small = contended(), MemberUsage()
+    crowd = [MemberUsage() for _ in range(100)]
     for one in crowd:
         queue.wait(one)
     for _ in range(200):
@@ -103,7 +103,7 @@ def test_who_uses_little_goes_before_a_hundred_that_use_much() -> None:
 
 
 def test_what_was_left_to_others_is_not_saved_up() -> None:
-    queue, late, busy = contended(), Account(), Account()
+    queue, late, busy = contended(), MemberUsage(), MemberUsage()
     queue.wait(busy)
     for _ in range(1000):
         for one in next_ones(queue):
@@ -120,18 +120,18 @@ def test_what_was_left_to_others_is_not_saved_up() -> None:
 
 
 def test_what_was_used_before_others_had_to_wait_is_not_held_against_anybody() -> None:
-    queue, old, new = FairQueue(), Account(), Account()
+    queue, old, new = FairQueue(), MemberUsage(), MemberUsage()
     for _ in range(100):
         queue.charge(old, ROUND_S / 2)
         queue.round_is_over()
-    assert queue.charge(Account(), ROUND_S)
+    assert queue.charge(MemberUsage(), ROUND_S)
     queue.wait(old)
     queue.wait(new)
     assert next_ones(queue)[0] is old
 
 
 def test_who_gave_up_waiting_is_not_called() -> None:
-    queue, one, other = contended(), Account(), Account()
+    queue, one, other = contended(), MemberUsage(), MemberUsage()
     queue.withdraw(queue.wait(one))
     queue.wait(other)
     assert next_ones(queue) == [other]
@@ -139,7 +139,7 @@ def test_who_gave_up_waiting_is_not_called() -> None:
 
 
 def test_many_tasks_of_one_member_get_no_more_than_one_of_another() -> None:
-    queue, many, one = contended(), Account(), Account()
+    queue, many, one = contended(), MemberUsage(), MemberUsage()
     for _ in range(50):
         queue.wait(many)
     queue.wait(one)
@@ -158,7 +158,7 @@ def test_many_tasks_of_one_member_get_no_more_than_one_of_another() -> None:
 )
 def test_all_that_always_want_more_get_the_same(lengths_s: list[float], rounds: int) -> None:
     queue = contended()
-    members = {Account(): length_s for length_s in lengths_s}
+    members = {MemberUsage(): length_s for length_s in lengths_s}
     used = dict.fromkeys(members, 0.0)
     for member in members:
         queue.wait(member)
@@ -176,7 +176,7 @@ def test_all_that_always_want_more_get_the_same(lengths_s: list[float], rounds: 
 def test_whoever_waits_goes_at_last_or_has_given_up(data: st.DataObject) -> None:
     queue = contended()
     waiting: set[Ticket] = set()
-    accounts = [Account() for _ in range(5)]
+    accounts = [MemberUsage() for _ in range(5)]
     for _ in range(data.draw(st.integers(1, 50))):
         account = data.draw(st.sampled_from(accounts))
         match data.draw(st.sampled_from(["wait", "charge", "withdraw", "round"])):
@@ -200,13 +200,13 @@ def test_whoever_waits_goes_at_last_or_has_given_up(data: st.DataObject) -> None
 
 
 def test_a_few_frames_of_no_use_are_free_and_more_than_that_cost_a_pause() -> None:
-    pauses, one = Pauses(), Account()
+    pauses, one = UselessFramePauses(), MemberUsage()
     assert pauses.charge(one, USELESS_FRAMES_FREE, 10.0) == 0
     assert pauses.charge(one, 50, 10.0) == pytest.approx(50 / USELESS_FRAMES_PER_S)
 
 
 def test_frames_of_no_use_are_free_again_after_a_while() -> None:
-    pauses, one = Pauses(), Account()
+    pauses, one = UselessFramePauses(), MemberUsage()
     pauses.charge(one, USELESS_FRAMES_FREE, 10.0)
     later = 10.0 + USELESS_FRAMES_FREE / USELESS_FRAMES_PER_S
     assert pauses.charge(one, USELESS_FRAMES_FREE, later) == 0
@@ -216,8 +216,8 @@ def test_frames_of_no_use_are_free_again_after_a_while() -> None:
 
 @pytest.mark.parametrize("count", [1, 100, 5_000])
 def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> None:
-    pauses = Pauses()
-    members = [Account() for _ in range(count)]
+    pauses = UselessFramePauses()
+    members = [MemberUsage() for _ in range(count)]
     ready_at = dict.fromkeys(members, 0.0)
     read, seconds = 0, 60
     now = 0.0
@@ -239,7 +239,7 @@ def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> Non
 def test_who_asks_for_something_goes_before_any_number_that_send_what_is_of_no_use() -> None:
     """Each of a hundred uses less of the node than the one that asks, as they are so many."""
     queue = contended()
-    flooders, one = [Account() for _ in range(100)], Account()
+    flooders, one = [MemberUsage() for _ in range(100)], MemberUsage()
     for flooder in flooders:
         queue.wait(flooder)
     waited_count, asked_count = 0, 1_000
@@ -253,7 +253,7 @@ def test_who_asks_for_something_goes_before_any_number_that_send_what_is_of_no_u
     assert waited_count < 2 * asked_count, "rounds; with equal shares there would be a dozen each"
 
 
-def flood(queue: FairQueue, accounts: list[Account]) -> None:
+def flood(queue: FairQueue, accounts: list[MemberUsage]) -> None:
     """Each of them has a short turn, and wants another one."""
     for account in accounts:
         queue.charge(account, TURN_S / 4, USELESS_FRAMES_PER_TURN)
@@ -261,7 +261,7 @@ def flood(queue: FairQueue, accounts: list[Account]) -> None:
 
 
 def test_what_was_sent_of_no_use_counts_when_members_have_to_wait_again() -> None:
-    pauses, flooders, one = Pauses(), [Account() for _ in range(100)], Account()
+    pauses, flooders, one = UselessFramePauses(), [MemberUsage() for _ in range(100)], MemberUsage()
     for flooder in flooders:
         pauses.charge(flooder, USELESS_FRAMES_FREE, 0.0)
     queue = contended()
@@ -270,11 +270,11 @@ def test_what_was_sent_of_no_use_counts_when_members_have_to_wait_again() -> Non
     queue.wait(one)
     assert one in next_ones(queue)
     assert not queue.may_go(flooders[0])
-    assert queue.may_go(Account())
+    assert queue.may_go(MemberUsage())
 
 
 def test_a_frame_of_no_use_now_and_then_puts_nobody_behind_for_long() -> None:
-    pauses, honest = Pauses(), Account()
+    pauses, honest = UselessFramePauses(), MemberUsage()
     for number in range(100):
         pauses.charge(honest, 1, number * 5.0)
     assert honest._useless_count * USELESS_FRAME_S <= TURN_S

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from octopi.environment import PromptStream
+from octopi.environment import NonBlockingStream
 from octopi.limits import (
     CONNECTIONS_MAX,
     KIB,
@@ -20,13 +20,13 @@ from octopi.limits import (
 from octopi.operating_system import SystemClock
 from octopi.transport.frame_reader import BINARY, frame_head
 from octopi.transport.framed_link import RECEIVE_BYTES, FramedLink
-from octopi.transport.intake import Intake
-from octopi.transport.memory_budget import UNFINISHED, Account, MemoryBudget, Pool
+from octopi.transport.memory_budget import UNFINISHED, MemoryAccount, MemoryBudget, Pool
+from octopi.transport.receive_budget import ReceiveBudget
 
 MASK = b"\1\2\3\4"
 
 
-class Sender(PromptStream):
+class Sender(NonBlockingStream):
     """A peer whose frame has been sent as far as *sent_bytes* of its payload."""
 
     def __init__(self, size_bytes: int, sent_bytes: int) -> None:
@@ -78,11 +78,11 @@ class Sender(PromptStream):
 
 
 def listen(
-    nursery: trio.Nursery, stream: Sender, account: Account, heard: list[int] | None = None
+    nursery: trio.Nursery, stream: Sender, account: MemoryAccount, heard: list[int] | None = None
 ) -> None:
     """Take what comes; sizes of messages go to *heard*."""
     link = FramedLink(stream, b"", SystemClock(), nursery, masks=None, peer="p", path="/v1/client")
-    link.meter(Intake(account))
+    link.meter(ReceiveBudget(account))
 
     def take(message: bytes) -> bool:
         if heard is not None:
@@ -112,10 +112,10 @@ async def test_a_crowd_of_one_subject_leaves_others_half_of_it() -> None:
     heard: list[int] = []
     async with trio.open_nursery() as nursery:
         for _ in range(100):
-            listen(nursery, Sender(16 * MIB, MIB), Account(shared, "crowd"))
+            listen(nursery, Sender(16 * MIB, MIB), MemoryAccount(shared, "crowd"))
         await wait_all_tasks_blocked()
         assert shared.used_bytes <= shared.total_bytes // 2 + RECEIVE_BYTES
-        listen(nursery, Sender(MIB, MIB), Account(shared, "somebody"), heard)
+        listen(nursery, Sender(MIB, MIB), MemoryAccount(shared, "somebody"), heard)
         await wait_all_tasks_blocked()
         assert heard == [MIB]
         nursery.cancel_scope.cancel()
@@ -123,12 +123,12 @@ async def test_a_crowd_of_one_subject_leaves_others_half_of_it() -> None:
 
 async def test_one_message_at_a_time_comes_through_when_all_memory_is_used() -> None:
     shared = Pool(2 * MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES, loan_bytes=17 * MIB)
-    Account(shared, "crowd").charge(UNFINISHED, 3 * MIB)
+    MemoryAccount(shared, "crowd").charge(UNFINISHED, 3 * MIB)
     heard: list[int] = []
     async with trio.open_nursery() as nursery:
         for number in range(10):
             stream = Sender(MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX)
-            listen(nursery, stream, Account(shared, str(number)), heard)
+            listen(nursery, stream, MemoryAccount(shared, str(number)), heard)
         await wait_all_tasks_blocked()
         assert heard == [MESSAGE_BYTES_MAX] * 10
         assert shared.used_bytes <= 3 * MIB
@@ -138,13 +138,13 @@ async def test_one_message_at_a_time_comes_through_when_all_memory_is_used() -> 
 
 async def test_small_messages_come_through_when_all_memory_is_used() -> None:
     shared = Pool(MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
-    Account(shared, "crowd").charge(UNFINISHED, 2 * MIB)
+    MemoryAccount(shared, "crowd").charge(UNFINISHED, 2 * MIB)
     heard: list[int] = []
     async with trio.open_nursery() as nursery:
         slow = Sender(400, 200)
-        listen(nursery, slow, Account(shared, "a"), heard)
+        listen(nursery, slow, MemoryAccount(shared, "a"), heard)
         large = Sender(64 * KIB, 64 * KIB)
-        listen(nursery, large, Account(shared, "b"), heard)
+        listen(nursery, large, MemoryAccount(shared, "b"), heard)
         await wait_all_tasks_blocked()
         assert heard == []
         slow.send(200)
@@ -156,11 +156,11 @@ async def test_small_messages_come_through_when_all_memory_is_used() -> None:
 
 async def test_what_waits_to_be_read_is_read_when_others_have_finished() -> None:
     shared = Pool(MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
-    crowd = Account(shared, "crowd")
+    crowd = MemoryAccount(shared, "crowd")
     crowd.charge(UNFINISHED, 2 * MIB)
     heard: list[int] = []
     async with trio.open_nursery() as nursery:
-        account = Account(shared, "a")
+        account = MemoryAccount(shared, "a")
         listen(nursery, Sender(300 * KIB, 300 * KIB), account, heard)
         await wait_all_tasks_blocked()
         assert heard == []
@@ -174,10 +174,10 @@ async def test_what_waits_to_be_read_is_read_when_others_have_finished() -> None
 
 async def test_a_reader_that_is_cancelled_while_it_waits_for_memory_holds_none() -> None:
     shared = Pool(MIB, allowance_bytes=MEMORY_ALLOWANCE_BYTES)
-    crowd = Account(shared, "crowd")
+    crowd = MemoryAccount(shared, "crowd")
     crowd.charge(UNFINISHED, 2 * MIB)
     async with trio.open_nursery() as nursery:
-        account = Account(shared, "a")
+        account = MemoryAccount(shared, "a")
         listen(nursery, Sender(300 * KIB, 300 * KIB), account)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()

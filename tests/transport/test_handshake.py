@@ -25,7 +25,7 @@ from octopi.limits import (
     HELLO_BYTES_MAX,
     MESSAGE_BYTES_MAX,
 )
-from octopi.security.join_secret import Opening, Side
+from octopi.security.join_secret import ProofContext, Side
 from octopi.transport.handshake import accept_connection, open_connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -166,7 +166,7 @@ async def test_a_node_that_proves_that_it_is_one_is_welcomed_with_heartbeats_of_
         await peer.send(encode(m.Hello(1, "test", nonce=b"n" * 32)))
         challenge = decode(await peer.receive(), EVERY_CLASS)
         assert isinstance(challenge, m.Challenge)
-        opening = Opening(MEMBERSHIP.path, b"n" * 32, challenge.nonce)
+        opening = ProofContext(MEMBERSHIP.path, b"n" * 32, challenge.nonce)
         (key,) = SECRETS().keys
         assert challenge.proofs == [opening.proof(key, Side.ACCEPTING)]
         await peer.send(encode(m.Proof(opening.proof(key, Side.CONNECTING), "token")))

@@ -15,7 +15,7 @@ from octopi.limits import (
 from octopi.transport.memory_budget import (
     OUTBOX,
     UNFINISHED,
-    Account,
+    MemoryAccount,
     MemoryBudget,
     Pool,
     Usage,
@@ -31,9 +31,9 @@ def pool(total_bytes: int = 1000) -> Pool:
     return Pool(total_bytes, allowance_bytes=ALLOWANCE, loan_bytes=LOAN)
 
 
-def filled(shared: Pool, subject: str = "crowd") -> Account:
+def filled(shared: Pool, subject: str = "crowd") -> MemoryAccount:
     """An account that holds all there is to share, whatever its share."""
-    account = Account(shared, subject)
+    account = MemoryAccount(shared, subject)
     account.charge(UNFINISHED, shared.total_bytes + ALLOWANCE)
     return account
 
@@ -42,7 +42,7 @@ def filled(shared: Pool, subject: str = "crowd") -> Account:
 class Waiting:
     """Somebody who waits for room."""
 
-    account: Account
+    account: MemoryAccount
     waiter: Waiter | None = None
     woken_count: int = 0
 
@@ -50,7 +50,7 @@ class Waiting:
         self.woken_count += 1
 
 
-def waiting(account: Account, size_bytes: int, kind: str = OUTBOX) -> Waiting:
+def waiting(account: MemoryAccount, size_bytes: int, kind: str = OUTBOX) -> Waiting:
     one = Waiting(account)
     one.waiter = account.wait(kind, size_bytes, one.wake)
     return one
@@ -63,31 +63,31 @@ def is_granted(one: Waiting) -> bool:
 
 def test_one_account_takes_a_third_and_the_next_one_still_finds_as_much() -> None:
     shared = pool()
-    first, second = Account(shared, "a"), Account(shared, "b")
+    first, second = MemoryAccount(shared, "a"), MemoryAccount(shared, "b")
     for account in (first, second):
         while (room := account.room(50)) > 1:
             account.charge(OUTBOX, room)
     assert 325 <= first.beyond_allowance() <= 333
     assert 215 <= second.beyond_allowance() <= 222
-    assert Account(shared, "c").room(1000) >= 145
+    assert MemoryAccount(shared, "c").room(1000) >= 145
 
 
 def test_accounts_of_one_subject_share_its_share() -> None:
     shared = pool()
-    accounts = [Account(shared, "crowd") for _ in range(100)]
+    accounts = [MemoryAccount(shared, "crowd") for _ in range(100)]
     for account in accounts:
         while (room := account.room(50)) > 1:
             account.charge(OUTBOX, room)
     held = sum(one.beyond_allowance() for one in accounts)
     assert held <= shared.total_bytes // 2
-    assert Account(shared, "somebody else").room(1000) >= shared.total_bytes // 6
-    assert Account(shared, "somebody else").room(500, 500) == 500  # it can't be divided
+    assert MemoryAccount(shared, "somebody else").room(1000) >= shared.total_bytes // 6
+    assert MemoryAccount(shared, "somebody else").room(500, 500) == 500  # it can't be divided
 
 
 def test_a_small_message_passes_when_all_is_used() -> None:
     shared = pool()
     filled(shared)
-    account = Account(shared, "a")
+    account = MemoryAccount(shared, "a")
     assert account.room(ALLOWANCE + 1, ALLOWANCE + 1) == 0
     assert account.room(1000) == ALLOWANCE
     account.charge(OUTBOX, ALLOWANCE)
@@ -99,10 +99,10 @@ def test_a_small_message_passes_when_all_is_used() -> None:
 def test_who_waits_is_granted_when_something_is_released() -> None:
     shared = pool()
     crowd = filled(shared)
-    borrower = waiting(Account(shared, "b"), LOAN)
+    borrower = waiting(MemoryAccount(shared, "b"), LOAN)
     assert is_granted(borrower)
     assert borrower.account.has_loan
-    one = waiting(Account(shared, "a"), 100)
+    one = waiting(MemoryAccount(shared, "a"), 100)
     assert not is_granted(one)
     crowd.release(UNFINISHED, 89)
     assert not is_granted(one)
@@ -115,11 +115,11 @@ def test_who_waits_is_granted_when_something_is_released() -> None:
 def test_who_holds_least_goes_first() -> None:
     shared = pool()
     crowd = filled(shared)
-    assert is_granted(waiting(Account(shared, "b"), LOAN))
-    rich = Account(shared, "rich")
+    assert is_granted(waiting(MemoryAccount(shared, "b"), LOAN))
+    rich = MemoryAccount(shared, "rich")
     rich.charge(OUTBOX, 100)
     first = waiting(rich, 50)
-    second = waiting(Account(shared, "poor"), 50)
+    second = waiting(MemoryAccount(shared, "poor"), 50)
     crowd.release(UNFINISHED, 180)
     assert is_granted(second)
     assert not is_granted(first)
@@ -128,7 +128,7 @@ def test_who_holds_least_goes_first() -> None:
 def test_a_message_larger_than_a_share_gets_the_loan_in_the_order_of_waiting() -> None:
     shared = pool()
     filled(shared)
-    large = [waiting(Account(shared, f"client {number}"), 400) for number in range(4)]
+    large = [waiting(MemoryAccount(shared, f"client {number}"), 400) for number in range(4)]
     for number, one in enumerate(large):
         assert [is_granted(other) for other in large] == [other <= number for other in range(4)]
         assert one.account.has_loan
@@ -140,8 +140,8 @@ def test_a_message_larger_than_a_share_gets_the_loan_in_the_order_of_waiting() -
 def test_a_subject_with_many_that_wait_gets_the_loan_once_before_another_does() -> None:
     shared = pool()
     filled(shared)
-    many = [waiting(Account(shared, "many"), 400) for _ in range(5)]
-    other = waiting(Account(shared, "one"), 400)
+    many = [waiting(MemoryAccount(shared, "many"), 400) for _ in range(5)]
+    other = waiting(MemoryAccount(shared, "one"), 400)
     assert [is_granted(one) for one in many] == [True, False, False, False, False]
     many[0].account.close()
     assert is_granted(other)
@@ -151,7 +151,7 @@ def test_a_subject_with_many_that_wait_gets_the_loan_once_before_another_does() 
 def test_who_has_the_loan_finishes_its_message_and_begins_no_other_with_it() -> None:
     shared = pool()
     filled(shared)
-    account = Account(shared, "a")
+    account = MemoryAccount(shared, "a")
     assert is_granted(waiting(account, 100, UNFINISHED))
     assert account.room(1000) == LOAN + ALLOWANCE - 100
     more = waiting(account, 300, UNFINISHED)
@@ -159,7 +159,7 @@ def test_who_has_the_loan_finishes_its_message_and_begins_no_other_with_it() -> 
     other = waiting(account, 50, OUTBOX)
     assert not is_granted(other)
     assert account.is_over
-    next_one = waiting(Account(shared, "b"), 400)
+    next_one = waiting(MemoryAccount(shared, "b"), 400)
     account.settle()
     assert is_granted(next_one)
     assert not is_granted(other)
@@ -172,8 +172,8 @@ def test_who_has_the_loan_finishes_its_message_and_begins_no_other_with_it() -> 
 def test_the_loan_is_not_given_for_what_is_larger() -> None:
     shared = pool()
     filled(shared)
-    huge = waiting(Account(shared, "a"), LOAN + ALLOWANCE + 1)
-    fits = waiting(Account(shared, "b"), LOAN + ALLOWANCE)
+    huge = waiting(MemoryAccount(shared, "a"), LOAN + ALLOWANCE + 1)
+    fits = waiting(MemoryAccount(shared, "b"), LOAN + ALLOWANCE)
     assert not is_granted(huge)
     assert is_granted(fits)
 
@@ -181,12 +181,12 @@ def test_the_loan_is_not_given_for_what_is_larger() -> None:
 def test_a_connection_that_ends_gives_everything_back_and_its_waiters_end() -> None:
     shared = pool()
     crowd = filled(shared)
-    one = Account(shared, "a")
+    one = MemoryAccount(shared, "a")
     one.charge(OUTBOX, 50)
     assert is_granted(waiting(one, 300, UNFINISHED))
     assert one.has_loan
     left = waiting(one, 100, OUTBOX)
-    other = waiting(Account(shared, "b"), 400)
+    other = waiting(MemoryAccount(shared, "b"), 400)
     one.close()
     one.close()
     assert (left.woken_count, is_granted(left)) == (1, False)
@@ -205,8 +205,11 @@ def test_a_connection_that_ends_gives_everything_back_and_its_waiters_end() -> N
 def test_who_withdraws_gives_back_what_was_granted_and_lets_others_go_on() -> None:
     shared = pool()
     crowd = filled(shared)
-    lent, queued = waiting(Account(shared, "a"), 400), waiting(Account(shared, "b"), 400)
-    last = waiting(Account(shared, "c"), 400)
+    lent, queued = (
+        waiting(MemoryAccount(shared, "a"), 400),
+        waiting(MemoryAccount(shared, "b"), 400),
+    )
+    last = waiting(MemoryAccount(shared, "c"), 400)
     assert lent.waiter is not None
     assert queued.waiter is not None
     queued.waiter.withdraw()
@@ -266,34 +269,34 @@ class Sharing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.pool = pool()
-        self.open: list[Account] = []
+        self.open: list[MemoryAccount] = []
         self.waiting: list[Waiting] = []
 
     @rule(target=accounts, subject=st.sampled_from("abcd"))
-    def connect(self, subject: str) -> Account:
-        account = Account(self.pool, subject)
+    def connect(self, subject: str) -> MemoryAccount:
+        account = MemoryAccount(self.pool, subject)
         self.open.append(account)
         return account
 
     @rule(account=accounts, size=st.integers(1, 400), kind=st.sampled_from([OUTBOX, UNFINISHED]))
-    def take(self, account: Account, size: int, kind: str) -> None:
+    def take(self, account: MemoryAccount, size: int, kind: str) -> None:
         if room := account.room(size, min(size, 20)):
             before = self.pool.used_bytes
             account.charge(kind, room)
             assert self.pool.used_bytes <= max(before, self.pool.total_bytes)
 
     @rule(account=accounts, size=st.integers(1, 500), kind=st.sampled_from([OUTBOX, UNFINISHED]))
-    def wait(self, account: Account, size: int, kind: str) -> None:
+    def wait(self, account: MemoryAccount, size: int, kind: str) -> None:
         if account in self.open:
             self.waiting.append(waiting(account, size, kind))
 
     @rule(account=accounts, kind=st.sampled_from([OUTBOX, UNFINISHED]), share=st.floats(0, 1))
-    def release(self, account: Account, kind: str, share: float) -> None:
+    def release(self, account: MemoryAccount, kind: str, share: float) -> None:
         if account in self.open:
             account.release(kind, int(account.held(kind) * share))
 
     @rule(account=accounts)
-    def finish(self, account: Account) -> None:
+    def finish(self, account: MemoryAccount) -> None:
         before = self.pool.used_bytes
         account.settle()
         assert self.pool.used_bytes <= max(before, self.pool.total_bytes) + LOAN
@@ -307,7 +310,7 @@ class Sharing(RuleBasedStateMachine):
                 waiter.withdraw()
 
     @rule(account=consumes(accounts))
-    def close(self, account: Account) -> None:
+    def close(self, account: MemoryAccount) -> None:
         account.close()
         self.open.remove(account)
         self.waiting = [one for one in self.waiting if one.account is not account]

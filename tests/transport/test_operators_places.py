@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.operating_system import SystemClock, SystemStream, SystemStreams
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.authenticator import Authenticator
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import NodeCredentials, accept_connection
 from octopi.wire import messages as m
@@ -173,8 +173,10 @@ async def test_a_guessed_secret_gives_no_place(autojump_clock: MockClock) -> Non
 async def test_a_token_with_admin_on_all_topics_has_a_place_and_no_other_token(
     autojump_clock: MockClock,
 ) -> None:
-    door = Doorkeeper(key_ring(), SystemClock())
-    async with serving(streams=MemoryStreams(), connections_max=PLACES, doorkeeper=door) as server:
+    door = Authenticator(key_ring(), SystemClock())
+    async with serving(
+        streams=MemoryStreams(), connections_max=PLACES, authenticator=door
+    ) as server:
         async with AsyncExitStack() as held:
             clients = await full(server, held, token(publish="*"))
             for text in (token(publish="*"), token(admin="orders.*"), token(replicate="*")):
@@ -189,8 +191,8 @@ async def test_a_token_with_admin_on_all_topics_has_a_place_and_no_other_token(
 async def test_whoever_proves_to_have_the_secret_needs_a_token_all_the_same(
     autojump_clock: MockClock,
 ) -> None:
-    door = Doorkeeper(key_ring(), SystemClock())
-    async with serving(streams=MemoryStreams(), doorkeeper=door) as server:
+    door = Authenticator(key_ring(), SystemClock())
+    async with serving(streams=MemoryStreams(), authenticator=door) as server:
         with pytest.raises(RefusedError, match="a token is needed"):
             async with server.client(shown=MEMBER):
                 pass

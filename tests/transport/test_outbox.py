@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError
 from octopi.limits import GRANT_BYTES, KIB, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX
-from octopi.transport.memory_budget import OUTBOX, Account, Pool
+from octopi.transport.memory_budget import OUTBOX, MemoryAccount, Pool
 from octopi.transport.outbox import Outbox
 
 TOTAL_BYTES = 900 * KIB
@@ -34,7 +34,7 @@ def send(outbox: Outbox, count: int = 1) -> None:
 
 def test_small_messages_are_not_counted() -> None:
     shared = shared_pool()
-    outbox = Outbox(Account(shared, "a"))
+    outbox = Outbox(MemoryAccount(shared, "a"))
     for _ in range(4):
         outbox.put(bytes(MEMORY_ALLOWANCE_BYTES // 4))
     assert (outbox.size_bytes, shared.held_bytes) == (MEMORY_ALLOWANCE_BYTES, 0)
@@ -48,10 +48,10 @@ def test_small_messages_are_not_counted() -> None:
 
 def test_an_outbox_is_full_when_it_holds_more_than_its_share() -> None:
     shared = shared_pool()
-    outbox = Outbox(Account(shared, "a"))
+    outbox = Outbox(MemoryAccount(shared, "a"))
     outbox.put(bytes(200 * KIB))
     assert not outbox.is_full
-    Account(shared, "b").charge(OUTBOX, FULL_BYTES)
+    MemoryAccount(shared, "b").charge(OUTBOX, FULL_BYTES)
     assert outbox.is_full
     send(outbox)
     assert not outbox.is_full
@@ -67,7 +67,7 @@ def test_an_outbox_is_full_when_it_holds_more_than_its_share() -> None:
 
 
 async def test_tasks_get_room_in_the_order_in_which_they_ask() -> None:
-    outbox, posted = Outbox(Account(shared_pool(), "a")), list[str]()
+    outbox, posted = Outbox(MemoryAccount(shared_pool(), "a")), list[str]()
     async with trio.open_nursery() as nursery:
         for name in "abcdefgh":
             nursery.start_soon(post, outbox, name, posted)
@@ -82,7 +82,7 @@ async def test_tasks_get_room_in_the_order_in_which_they_ask() -> None:
 
 async def test_a_task_gets_as_much_as_there_is_and_at_least_what_it_needs() -> None:
     shared = shared_pool()
-    outbox = Outbox(Account(shared, "a"))
+    outbox = Outbox(MemoryAccount(shared, "a"))
     async with outbox.room(TOTAL_BYTES, KIB) as room_bytes:
         assert room_bytes == TOTAL_BYTES // 3 + MEMORY_ALLOWANCE_BYTES
     async with outbox.room(TOTAL_BYTES, 500 * KIB) as room_bytes:
@@ -92,9 +92,9 @@ async def test_a_task_gets_as_much_as_there_is_and_at_least_what_it_needs() -> N
 
 async def test_room_that_was_waited_for_is_kept_until_it_is_used() -> None:
     shared = shared_pool()
-    crowd, outbox = Account(shared, "crowd"), Outbox(Account(shared, "a"))
+    crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)
-    other = Account(shared, "b")
+    other = MemoryAccount(shared, "b")
     async with trio.open_nursery() as nursery:
         posted: list[str] = []
         nursery.start_soon(post, outbox, "a", posted)
@@ -112,7 +112,7 @@ async def test_room_that_was_waited_for_is_kept_until_it_is_used() -> None:
 
 async def test_room_that_is_not_used_is_given_back() -> None:
     shared = shared_pool()
-    crowd, outbox = Account(shared, "crowd"), Outbox(Account(shared, "a"))
+    crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)
 
     async def fail() -> None:
@@ -131,7 +131,7 @@ async def test_room_that_is_not_used_is_given_back() -> None:
 @pytest.mark.parametrize("turns", range(6))
 async def test_who_is_cancelled_while_it_waits_keeps_nobody_from_room(turns: int) -> None:
     shared = shared_pool()
-    crowd, outbox = Account(shared, "crowd"), Outbox(Account(shared, "a"))
+    crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)
     posted: list[str] = []
     async with trio.open_nursery() as nursery:
@@ -159,7 +159,7 @@ async def test_who_is_cancelled_while_it_waits_keeps_nobody_from_room(turns: int
 
 async def test_who_waits_for_room_learns_of_the_end() -> None:
     shared = shared_pool()
-    crowd, outbox = Account(shared, "crowd"), Outbox(Account(shared, "a"))
+    crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)
 
     async def lose() -> None:
@@ -191,7 +191,7 @@ async def test_who_waits_for_the_writer_learns_of_the_end() -> None:
 
 async def test_room_that_is_held_stays_charged_while_its_holder_waits() -> None:
     shared = shared_pool()
-    outbox = Outbox(Account(shared, "a"))
+    outbox = Outbox(MemoryAccount(shared, "a"))
     async with outbox.room(100 * KIB, 100 * KIB, holds=True):
         await trio.lowlevel.checkpoint()
         assert shared.held_bytes == 100 * KIB

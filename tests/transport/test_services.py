@@ -26,7 +26,7 @@ class _Noting(Service):
     def _take(self, message: object) -> None:
         self.taken.append(message)
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         self.regranted_count += 1
 
 
@@ -54,13 +54,13 @@ def test_two_services_can_not_take_the_same_type_of_messages() -> None:
 
 def test_all_services_hear_of_a_fresh_token() -> None:
     services = [_Noting(m.DeleteTopic), _Noting(m.FindOffset)]
-    ServiceSession("broker", services).regranted()
+    ServiceSession("broker", services).token_refreshed()
     assert [one.regranted_count for one in services] == [1, 1]
 
 
 def test_a_service_holds_and_awaits_nothing_unless_it_says_so() -> None:
     service = Service({})
-    service.regranted()
+    service.token_refreshed()
     assert (service.sizes(), service.waiting_count) == ({}, 0)
 
 

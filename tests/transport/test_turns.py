@@ -20,7 +20,7 @@ from octopi.limits import (
     USELESS_FRAMES_PER_TURN,
 )
 from octopi.operating_system import SystemClock
-from octopi.transport.turns import Turn, Turns
+from octopi.transport.turns import ConnectionTurn, ConnectionTurns
 from octopi.wire import messages as m
 
 
@@ -36,12 +36,12 @@ class Stopwatch:
 
 @attrs.define
 class Here:
-    turns: Turns
+    turns: ConnectionTurns
     watch: Stopwatch
     nursery: trio.Nursery
     done: list[str] = attrs.Factory(list)
 
-    async def work(self, name: str, turn: Turn, lengths_s: list[float]) -> None:
+    async def work(self, name: str, turn: ConnectionTurn, lengths_s: list[float]) -> None:
         """Do the work in so many turns."""
         for length_s in lengths_s:
             if not turn.begin():
@@ -56,13 +56,13 @@ class Here:
 async def loop() -> AsyncIterator[Here]:
     async with trio.open_nursery() as nursery:
         watch = Stopwatch()
-        yield Here(Turns(SystemClock(), watch, nursery), watch, nursery)
+        yield Here(ConnectionTurns(SystemClock(), watch, nursery), watch, nursery)
         nursery.cancel_scope.cancel()
 
 
 async def test_a_turn_is_over_when_it_has_lasted_long_enough() -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         assert turn.begin()
         here.watch.seconds += TURN_S * 0.9
         turn.look()
@@ -77,7 +77,7 @@ async def test_a_turn_is_over_when_it_has_lasted_long_enough() -> None:
 
 async def test_a_turn_is_over_after_a_few_frames_of_no_use_however_short_it_was() -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         assert turn.begin()
         for _ in range(USELESS_FRAMES_PER_TURN - 1):
             turn.took(m.Heartbeat)
@@ -93,7 +93,7 @@ async def test_a_turn_is_over_after_a_few_frames_of_no_use_however_short_it_was(
 
 async def test_without_contention_no_task_is_started_and_nobody_waits() -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         for _ in range(100):
             assert turn.begin()
             here.watch.seconds += ROUND_S * 0.6
@@ -113,7 +113,7 @@ async def test_others_have_their_turn_between_two_of_one_task() -> None:
 
         here.nursery.start_soon(other)
         await trio.lowlevel.checkpoint()
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         assert turn.begin()
         for _ in range(10):
             here.done.append("work")
@@ -135,7 +135,7 @@ async def test_a_crowd_that_always_has_work_leaves_most_rounds_to_itself_one_by_
         here.nursery.start_soon(bystander)
         async with trio.open_nursery() as crowd:
             for number in range(50):
-                crowd.start_soon(here.work, str(number), Turn(here.turns), [TURN_S] * 5)
+                crowd.start_soon(here.work, str(number), ConnectionTurn(here.turns), [TURN_S] * 5)
         assert len(here.done) == 250
         assert max(used_in_round[2:]) <= 2 * ROUND_S + TURN_S
 
@@ -143,26 +143,26 @@ async def test_a_crowd_that_always_has_work_leaves_most_rounds_to_itself_one_by_
 async def test_who_uses_little_is_served_while_a_crowd_waits() -> None:
     async with loop() as here, trio.open_nursery() as crowd:
         for number in range(50):
-            crowd.start_soon(here.work, str(number), Turn(here.turns), [TURN_S] * 20)
+            crowd.start_soon(here.work, str(number), ConnectionTurn(here.turns), [TURN_S] * 20)
         for _ in range(40):
             await trio.lowlevel.checkpoint()
         before = len(here.done)
-        await here.work("small", Turn(here.turns), [TURN_S / 10] * 3)
+        await here.work("small", ConnectionTurn(here.turns), [TURN_S / 10] * 3)
         assert len(here.done) - before < 20
         crowd.cancel_scope.cancel()
 
 
 async def test_tasks_that_are_cancelled_while_they_wait_keep_nobody_waiting() -> None:
     async with loop() as here:
-        greedy = Turn(here.turns)
+        greedy = ConnectionTurn(here.turns)
         assert greedy.begin()
         here.watch.seconds += ROUND_S
         greedy.end()
         with trio.CancelScope() as scope:
             scope.cancel()
-            await here.work("cancelled", Turn(here.turns), [TURN_S])
+            await here.work("cancelled", ConnectionTurn(here.turns), [TURN_S])
         assert here.done == []
-        await here.work("next", Turn(here.turns), [TURN_S])
+        await here.work("next", ConnectionTurn(here.turns), [TURN_S])
         assert here.done == ["next"]
 
 
@@ -170,7 +170,7 @@ async def test_a_turn_that_waits_says_so_and_since_when_it_does_no_more(
     autojump_clock: MockClock,
 ) -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         assert turn.waits_until == -math.inf
         assert turn.begin()
         turn.useless_count = USELESS_FRAMES_FREE + 10
@@ -185,7 +185,7 @@ async def test_a_turn_that_waits_says_so_and_since_when_it_does_no_more(
 
 async def test_a_pause_that_is_interrupted_is_not_begun_again(autojump_clock: MockClock) -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         assert turn.begin()
         turn.useless_count = USELESS_FRAMES_FREE + USELESS_FRAMES_PER_S
         turn.end()
@@ -199,7 +199,7 @@ async def test_a_pause_that_is_interrupted_is_not_begun_again(autojump_clock: Mo
 
 async def test_who_is_refused_again_and_again_has_to_pause_soon(autojump_clock: MockClock) -> None:
     async with loop() as here:
-        turn = Turn(here.turns)
+        turn = ConnectionTurn(here.turns)
         denied_count = USELESS_FRAMES_FREE // DENIAL_FRAMES
         for number in range(denied_count + 1):
             assert turn.begin(), f"{number} refusals cost no pause"
@@ -214,9 +214,11 @@ async def test_who_is_refused_again_and_again_has_to_pause_soon(autojump_clock: 
 
 async def test_many_tasks_of_one_connection_share_what_it_may_use() -> None:
     async with loop() as here, trio.open_nursery() as tasks:
-        many, one = Turn(here.turns), Turn(here.turns)
+        many, one = ConnectionTurn(here.turns), ConnectionTurn(here.turns)
         for _ in range(20):
-            tasks.start_soon(here.work, "many", Turn(here.turns, many.account), [TURN_S] * 100)
+            tasks.start_soon(
+                here.work, "many", ConnectionTurn(here.turns, many.account), [TURN_S] * 100
+            )
         tasks.start_soon(here.work, "one", one, [TURN_S] * 100)
         while len(here.done) < 100:
             await trio.lowlevel.checkpoint()

@@ -19,7 +19,7 @@ EVERY_CLASS = frozenset(m.TYPE_NAMES)
 OPTIONS = m.TopicOptions()
 TOPIC = m.TopicRecord("orders", "0" * 16, [0], OPTIONS)
 RECORD = m.PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2])
-LIFE = m.RegisterLife(1, "first")
+LIFE = m.RegisterGeneration(1, "first")
 JOIN = m.Join(1, "c" * 16, 1, 1, "n", [], LIFE, "ws://a:1")
 ACCEPT = m.AcceptEpoch(0, 1, 1, 1, 0, 0, [])
 FOLLOW = m.Follow(0, 1, 1, 1, 1, "", [], 0)
@@ -77,8 +77,8 @@ JOINS: list[dict[str, Any]] = [
     {"nonce": ""},
     {"nonce": "a\0"},
     {"ancestors": ["\n"]},
-    {"register": m.RegisterLife(1 << 62, "x")},
-    {"register": m.RegisterLife(0, "x")},
+    {"register": m.RegisterGeneration(1 << 62, "x")},
+    {"register": m.RegisterGeneration(0, "x")},
     {"address": ""},
     {"address": "http://a:1"},
     {"address": "ws://a:1/\x1b"},
@@ -116,8 +116,8 @@ BOUNDED: list[object] = [
         for page in (m.Inventory([], []), m.InstallPartitions(1, [], []))
         for change in RECORDS
     ),
-    m.Inventory([], [], [m.Standing(10**9, 1, True)]),
-    m.Inventory([], [], [m.Standing(0, 1 << 40, True)]),
+    m.Inventory([], [], [m.ReplicaReport(10**9, 1, True)]),
+    m.Inventory([], [], [m.ReplicaReport(0, 1 << 40, True)]),
     *(attrs.evolve(JOIN, **change) for change in JOINS),
     m.Joined(1, "x", 1, LIFE),
     m.Joined(1, "c" * 16, 0, LIFE),
@@ -164,7 +164,7 @@ def test_the_greatest_numbers_that_are_allowed_come_through() -> None:
         RECORD, partition=LIST_COUNT_MAX - 1, epoch=COUNTED_MAX, replicas=[1, 2, BROKER_ID_MAX]
     )
     messages = [
-        m.Inventory([record], [TOPIC], [m.Standing(0, COUNTED_MAX, True)]),
+        m.Inventory([record], [TOPIC], [m.ReplicaReport(0, COUNTED_MAX, True)]),
         attrs.evolve(JOIN, cluster="", broker=None, register=None, address="wss://[::1]:7000"),
         m.Follow(0, 1, 1, 1, 1, "0" * 16, [m.EpochStart(0, OFFSET_MAX)], OFFSET_MAX),
     ]

@@ -87,7 +87,7 @@ VECTORS = [
             incarnation=3,
             nonce="n3",
             ancestors=["n1", "n2"],
-            register=m.RegisterLife(generation=4, nonce="r"),
+            register=m.RegisterGeneration(generation=4, nonce="r"),
             address="ws://a:1",
         ),
         "a9 6474797065 646a6f696e"
@@ -107,7 +107,7 @@ VECTORS = [
             request=1,
             cluster="00c1a5735eed0001",
             broker=2,
-            register=m.RegisterLife(generation=4, nonce="r", seal="0a"),
+            register=m.RegisterGeneration(generation=4, nonce="r", seal="0a"),
             credential="0b",
         ),
         "a6 6474797065 666a6f696e6564"

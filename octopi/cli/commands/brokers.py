@@ -36,7 +36,7 @@ def list_brokers(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
     from octopi.cli.commands.status import print_brokers
 
     cluster = ask(settings, lambda client: client.admin.describe_cluster())
@@ -68,7 +68,7 @@ def drain(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     ask(settings, lambda client: client.admin.drain_broker(broker))
     say(f"broker {broker} leads nothing", err=True)
@@ -95,7 +95,7 @@ def remove(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     ask(settings, lambda client: client.admin.remove_broker(broker))
     say(f"broker {broker} is forgotten", err=True)

@@ -18,8 +18,8 @@ from octopi.cli.invocation import (
     pass_invocation,
     retry_option,
 )
-from octopi.cli.meter import Meter
 from octopi.cli.output import say
+from octopi.cli.rate_meter import RateMeter
 
 if TYPE_CHECKING:
     from octopi.cli.consuming import Output, Printer
@@ -112,11 +112,11 @@ def consume(
 
     from octopi.cli.consuming import Output, PositionFile
     from octopi.cli.running import run
-    from octopi.cli.start import parse_start
+    from octopi.cli.start_option import parse_start
     from octopi.operating_system import SystemDisk
 
     start = parse_start(start_text)
-    meter = Meter()
+    meter = RateMeter()
     output = Output(
         _STDOUT,
         _printer(format_text, as_json, for_terminal=os.isatty(_STDOUT) and not raw),
@@ -152,7 +152,7 @@ async def _consume(
     on_fork: Literal["raise", "resume"],
     output: Output,
 ) -> None:
-    from octopi.cli.asking import connected
+    from octopi.cli.client_request import connected
 
     saved = output.position_file.load(topic) if output.position_file else None
     async with (

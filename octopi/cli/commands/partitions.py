@@ -49,8 +49,8 @@ def list_partitions(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.replicas import PARTITION_HEADINGS, notes, partition_rows
-    from octopi.cli.asking import ask
+    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, notes, partition_rows
+    from octopi.cli.client_request import ask
 
     cluster = ask(settings, lambda client: client.admin.describe_cluster())
     if as_json:
@@ -82,7 +82,7 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     total = ask(settings, lambda client: client.admin.add_partitions(count))
     say(f"the cluster has {counted(total, 'partition')}", err=True)
@@ -138,7 +138,7 @@ def recover(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     found = ask(
         settings,
@@ -247,7 +247,7 @@ def move(
 
     import trio
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     async def question(client: Client) -> None:
         async with trio.open_nursery() as nursery:

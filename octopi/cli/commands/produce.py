@@ -17,8 +17,8 @@ import click
 from octopi.cli.config import ClientSettings
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import Invocation, client_options, pass_invocation, retry_option
-from octopi.cli.meter import Meter
 from octopi.cli.output import say
+from octopi.cli.rate_meter import RateMeter
 from octopi.cli.rendering import counted
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def produce(
         partition=partition,
         rate=math.inf if rate is None else rate,
     )
-    meter = Meter()
+    meter = RateMeter()
     acknowledged = _Acknowledged()
     with _opened(file) as descriptor:
         if descriptor == _STDIN and sys.stdin.isatty():
@@ -146,10 +146,10 @@ async def _produce(
     options: LineOptions,
     descriptor: int,
     linger_s: float | None,
-    meter: Meter,
+    meter: RateMeter,
     acknowledged: _Acknowledged,
 ) -> None:
-    from octopi.cli.asking import connected
+    from octopi.cli.client_request import connected
     from octopi.cli.producing import LineProducer
     from octopi.limits import LINGER_S
 

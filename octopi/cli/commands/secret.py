@@ -29,9 +29,9 @@ def secret(file: Path) -> None:
     """
     from octopi.cli.secret_files import add_secret
     from octopi.limits import JOIN_SECRET_BYTES
-    from octopi.operating_system import SystemChance
+    from octopi.operating_system import SystemRandomness
 
-    count = add_secret(file, SystemChance().token_bytes(JOIN_SECRET_BYTES))
+    count = add_secret(file, SystemRandomness().token_bytes(JOIN_SECRET_BYTES))
     if count == 1:
         say(f"{file}: a join secret", err=True)
     else:

@@ -15,7 +15,7 @@ from octopi.cli.rendering import counted, print_table, size
 
 if TYPE_CHECKING:
     from octopi import BrokerInfo, ClusterInfo
-    from octopi.admin.replicas import ReplicaStatus
+    from octopi.admin.cluster_snapshot import ReplicaStatus
 
 
 @click.command()
@@ -42,8 +42,8 @@ def status(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.replicas import look, notes, problems, replicas
-    from octopi.cli.asking import ask
+    from octopi.admin.cluster_snapshot import look, notes, problems, replicas
+    from octopi.cli.client_request import ask
 
     seen = ask(settings, look)
     wrong = problems(seen)
@@ -69,7 +69,7 @@ def status(
 
 
 def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
-    from octopi.admin.replicas import PARTITION_HEADINGS, partition_rows
+    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, partition_rows
 
     live = sum(one.live for one in cluster.brokers)
     say(
@@ -105,7 +105,7 @@ def _print(cluster: ClusterInfo, found: list[ReplicaStatus]) -> None:
 
 def print_brokers(cluster: ClusterInfo) -> None:
     """Print a table of the brokers."""
-    from octopi.admin.replicas import broker_state
+    from octopi.admin.cluster_snapshot import broker_state
 
     print_table(
         ["BROKER", "ADDRESS", "STATE", "LEADS", "REPLICAS", "STARTS", "DISK FREE"],

@@ -52,13 +52,13 @@ def keygen(file: Path, public: Path | None) -> None:
     Without --public the key is a secret (HS256): every node that verifies tokens with it
     could make some, too.
     """
-    from octopi.operating_system import SystemChance
+    from octopi.operating_system import SystemRandomness
     from octopi.security.tokens import SECRET_BYTES_MIN, secret_key, signing_key_pair
 
-    chance = SystemChance()
-    name = chance.token_bytes(4).hex()
+    randomness = SystemRandomness()
+    name = randomness.token_bytes(4).hex()
     if public is None:
-        write_secret(file, _key_set(secret_key(name, chance.token_bytes(SECRET_BYTES_MIN))))
+        write_secret(file, _key_set(secret_key(name, randomness.token_bytes(SECRET_BYTES_MIN))))
         say(f"{file}: key {name} signs and verifies; keep it secret", err=True)
         return
     refuse_existing(public)

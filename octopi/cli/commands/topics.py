@@ -17,7 +17,7 @@ from octopi.cli.rendering import counted, print_table, size
 
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
-    from octopi.admin.replicas import Look, ReplicaStatus
+    from octopi.admin.cluster_snapshot import ClusterSnapshot, ReplicaStatus
 
 
 @click.group()
@@ -42,7 +42,7 @@ def list_topics(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     infos = ask(settings, lambda client: client.topics())
     if as_json:
@@ -125,7 +125,7 @@ def create(
     )
     partitions = None if on is None else _partitions(on)
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     info = ask(
         settings,
@@ -183,10 +183,10 @@ def describe(
         ClientSettings, server=server, timeout_s=timeout_s
     )
 
-    from octopi.admin.replicas import look, replicas
-    from octopi.cli.asking import ask
+    from octopi.admin.cluster_snapshot import look, replicas
+    from octopi.cli.client_request import ask
 
-    async def question(client: Client) -> tuple[TopicInfo, Look]:
+    async def question(client: Client) -> tuple[TopicInfo, ClusterSnapshot]:
         return await client.describe_topic(topic), await look(client, topic)
 
     info, seen = ask(settings, question)
@@ -203,9 +203,9 @@ def describe(
         _print(info, seen, found)
 
 
-def _print(info: TopicInfo, seen: Look, found: list[ReplicaStatus]) -> None:
+def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -> None:
     from octopi import TopicOptions
-    from octopi.admin.replicas import PARTITION_HEADINGS, faults, partition_rows
+    from octopi.admin.cluster_snapshot import PARTITION_HEADINGS, faults, partition_rows
 
     usual = attrs.asdict(TopicOptions())
     options = [
@@ -291,7 +291,7 @@ def delete(
             )
         agreed(f"Delete {counted(count, 'topic')} for good?")
 
-    from octopi.cli.asking import ask
+    from octopi.cli.client_request import ask
 
     async def question(client: Client) -> None:
         for name in names:

@@ -44,7 +44,7 @@ def verify(directory: str, as_json: bool) -> int:
     from octopi.cli.retired_replicas import find_retired
     from octopi.identifiers import Offset
     from octopi.operating_system import SystemDisk
-    from octopi.storage.verification import Finding, Kind, Progress, verify_log
+    from octopi.storage.verification import Finding, Kind, VerificationProgress, verify_log
 
     disk = SystemDisk()
     findings: list[Finding] = []
@@ -66,7 +66,7 @@ def verify(directory: str, as_json: bool) -> int:
                 findings.append(Finding(Kind.RETIRED, gone.path, 0, Offset(0), what))
             for log in found.logs:
                 for seen in verify_log(disk, log.directory, log.recovery_point):
-                    if isinstance(seen, Progress):
+                    if isinstance(seen, VerificationProgress):
                         show(done_bytes + seen.checked_bytes)
                     else:
                         findings.append(seen)

@@ -23,8 +23,8 @@ import attrs
 
 from octopi.clients.consuming.trail import Trail
 from octopi.errors import (
+    Blame,
     ConnectionLostError,
-    Fault,
     HistoryForkedError,
     HistoryLostError,
     InvalidOptionError,
@@ -63,7 +63,7 @@ def remedy(error: OctopiError) -> Remedy:
             return Remedy.FALL_BACK  # else it is our own, and has been looked into
         case RefusedError(meaning=meaning) if meaning.retryable or meaning.look_up:
             return Remedy.LOOK_AGAIN
-        case RefusedError(meaning=meaning) if meaning.fault is Fault.NODE:
+        case RefusedError(meaning=meaning) if meaning.fault is Blame.NODE:
             return Remedy.TRY_ANOTHER
         case ConnectionLostError() | UnreachableError():
             return Remedy.LOOK_AGAIN

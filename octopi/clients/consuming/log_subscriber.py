@@ -18,7 +18,7 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
-from octopi.clients.leader_check import Verdict, judge_reader
+from octopi.clients.leader_check import LeaderVerdict, judge_reader
 from octopi.clients.leader_lookup import partition_of, reader_addresses
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion, Suspicion
@@ -98,7 +98,7 @@ class LogSubscriber:
         self._lookup = cluster.lookup
         self._route = LeaderRoute(cluster.lookup, session.topic, session.partition)
         self._listener = listener
-        self._backoff = Backoff(cluster.environment.chance)
+        self._backoff = Backoff(cluster.environment.randomness)
         self._link: tuple[Connection, int] | None = None
         """Connection and request number of the subscription."""
         self._lost_at: float | None = None
@@ -242,7 +242,7 @@ class LogSubscriber:
         session, request = self.session, connection.next_request()
         connection.probe(FindOffset(request, session.topic, session.partition, "latest", 0))
 
-    def _judge(self, place: PartitionInfo) -> Verdict:
+    def _judge(self, place: PartitionInfo) -> LeaderVerdict:
         return judge_reader(self._address, place)
 
     def _take(self, message: object) -> None:

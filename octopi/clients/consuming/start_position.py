@@ -139,19 +139,19 @@ async def find_starts(
       OctopiError: whatever *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
-    for partition, wish in wanted.items():
-        place = await _find_start(partition, wish, find)
+    for partition, goal in wanted.items():
+        place = await _find_start(partition, goal, find)
         end = (await find(partition, "latest", 0)).offset if with_end else place.offset
         found[partition] = LogStart(place, Offset(end))
     return found
 
 
-async def _find_start(partition: PartitionId, wish: OffsetSpec | Place, find: FindOffset) -> Place:
-    if isinstance(wish, Place):
-        return wish
-    asked = offset_query(wish)
+async def _find_start(partition: PartitionId, goal: OffsetSpec | Place, find: FindOffset) -> Place:
+    if isinstance(goal, Place):
+        return goal
+    asked = offset_query(goal)
     if asked is None:
-        assert isinstance(wish, int), "whatever needs no question is an offset"
-        return Place(Offset(wish))
+        assert isinstance(goal, int), "whatever needs no question is an offset"
+        return Place(Offset(goal))
     answer = await find(partition, *asked)
     return Place(Offset(answer.offset), Anchor(answer.anchor))

@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.leader_check import Verdict, judge_leader
+from octopi.clients.leader_check import LeaderVerdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.producing.producer_session import (
     AskLeader,
@@ -78,7 +78,7 @@ class LogSender:
         self._environment = cluster.environment
         self._clock = cluster.environment.clock
         self._on_settled = shared.on_settled
-        self._backoff = Backoff(cluster.environment.chance)
+        self._backoff = Backoff(cluster.environment.randomness)
         self._connection: Connection | None = None
         self._route = LeaderRoute(cluster.lookup, topic, partition, shared.on_topic_described)
         self._address = ""
@@ -329,14 +329,14 @@ class LogSender:
         self._is_asking = False
         if connection is not self._connection:
             return
-        if verdict is Verdict.LEAVE:
+        if verdict is LeaderVerdict.LEAVE:
             text = f"{self._address} is silent, and does not lead {self.topic}/{self.partition} now"
             self.session.disconnected(ConnectionLostError(text))
-        elif verdict is Verdict.NO_LEADER:
+        elif verdict is LeaderVerdict.NO_LEADER:
             self.session.nobody_leads(self._clock.now())
         self.pump()
 
-    def _judge(self, place: PartitionInfo) -> Verdict:
+    def _judge(self, place: PartitionInfo) -> LeaderVerdict:
         return judge_leader(self._address, self._epoch, place)
 
     async def _back_off(self) -> None:

@@ -116,7 +116,7 @@ class Producer:
             delivery_timeout_s=options.delivery_timeout_s,
             request_timeout_s=cluster.request_timeout_s,
         )
-        self._producer_id = ProducerId(environment.chance.token_bytes(_PRODUCER_ID_BYTES))
+        self._producer_id = ProducerId(environment.randomness.token_bytes(_PRODUCER_ID_BYTES))
         self._senders: dict[tuple[str, int], LogSender] = {}
         self._routes: dict[str, _TopicRoute] = {}
         self._buffered_bytes = 0
@@ -356,7 +356,7 @@ class Producer:
         self._check_open()
         if topic not in self._routes:
             senders = [self._sender(info, one.partition) for one in info.partitions]
-            first = int(self._environment.chance.random() * len(senders))
+            first = int(self._environment.randomness.random() * len(senders))
             self._routes[topic] = _TopicRoute(info, senders, first)
 
     def _sender(self, info: TopicInfo, partition: int) -> LogSender:

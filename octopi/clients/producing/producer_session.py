@@ -177,7 +177,7 @@ class ProducerSession:
         self._open: Batch | None = None
         self._connected = False
         self._has_heard = False
-        self._heard_at = -math.inf
+        self._last_received_at = -math.inf
         """When the leader answered last, as far as `advance` was told the time."""
         self._silence = SilenceTimer(LEADER_SILENCE_S, self._owed_since)
         self._effects: list[Effect] = []
@@ -356,7 +356,7 @@ class ProducerSession:
     def advance(self, now: float) -> list[Effect]:
         """Report what ran out of time, send what is due; what has to be done, in order."""
         if self._has_heard:
-            self._has_heard, self._heard_at = False, now
+            self._has_heard, self._last_received_at = False, now
         self._expire(now)
         if self._connected:
             oldest = self._unanswered[0].sent_at if self._unanswered else None
@@ -397,7 +397,7 @@ class ProducerSession:
     def _owed_since(self) -> float | None:
         """Since when the leader owes an answer and gives none."""
         oldest = self._unanswered[0].sent_at if self._connected and self._unanswered else None
-        return None if oldest is None else max(oldest, self._heard_at)
+        return None if oldest is None else max(oldest, self._last_received_at)
 
     def _has_room(self) -> bool:
         """Whether a waiting batch may be given sequences now."""

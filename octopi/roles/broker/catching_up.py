@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from octopi.environment import Clock
-from octopi.replication.catch_up_pace import CatchUpPace, Progress
+from octopi.replication.catch_up_pace import CatchUpPace, CatchUpProgress
 
 
 class Behind(Protocol):
@@ -79,8 +79,8 @@ class CatchingUp:
         assert self._pace is not None, "somebody catches up"
         return max(0.0, self._pace.look_at - self._clock.now())
 
-    def _progress(self) -> Progress:
-        return Progress(
+    def _progress(self) -> CatchUpProgress:
+        return CatchUpProgress(
             self._clock.now(),
             self._produced_bytes,
             self._sent_bytes,

@@ -40,7 +40,7 @@ class ControllerLink(Protocol):
 class Decisions(Protocol):
     """What a controller may ask of a broker, and have it do."""
 
-    def standings(self) -> list[m.Standing]:
+    def standings(self) -> list[m.ReplicaReport]:
         """How the broker stands with its partitions, for joining."""
 
     def decisions(self) -> list[PartitionRecord]:

@@ -17,7 +17,7 @@ from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
 from octopi.identifiers import TopicId, id_fault, topic_name_fault
 from octopi.logger import get_logger
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import partition_number, stored_topic
 from octopi.roles.broker.replica_ends import ReplicaEnds
 from octopi.storage.brief_lock import BriefLock
@@ -35,7 +35,7 @@ UNFINISHED: Final[tuple[list[str], ...]] = ([], ["checkpoint.new"])
 
 
 @attrs.frozen
-class Doomed:
+class PendingDeletion:
     """What lies here of a log that has no place any more."""
 
     directory: str
@@ -43,7 +43,7 @@ class Doomed:
     topic: str
     topic_id: TopicId
     partition: int
-    log: BrokerLog | None
+    log: LocalLog | None
     """None: it could not be made, or not be opened."""
 
     @property
@@ -57,7 +57,7 @@ class Doomed:
         return self.topic, self.topic_id, self.partition, 0
 
 
-class Deletion:
+class LogDeletion:
     """What nobody uses any more, and whose files have to go."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Deletion:
         self._disk = environment.disk
         self._logs_directory = f"{data_directory}/logs"
         self._ends = ends
-        self._doomed: list[Doomed] = []
+        self._doomed: list[PendingDeletion] = []
         self._leftovers: dict[str, None] = {}
         """Directories that have the name of what is deleted."""
         self._deleting = BriefLock()
 
-    def doom(self, log: BrokerLog) -> None:
+    def doom(self, log: LocalLog) -> None:
         """Have the files of *log* deleted by the next `delete` that means it."""
         self._doomed.append(doomed_log(log))
 
@@ -103,7 +103,9 @@ class Deletion:
                 if not (is_spare and self._holds(directory, topic_id)):
                     directory = ""
                 if directory or topic_id in noted:
-                    self._doomed.append(Doomed(directory, topic, topic_id, partition, None))
+                    self._doomed.append(
+                        PendingDeletion(directory, topic, topic_id, partition, None)
+                    )
             await trio.lowlevel.checkpoint()
 
     def _holds(self, directory: str, topic_id: TopicId) -> bool:
@@ -131,7 +133,7 @@ class Deletion:
         """The topics of which files have to go."""
         return {one.topic_id for one in self._doomed}
 
-    async def delete(self, is_meant: Callable[[Doomed], bool]) -> None:
+    async def delete(self, is_meant: Callable[[PendingDeletion], bool]) -> None:
         """Delete those of what is doomed; what fails is to be asked for again.
 
         Raises:
@@ -152,7 +154,7 @@ class Deletion:
                 remove_directory(self._disk, directory)
                 del self._leftovers[directory]
 
-    async def _delete(self, doomed: Doomed) -> None:
+    async def _delete(self, doomed: PendingDeletion) -> None:
         """Delete what is left of a log; nobody uses it any more.
 
         Raises:
@@ -172,7 +174,7 @@ class Deletion:
         if doomed.directory:
             remove_directory(self._disk, doomed.new_directory)
 
-    async def _remove(self, doomed: Doomed) -> None:
+    async def _remove(self, doomed: PendingDeletion) -> None:
         """Give the directory the name of what is deleted, durably.
 
         Raises:
@@ -192,9 +194,9 @@ class Deletion:
             raise StorageError(f"{doomed.directory} can't be removed: {error}") from error
 
 
-def doomed_log(log: BrokerLog) -> Doomed:
+def doomed_log(log: LocalLog) -> PendingDeletion:
     """*log* as one that has no place any more."""
-    return Doomed(log.directory, log.topic.topic, log.topic_id, log.partition, log)
+    return PendingDeletion(log.directory, log.topic.topic, log.topic_id, log.partition, log)
 
 
 def remove_file(disk: Disk, path: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from octopi.environment import Environment, Room
+from octopi.environment import DiskSpace, Environment
 from octopi.errors import StorageError
 from octopi.limits import (
     DISK_LINE_INTERVAL_S,
@@ -72,7 +72,7 @@ class DiskWatch:
 
     # --- looking ---------------------------------------------------------------------
 
-    def room(self) -> Room | None:
+    def room(self) -> DiskSpace | None:
         """How full the disk is; None: not known."""
         return self._environment.disk.room(self._data_directory)
 

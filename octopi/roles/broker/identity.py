@@ -17,11 +17,11 @@ from octopi.limits import LIVES_IN_DOUBT_MAX
 from octopi.storage import checkpoint
 from octopi.stored import register_fields
 from octopi.tracing import steps
-from octopi.wire.messages import Joined, RegisterLife
+from octopi.wire.messages import Joined, RegisterGeneration
 
 
 @attrs.frozen
-class Identity:
+class BrokerIdentity:
     """Who this broker is, as its data directory remembers."""
 
     cluster: str
@@ -34,12 +34,12 @@ class Identity:
     """In which the logs were written since a register last heard whether they are intact."""
     ancestors: list[str] = attrs.field(factory=list)
     """See `octopi.wire.membership.Join`."""
-    register: RegisterLife | None = None
+    register: RegisterGeneration | None = None
     """The newest life of the register that it obeyed."""
     credential: str = ""
     """What the register gave with the id: see `octopi.wire.membership.Join`."""
 
-    def begin_life(self, broker: int | None, nonce: str) -> Identity:
+    def begin_life(self, broker: int | None, nonce: str) -> BrokerIdentity:
         """The next life of the same data directory."""
         # The register may have let in a life that never heard of it: then it knows that nonce,
         # and this life must be able to say that it descends from it.
@@ -53,7 +53,7 @@ class Identity:
             ancestors=ancestors,
         )
 
-    def joined(self, joined: Joined, page_cache: str) -> Identity:
+    def joined(self, joined: Joined, page_cache: str) -> BrokerIdentity:
         """The register let this life in, and knows now whether its logs are intact.
 
         Raises:
@@ -88,7 +88,7 @@ class Identity:
         return self.cluster, self.broker, self.incarnation
 
 
-def identity_fields(identity: Identity) -> dict[str, Any]:
+def identity_fields(identity: BrokerIdentity) -> dict[str, Any]:
     """What is stored of *identity*; see `octopi.stored`."""
     return {
         "cluster": identity.cluster,
@@ -102,17 +102,19 @@ def identity_fields(identity: Identity) -> dict[str, Any]:
     }
 
 
-def stored_identity(environment: Environment, path: str) -> Identity | None:
+def stored_identity(environment: Environment, path: str) -> BrokerIdentity | None:
     """Who this broker is, by the file at *path*; None if there is none.
 
     Raises:
       StorageError: if it can't be read, or isn't what was written.
     """
     stored = checkpoint.load(environment.disk, path)
-    return None if stored is None else checkpoint.structured(path, stored, Identity)
+    return None if stored is None else checkpoint.structured(path, stored, BrokerIdentity)
 
 
-async def begin_life(environment: Environment, data_directory: str, broker: int | None) -> Identity:
+async def begin_life(
+    environment: Environment, data_directory: str, broker: int | None
+) -> BrokerIdentity:
     """Read who this broker is and begin its next life, durably.  *broker* is the id that it is
     to have; None: what the directory says, if anything.
 
@@ -127,16 +129,18 @@ async def begin_life(environment: Environment, data_directory: str, broker: int 
                 "leave the id out, or choose another data directory"
             )
         broker = last.broker
-    nonce = environment.chance.token_bytes(8).hex()
+    nonce = environment.randomness.token_bytes(8).hex()
     if last is None:
-        identity = Identity("", broker, 1, nonce, environment.disk.page_cache_id())
+        identity = BrokerIdentity("", broker, 1, nonce, environment.disk.page_cache_id())
     else:
         identity = last.begin_life(broker, nonce)
     await store_identity(environment, data_directory, identity)
     return identity
 
 
-async def store_identity(environment: Environment, data_directory: str, identity: Identity) -> None:
+async def store_identity(
+    environment: Environment, data_directory: str, identity: BrokerIdentity
+) -> None:
     """Remember who this broker is, durably.
 
     Raises:

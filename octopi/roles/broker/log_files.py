@@ -20,7 +20,7 @@ from octopi.storage.file_names import segment_bases, segment_path
 from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import in_turns
+from octopi.storage.time_slices import in_turns
 from octopi.wire.messages import TopicOptions, TopicRecord
 
 _log = get_logger(__name__)

@@ -14,13 +14,13 @@ from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
 from octopi.identifiers import PartitionId, TopicId
 from octopi.logger import get_logger
-from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.opening import Opening
 from octopi.security.quotas import LogName
 from octopi.storage.flush_policy import FlushOptions
-from octopi.storage.slices import Slices, in_groups
+from octopi.storage.time_slices import Slices, in_groups
 from octopi.tracing import steps
 from octopi.wire.messages import LogInfo, RemovedTopic, TopicRecord
 
@@ -57,7 +57,7 @@ class LogStore:
 
     # --- making and deleting -------------------------------------------------------------
 
-    async def create(self, topic: TopicRecord, partition_id: PartitionId) -> BrokerLog | None:
+    async def create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog | None:
         """Have a log of *topic* in the partition; return it if it is a new one.
 
         Raises:
@@ -74,7 +74,7 @@ class LogStore:
             )
         return None
 
-    async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> BrokerLog:
+    async def _create(self, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
         directory = log_directory(self._data_directory, partition_id, topic.topic)
         if (trace := self._environment.trace) is not None:
             trace(steps.T3Making(topic.topic, topic.topic_id, partition_id))
@@ -84,7 +84,7 @@ class LogStore:
             trace(steps.T3Made(topic.topic, topic.topic_id, partition_id))
         return log
 
-    def doom(self, topic_ids: Collection[str]) -> Iterator[BrokerLog]:
+    def doom(self, topic_ids: Collection[str]) -> Iterator[LocalLog]:
         """Have the logs of those creations of topics deleted by the next `delete`; each is given
         when it is no log of this store any more, and its replica has to let it go."""
         for key, log in list(self.logs.items()):
@@ -119,7 +119,7 @@ class LogStore:
 
     # --- looking up --------------------------------------------------------------------
 
-    def find(self, topic: str, partition: int) -> BrokerLog:
+    def find(self, topic: str, partition: int) -> LocalLog:
         """The log of (topic, partition).
 
         Raises:
@@ -140,7 +140,7 @@ class LogStore:
         log = self.logs.get((topic, partition))
         return None if log is None or log.topic.topic_id != topic_id else (log.start, log.end)
 
-    def __iter__(self) -> Iterator[BrokerLog]:
+    def __iter__(self) -> Iterator[LocalLog]:
         return iter(list(self.logs.values()))
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ class LogStore:
         """Close all, cleanly, a few at a time."""
         limit = trio.CapacityLimiter(8)
 
-        async def close_one(log: BrokerLog) -> None:
+        async def close_one(log: LocalLog) -> None:
             async with limit:
                 await log.close()
 

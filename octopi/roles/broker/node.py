@@ -21,8 +21,8 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.follow_session import FollowSession
-from octopi.roles.broker.identity import Identity, begin_life, store_identity
+from octopi.roles.broker.follower_connection import FollowerConnection
+from octopi.roles.broker.identity import BrokerIdentity, begin_life, store_identity
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
@@ -33,14 +33,14 @@ from octopi.roles.broker.services.produce import ProduceService
 from octopi.roles.broker.services.read import ReadService
 from octopi.roles.broker.services.session import BrokerSession
 from octopi.roles.broker.services.subscribe import SubscribeService
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
-from octopi.transport.traffic import Traffic
+from octopi.transport.server_statistics import ServerStatistics
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
@@ -73,7 +73,7 @@ class BrokerOptions:
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     """What it shows to the register and to other brokers."""
-    doorkeeper: Doorkeeper | None = None
+    authenticator: Authenticator | None = None
     """Whom it lets in; None: everybody."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """What its connections may use together; see `octopi.transport.memory_budget`."""
@@ -92,7 +92,7 @@ class BrokerNode:
     options: BrokerOptions
     replicas: ReplicaManager
     readers: Readers
-    traffic: Traffic
+    traffic: ServerStatistics
     link: RegisterLink | None = None
     """The way to the register; None before there is one."""
 
@@ -140,11 +140,11 @@ async def run_broker(
             nursery.start_soon(replicas.keep_deleting)
             nursery.start_soon(replicas.status.disk.run)
             readers = Readers(environment.clock)
-            nursery.start_soon(readers.fan_out.run)
+            nursery.start_soon(readers.tail_broadcast.run)
             nursery.start_soon(
                 _retain, environment, replicas.store, options.retention_check_interval_s
             )
-            traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
+            traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
             node = BrokerNode(environment, options, replicas, readers, traffic)
             show(node)
             await _serve(node, identity, stop, task_status)
@@ -155,12 +155,12 @@ async def run_broker(
 
 
 async def _serve(
-    node: BrokerNode, identity: Identity, stop: trio.Event, task_status: trio.TaskStatus[str]
+    node: BrokerNode, identity: BrokerIdentity, stop: trio.Event, task_status: trio.TaskStatus[str]
 ) -> None:
     """Serve and stay joined until *stop*; then hand over, leave, and close connections."""
     environment, options, replicas = node.environment, node.options, node.replicas
 
-    async def remember(changed: Identity) -> None:
+    async def remember(changed: BrokerIdentity) -> None:
         await store_identity(environment, options.data_directory, changed)
 
     async with trio.open_nursery() as nursery:
@@ -177,13 +177,13 @@ async def _serve(
                         ClientContext(environment, replicas, node.readers, connection, tasks),
                         CLIENT_SERVICES,
                     ),
-                    FOLLOW: lambda connection, tasks: FollowSession(
+                    FOLLOW: lambda connection, tasks: FollowerConnection(
                         environment, replicas, connection, tasks
                     ),
                 },
                 stop=closing,
                 traffic=node.traffic,
-                doorkeeper=options.doorkeeper,
+                authenticator=options.authenticator,
                 secrets=options.secrets,
                 task_status=task_status,
             )

@@ -18,16 +18,16 @@ from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.limits import RETIRED_KEEP_S
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
-from octopi.roles.broker.broker_log import BrokerLog
 from octopi.roles.broker.deletion import (
     DELETED_SUFFIX,
     UNFINISHED,
-    Deletion,
+    LogDeletion,
     names_in,
     remove_directory,
     remove_file,
 )
 from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import (
     fault_of_age,
     is_of_topic,
@@ -38,7 +38,7 @@ from octopi.roles.broker.log_files import (
 )
 from octopi.roles.broker.replica_ends import ReplicaEnds, ends_path, topic_of
 from octopi.roles.broker.replica_state import forget_intact, state_fields, stored_state
-from octopi.roles.broker.retired import Retired
+from octopi.roles.broker.retired_replicas import RetiredReplicas
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.directories import make_durable_directory
@@ -65,7 +65,7 @@ class Opening:
         lost_power: bool,
         keep_retired_s: float = RETIRED_KEEP_S,
     ) -> None:
-        self.logs: dict[tuple[str, int], BrokerLog] = {}
+        self.logs: dict[tuple[str, int], LocalLog] = {}
         """By topic and partition."""
         self.ends: dict[int, ReplicaEnds] = {}
         """What is noted of the logs, by partition."""
@@ -75,11 +75,11 @@ class Opening:
         self._flusher = flusher
         self._flush_options = flush_options
         self._lost_power = lost_power
-        self.deletion = Deletion(environment, data_directory, self.ends)
+        self.deletion = LogDeletion(environment, data_directory, self.ends)
         """What has to go."""
         self._doubtful: set[int] = set()
         """Partitions of which more may have been noted than is found."""
-        self.retired = Retired(environment, data_directory, keep_retired_s)
+        self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
         """What was given up and is kept for a while."""
         self.unmoved: set[int] = set()
         """Partitions whose files were being moved to it, and could not all be moved."""
@@ -134,8 +134,8 @@ class Opening:
         return bool(names_in(self._disk, f"{self._data_directory}/logs/{partition_id}"))
 
     async def move_away(self, partition_id: PartitionId, epoch: int) -> None:
-        """Have the files of a replica that was given up kept by `Retired`; nobody uses them any
-        more.  *epoch*: of the decision that placed the partition elsewhere.
+        """Have the files of a replica that was given up kept by `RetiredReplicas`; nobody uses them
+        any more.  *epoch*: of the decision that placed the partition elsewhere.
 
         Raises:
           StorageError: if that can't be done.
@@ -406,9 +406,7 @@ class Opening:
     async def _forget_intact(self, partition_id: PartitionId) -> None:
         await forget_intact(self._environment, self._replica_path(partition_id))
 
-    async def make(
-        self, directory: str, topic: TopicRecord, partition_id: PartitionId
-    ) -> BrokerLog:
+    async def make(self, directory: str, topic: TopicRecord, partition_id: PartitionId) -> LocalLog:
         """Make a log, with its directory and what has to be in it.
 
         Raises:
@@ -435,8 +433,8 @@ class Opening:
         ends: ReplicaEnds,
         *,
         cut_altered: bool = True,
-    ) -> BrokerLog:
-        return await BrokerLog.open(
+    ) -> LocalLog:
+        return await LocalLog.open(
             self._environment,
             directory,
             topic,

@@ -1,7 +1,7 @@
 """What consumers and followers see of a log of a broker: its records, up to which offset they may
 be read, and what came before a place.
 
-Nothing here changes the log; that is the business of `octopi.roles.broker.broker_log`.
+Nothing here changes the log; that is the business of `octopi.roles.broker.local_log`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from octopi.replication.log_state import LogState
 from octopi.roles.broker.log_files import shared_options
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import Slices, in_turns
+from octopi.storage.time_slices import Slices, in_turns
 from octopi.wire.messages import TopicRecord
 
 

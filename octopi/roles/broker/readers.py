@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from octopi.environment import Clock
-from octopi.roles.broker.fan_out import FanOut
-from octopi.roles.broker.walks import Walks
-from octopi.storage.slices import Slices, in_groups
+from octopi.roles.broker.slow_lookups import SlowLookups
+from octopi.roles.broker.tail_broadcast import TailBroadcast
+from octopi.storage.time_slices import Slices, in_groups
 from octopi.wire.messages import SubscriptionInfo
 
 
@@ -29,9 +29,9 @@ class Readers:
     def __init__(self, clock: Clock) -> None:
         self.subscriptions: dict[Reading, None] = {}
         """All that are open."""
-        self.fan_out = FanOut(clock)
+        self.tail_broadcast = TailBroadcast(clock)
         """Serves those that have all of their log."""
-        self.walks = Walks()
+        self.slow_lookups = SlowLookups()
         """Long look-ups."""
 
     def describe(

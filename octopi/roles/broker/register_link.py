@@ -14,11 +14,12 @@ from typing import Final
 import attrs
 import trio
 
+from octopi.coordination.acceptance_pages import pages_of
 from octopi.environment import Environment
 from octopi.errors import (
+    Blame,
     ConnectionLostError,
     DiskFullError,
-    Fault,
     OctopiError,
     ProtocolError,
     RefusedError,
@@ -35,10 +36,9 @@ from octopi.limits import (
     REQUEST_TIMEOUT_S,
 )
 from octopi.logger import get_logger
-from octopi.membership.acceptance import pages_of
 from octopi.retry import backoff_s
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
-from octopi.roles.broker.identity import Identity
+from octopi.roles.broker.identity import BrokerIdentity
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -76,9 +76,9 @@ class RegisterLink(ControllerLink):
         address: str,
         agent: str,
         credentials: NodeCredentials,
-        identity: Identity,
+        identity: BrokerIdentity,
         decisions: Decisions,
-        remember: Callable[[Identity], Awaitable[None]],
+        remember: Callable[[BrokerIdentity], Awaitable[None]],
     ) -> None:
         self._environment = environment
         self._registers = registers
@@ -97,7 +97,7 @@ class RegisterLink(ControllerLink):
         self._scope = trio.CancelScope()
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> BrokerIdentity:
         """Who this broker is."""
         return self._identity
 
@@ -216,7 +216,7 @@ class RegisterLink(ControllerLink):
 
     # --- joining -----------------------------------------------------------------------
 
-    async def run(self, *, task_status: trio.TaskStatus[Identity]) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
         """Stay joined until cancelled, or until `leave`; ``started`` when joined for the first
         time.
 
@@ -229,8 +229,8 @@ class RegisterLink(ControllerLink):
         if not self._has_joined:
             await trio.sleep_forever()  # nothing was started that could be said to have ended
 
-    async def _stay_joined(self, task_status: trio.TaskStatus[Identity]) -> None:
-        clock, chance = self._environment.clock, self._environment.chance
+    async def _stay_joined(self, task_status: trio.TaskStatus[BrokerIdentity]) -> None:
+        clock, randomness = self._environment.clock, self._environment.randomness
         at = 0
         duplicate_since = math.inf
         while True:
@@ -266,7 +266,7 @@ class RegisterLink(ControllerLink):
                         if not self._has_joined:
                             self._has_joined = True
                             task_status.started(self._identity)
-                        await session.obey()
+                        await session.run_orders()
                     finally:
                         self._connection = None
                         nursery.cancel_scope.cancel()
@@ -306,14 +306,14 @@ class RegisterLink(ControllerLink):
             at, self._failures = at + 1, self._failures + 1
             pause_s = BACKOFF_S_FIRST
             if self._failures > LINK_TRIES:
-                pause_s = backoff_s(chance, self._failures - LINK_TRIES)
+                pause_s = backoff_s(randomness, self._failures - LINK_TRIES)
             await clock.sleep_until(clock.now() + pause_s)
 
 
 def _is_final(refusal: RefusedError) -> bool:
     """Whether this broker has no place there.  What is wrong with the register itself, such as
     its disk, may be mended while the broker waits."""
-    return not refusal.retryable and refusal.meaning.fault is not Fault.NODE
+    return not refusal.retryable and refusal.meaning.fault is not Blame.NODE
 
 
 class _Session:
@@ -323,7 +323,7 @@ class _Session:
         self,
         environment: Environment,
         connection: Connection,
-        identity: Identity,
+        identity: BrokerIdentity,
         decisions: Decisions,
     ) -> None:
         self._environment = environment
@@ -339,7 +339,9 @@ class _Session:
         with self._send:
             await self._connection.run(self._send.send_nowait, task_status=task_status)
 
-    async def join(self, address: str, remember: Callable[[Identity], Awaitable[None]]) -> Identity:
+    async def join(
+        self, address: str, remember: Callable[[BrokerIdentity], Awaitable[None]]
+    ) -> BrokerIdentity:
         """Say what is here, then ask to join; return who this broker is from then on.
 
         Raises:
@@ -383,7 +385,7 @@ class _Session:
         await self._decisions.identified(joined.broker, identity.incarnation)
         return member
 
-    async def obey(self) -> None:
+    async def run_orders(self) -> None:
         """Carry out orders, one after another, until the connection ends.
 
         Raises:

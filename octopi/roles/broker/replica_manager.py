@@ -18,18 +18,18 @@ from octopi.errors import StorageError
 from octopi.identifiers import Offset, PartitionId
 from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
 from octopi.position import checked_anchor
-from octopi.replication.replica import Role
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.replication.partition_replica import Role
+from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink, Decisions
 from octopi.roles.broker.flusher import Flusher
-from octopi.roles.broker.giving_up import GivingUp
+from octopi.roles.broker.hand_over_preparation import HandOverPreparation
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_store import LogStore
-from octopi.roles.broker.own_status import OwnStatus
-from octopi.roles.broker.partition_replica import PartitionReplica
-from octopi.roles.broker.preparation import Preparation
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_streams import ReplicaStreams
+from octopi.roles.broker.retirement import ReplicaRetirement
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
@@ -71,10 +71,10 @@ class ReplicaManager(Decisions):
         """The logs of the replicas."""
         self.metadata = ClusterMetadata(environment, f"{data_directory}/partitions")
         """What was decided, and where brokers are."""
-        self._replicas: dict[int, PartitionReplica] = {}
-        self._retiring: dict[int, PartitionReplica | None] = {}
+        self._replicas: dict[int, ReplicaDriver] = {}
+        self._retiring: dict[int, ReplicaDriver | None] = {}
         """Given up, and not all of their files are moved or deleted; None: by an earlier life."""
-        self._giving_up = BriefLock()
+        self._retirement = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
         self._away: frozenset[int] = frozenset()
@@ -83,9 +83,9 @@ class ReplicaManager(Decisions):
         self._identity: tuple[int, int] | None = None
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
-        self.preparation = Preparation(environment)
+        self.preparation = HandOverPreparation(environment)
         """What is done before another broker leads."""
-        self.status = OwnStatus(environment, data_directory)
+        self.status = BrokerHealth(environment, data_directory)
         self._streams = ReplicaStreams(
             environment,
             self._replicas,
@@ -97,7 +97,7 @@ class ReplicaManager(Decisions):
             credentials or NodeCredentials(),
         )
         self.stream_keys, self.streams = self._streams.keys, self._streams.serving
-        self._given_up = GivingUp(
+        self._given_up = ReplicaRetirement(
             environment, data_directory, self.store.opening, self.metadata, self.status
         )
 
@@ -140,12 +140,12 @@ class ReplicaManager(Decisions):
         for replica in self._replicas.values():
             await replica.settled()  # what was found missing is on the device before joining
 
-    async def _begin_replica(self, partition_id: int) -> PartitionReplica:
+    async def _begin_replica(self, partition_id: int) -> ReplicaDriver:
         assert self._identity is not None, "a broker without a name holds nothing"
         if partition_id not in self.store.ends:
             await self.store.opening.begin_ends(PartitionId(partition_id), {})
         logs = {log.topic_id: log for log in self.store if log.partition == partition_id}
-        replica = self._replicas[partition_id] = PartitionReplica(
+        replica = self._replicas[partition_id] = ReplicaDriver(
             self._environment,
             self._replica_path(partition_id),
             partition_id,
@@ -163,17 +163,17 @@ class ReplicaManager(Decisions):
             replica.machine.stopping()
         return replica
 
-    def replica(self, partition_id: int) -> PartitionReplica | None:
+    def replica(self, partition_id: int) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
 
-    def check_anchor(self, log: BrokerLog, offset: Offset, anchor: str) -> None:
+    def check_anchor(self, log: LocalLog, offset: Offset, anchor: str) -> None:
         """See `octopi.roles.broker.readable_log.ReadableLog.check_anchor`; *log* is served."""
         replica = self._replicas.get(log.partition)
         leads = replica is not None and replica.leads
         log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)
 
-    def standings(self) -> list[m.Standing]:
+    def standings(self) -> list[m.ReplicaReport]:
         """How this broker stands with its partitions."""
         return [replica.machine.standing for replica in self._replicas.values()]
 
@@ -217,7 +217,7 @@ class ReplicaManager(Decisions):
         if controller is not None and controller.is_joined:
             self.status.tell(self._replicas.values(), controller.report)
 
-    def _see_to_stream(self, replica: PartitionReplica) -> None:
+    def _see_to_stream(self, replica: ReplicaDriver) -> None:
         """A follower has a stream, also if the disk failed just when it was to be opened."""
         record = replica.machine.state.record
         follows = (
@@ -227,7 +227,7 @@ class ReplicaManager(Decisions):
             self._streams.follow(replica.partition, record.leader)
 
     @property
-    def replicas(self) -> Iterable[PartitionReplica]:
+    def replicas(self) -> Iterable[ReplicaDriver]:
         """This broker's replicas."""
         return self._replicas.values()
 
@@ -271,7 +271,7 @@ class ReplicaManager(Decisions):
           StorageError: if the disk fails.
         """
         partition = decided.partition
-        async with self._giving_up:
+        async with self._retirement:
             if partition in self._retiring:
                 await self._retire(partition)
         replica = self._replicas.get(partition)
@@ -286,7 +286,7 @@ class ReplicaManager(Decisions):
         if broker not in self.metadata.partitions[partition].replicas:
             self._retiring[partition] = self._replicas.pop(partition)
             self.status.gave_up(partition)
-            async with self._giving_up:
+            async with self._retirement:
                 await self._retire(partition)
 
     def _note_away(self, brokers: frozenset[int]) -> None:
@@ -411,7 +411,7 @@ class ReplicaManager(Decisions):
     async def delete_again(self) -> None:
         """Delete what could not be deleted before, as far as that can be done now."""
         await self.store.delete_again()
-        async with self._giving_up:
+        async with self._retirement:
             for partition_id in list(self._retiring):
                 with suppress(StorageError):
                     await self._retire(partition_id)

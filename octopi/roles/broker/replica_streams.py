@@ -1,7 +1,7 @@
 """The streams between the replicas here and those of other brokers, and the way to the controller.
 
 A replica that follows has one stream to its leader, which a task keeps open.  A leader has one from
-each of its followers, which `octopi.roles.broker.follow_session` serves.
+each of its followers, which `octopi.roles.broker.follower_connection` serves.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
+from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
 from octopi.roles.broker.controller_link import ControllerLink
-from octopi.roles.broker.follower_stream import FollowerStream
-from octopi.roles.broker.own_status import OwnStatus
-from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.leader_connection import LeaderConnection
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_ports import ReplicaPorts
 from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.transport.handshake import NodeCredentials
@@ -38,9 +38,9 @@ class ReplicaStreams(ReplicaPorts):
     def __init__(
         self,
         environment: Environment,
-        replicas: Mapping[int, PartitionReplica],
+        replicas: Mapping[int, ReplicaDriver],
         metadata: ClusterMetadata,
-        status: OwnStatus,
+        status: BrokerHealth,
         catching_up: CatchingUp,
         tasks: trio.Nursery,
         agent: str,
@@ -61,7 +61,7 @@ class ReplicaStreams(ReplicaPorts):
         self._tasks = tasks
         self._agent = agent
         self._credentials = credentials
-        self._following: dict[int, FollowerStream] = {}
+        self._following: dict[int, LeaderConnection] = {}
 
     def is_following(self, partition: int) -> bool:
         """Whether a stream to the leader of *partition* is kept open."""
@@ -105,7 +105,7 @@ class ReplicaStreams(ReplicaPorts):
     def follow(self, partition: int, leader: int) -> None:
         self.stop_following(partition)
         replica = self._replicas[partition]
-        stream = FollowerStream(
+        stream = LeaderConnection(
             self._environment,
             replica,
             leader,

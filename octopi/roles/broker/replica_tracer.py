@@ -1,6 +1,6 @@
 """What an observer hears of the effects of one replica: a table effect -> steps.
 
-`octopi.roles.broker.partition_replica` performs the effects and has the tracer trace the edges
+`octopi.roles.broker.replica_driver` performs the effects and has the tracer trace the edges
 around each.  An effect that fails has no second edge.  There is a tracer only where there is an
 observer.
 """
@@ -20,11 +20,11 @@ from octopi.replication.effects import (
     Answer,
     Append,
     AppendReplicated,
+    CommitReceipt,
     Effect,
     OnLog,
     PartitionEffect,
     PublishHighwater,
-    Receipt,
     Refusal,
     ReplicaState,
     Restart,
@@ -35,8 +35,8 @@ from octopi.replication.effects import (
     Truncate,
 )
 from octopi.replication.partition_leader import PartitionLeader
-from octopi.replication.replica import Replica, Role
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.replication.partition_replica import PartitionReplica, Role
+from octopi.roles.broker.local_log import LocalLog
 from octopi.tracing import steps
 from octopi.tracing.common import CommitStep, MarkStep
 from octopi.tracing.durability import PromiseStep, SetAsideStep
@@ -60,7 +60,7 @@ After = Callable[[], None]
 _LogFields = tuple[str, str, int, int]
 
 
-def log_fields(log: BrokerLog, epoch: int) -> _LogFields:
+def log_fields(log: LocalLog, epoch: int) -> _LogFields:
     """Which log, and the epoch in which something is done to it; see
     `octopi.tracing.common.ReplicaLogStep`."""
     return log.topic.topic, log.topic_id, log.partition, epoch
@@ -69,7 +69,7 @@ def log_fields(log: BrokerLog, epoch: int) -> _LogFields:
 class ReplicaTracer:
     """Traces what becomes of *machine*, the replica of *partition*."""
 
-    def __init__(self, trace: Trace, partition: int, machine: Replica) -> None:
+    def __init__(self, trace: Trace, partition: int, machine: PartitionReplica) -> None:
         self._trace = trace
         self._partition = partition
         self._machine = machine
@@ -81,7 +81,7 @@ class ReplicaTracer:
 
     # --- effects -------------------------------------------------------------------------
 
-    def before(self, effect: PartitionEffect, log: BrokerLog | None) -> After:
+    def before(self, effect: PartitionEffect, log: LocalLog | None) -> After:
         """Trace the edge before *effect*, which is performed next; return what traces the one
         behind it.  *log*: the one that the effect is about, if it is here."""
         match effect:
@@ -95,7 +95,7 @@ class ReplicaTracer:
                 self._before_proposing(change)
         return _nothing
 
-    def _before_on_log(self, effect: Effect, log: BrokerLog) -> After:
+    def _before_on_log(self, effect: Effect, log: LocalLog) -> After:
         match effect:
             case Append(_, found):
                 appended = PlacedBatchStep(
@@ -126,7 +126,7 @@ class ReplicaTracer:
 
     def _before_telling(
         self,
-        log: BrokerLog,
+        log: LocalLog,
         broker: int,
         message: Follow | Followed | FollowRefused | Acknowledge,
     ) -> After:
@@ -164,7 +164,7 @@ class ReplicaTracer:
             (joiner,) = set(change.in_sync) - {*self._in_sync[1]}
             self._trace(steps.J11CaughtUp(self._partition, change.epoch, change.version, joiner))
 
-    def _before_publishing(self, log: BrokerLog, highwater: Offset) -> After:
+    def _before_publishing(self, log: LocalLog, highwater: Offset) -> After:
         leader = self._machine.leader
         if leader is None:
             mark = MarkStep(*self._of_log(log), highwater=highwater, log_end=log.end)
@@ -193,16 +193,16 @@ class ReplicaTracer:
 
     # --- events --------------------------------------------------------------------------
 
-    def received(self, log: BrokerLog, found: Scan) -> None:
+    def received(self, log: LocalLog, found: Scan) -> None:
         """The leader has a producer's batch in front of it."""
         self._trace(steps.P1Received(*self._of_log(log), *_batch_fields(found)))
 
-    def observed(self, log: BrokerLog, found: Scan, answer: Answer) -> Answer:
+    def observed(self, log: LocalLog, found: Scan, answer: Answer) -> Answer:
         """*answer*, with the edges of the step that it is."""
 
-        def observed(content: Receipt | Refusal) -> None:
+        def observed(content: CommitReceipt | Refusal) -> None:
             batch = *self._of_log(log), *_batch_fields(found)
-            if isinstance(content, Receipt):
+            if isinstance(content, CommitReceipt):
                 in_sync, version, proposed = _set_fields(self._machine.leader)
                 receipt = ReceiptStep(
                     *batch,
@@ -246,7 +246,7 @@ class ReplicaTracer:
 
     # --- what is said of them ------------------------------------------------------------
 
-    def _of_log(self, log: BrokerLog) -> _LogFields:
+    def _of_log(self, log: LocalLog) -> _LogFields:
         """Which log, and the epoch of the role that is played for it."""
         role = self._machine.leader or self._machine.follower
         return log_fields(log, role.epoch if role is not None else 0)
@@ -254,7 +254,7 @@ class ReplicaTracer:
     def _of_state(self, state: ReplicaState) -> PromiseStep:
         return PromiseStep(self._partition, **attrs.asdict(state, recurse=False))
 
-    def _set_aside(self, log: BrokerLog) -> SetAsideStep:
+    def _set_aside(self, log: LocalLog) -> SetAsideStep:
         return SetAsideStep(*self._of_log(log), log_end=log.end)
 
     def _both(self, said: Traced, before: type[Traced], after: type[Traced]) -> After:

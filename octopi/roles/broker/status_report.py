@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from octopi.environment import Room
+from octopi.environment import DiskSpace
 from octopi.limits import STATUS_INTERVAL_S
 from octopi.transport.failures import told
 from octopi.wire.messages import BrokerStatus, ReplicaTrouble
@@ -24,12 +24,12 @@ class StatusReport:
 
     def __init__(self) -> None:
         self._disk_trouble = ""
-        self._room: Room | None = None
+        self._room: DiskSpace | None = None
         self._troubles: dict[int, str] = {}
         self._told_at = -math.inf
 
     def news(
-        self, now: float, disk_trouble: str, room: Room | None, troubles: Mapping[int, str]
+        self, now: float, disk_trouble: str, room: DiskSpace | None, troubles: Mapping[int, str]
     ) -> BrokerStatus | None:
         """What is to be told at *now* (monotonic, s), and counts as told then; None: nothing.
 

@@ -13,11 +13,11 @@ from octopi.errors import ConnectionLostError, NeedsTimeError, NotLeaderError, O
 from octopi.identifiers import Offset
 from octopi.limits import FETCH_BYTES_DEFAULT
 from octopi.roles.answers import refuse
-from octopi.roles.broker.broker_log import BrokerLog
-from octopi.roles.broker.fan_out import Encoded
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.tail_broadcast import EncodedDelivery
 from octopi.transport.connection import Connection
 from octopi.transport.turns import allowed, measured
 from octopi.wire import messages as m
@@ -31,7 +31,7 @@ class Subscription:
         connection: Connection,
         manager: ReplicaManager,
         readers: Readers,
-        log: BrokerLog,
+        log: LocalLog,
         message: m.Subscribe,
     ) -> None:
         self.request = message.request
@@ -93,7 +93,7 @@ class Subscription:
 
     def stop(self) -> None:
         """End; from now on nothing is sent."""
-        self._readers.fan_out.leave(self._log, self)
+        self._readers.tail_broadcast.leave(self._log, self)
         self._scope.cancel()
 
     async def run(self, *, opens: bool = False) -> None:
@@ -136,11 +136,11 @@ class Subscription:
             self._log.highwater,
         )
 
-    def take(self, delivery: Encoded, now: float) -> bool:
-        """See `octopi.roles.broker.fan_out.Reader`."""
+    def take(self, delivery: EncodedDelivery, now: float) -> bool:
+        """See `octopi.roles.broker.tail_broadcast.Reader`."""
         if self._log.epoch != self._epoch or delivery.end > self._credit:
             return False
-        if not self._connection.pass_on(delivery.data, now):
+        if not self._connection.try_send_encoded(delivery.data, now):
             return False
         self._log.delivered_bytes += delivery.end - self.position
         self.position = delivery.end
@@ -195,11 +195,11 @@ class Subscription:
     async def _wait(self) -> None:
         """Until there is something that the fan-out doesn't send."""
         if self.position >= self._log.highwater:
-            self._readers.fan_out.join(self._log, self)
+            self._readers.tail_broadcast.join(self._log, self)
             try:
                 await self._idle.park()
             finally:
-                self._readers.fan_out.leave(self._log, self)
+                self._readers.tail_broadcast.leave(self._log, self)
         else:
             self._log.add_waker(self.wake)
             try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import trio
 
+from octopi.coordination.controller import Controller
+from octopi.coordination.journal_entries import Entry
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, NotReadyError, OctopiError, StorageError
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry
-from octopi.membership.registrar import Registrar
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.journal import Journal
 
@@ -21,7 +21,7 @@ class DecisionLog:
     def __init__(
         self,
         environment: Environment,
-        registrar: Registrar,
+        controller: Controller,
         journal: Journal,
         events: EventLog,
         stop: trio.Event,
@@ -30,7 +30,7 @@ class DecisionLog:
         self.failure: OctopiError | None = None
         """Why the register can't go on."""
         self._environment = environment
-        self._registrar = registrar
+        self._controller = controller
         self._journal = journal
         self._events = events
         self._stop = stop
@@ -60,10 +60,10 @@ class DecisionLog:
             self.fail(error)  # it could decide nothing any more: a restart may help
             raise
         for entry in entries:
-            self._events.decided(entry, self._registrar.state)
-            self._registrar.apply(entry)
+            self._events.decided(entry, self._controller.state)
+            self._controller.apply(entry)
         if (audit := self._environment.audit) is not None:
-            audit(self._registrar)
+            audit(self._controller)
 
     async def durable(self) -> None:
         """Wait until everything decided so far may be told."""
@@ -89,7 +89,7 @@ class DecisionLog:
             return
         async with self._snapshot_lock:
             try:
-                await self._journal.replace(self._registrar.state.entries())
+                await self._journal.replace(self._controller.state.entries())
             except LogReadOnlyError as error:
                 self.fail(error)
             except StorageError as error:

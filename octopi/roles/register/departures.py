@@ -63,7 +63,7 @@ class Departures:
         """Whether no process listens where the broker did.  Asks until there is an answer, or
         the broker is back."""
         environment = self._node.environment
-        address = self._node.registrar.state.brokers[session.broker].address
+        address = self._node.controller.state.brokers[session.broker].address
         while not session.replaced.is_set():
             try:
                 connection = await open_connection(
@@ -92,16 +92,18 @@ class Departures:
             if (trace := node.environment.trace) is not None:
                 trace(steps.R6Lost(broker=broker, incarnation=incarnation))
             del node.members[broker]
-            node.registrar.left(broker, incarnation)
+            node.controller.left(broker, incarnation)
             node.events.left(broker)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
-            node.leadership.look()
+            node.election_driver.look()
             self._tasks.start_soon(self._tell_left, broker)
 
     async def _tell_left(self, broker: int) -> None:
         """Leaders that count on a broker which left learn so: it may never have followed them,
         and then they would wait for it."""
         node = self._node
-        records = [one for one in node.registrar.state.partitions.values() if broker in one.in_sync]
+        records = [
+            one for one in node.controller.state.partitions.values() if broker in one.in_sync
+        ]
         leaders = {one.leader for one in records} & node.members.keys()
         await node.tell_partitions(records, [node.members[one] for one in sorted(leaders)])

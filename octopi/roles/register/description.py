@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from octopi.coordination.controller import Controller
 from octopi.limits import LIST_COUNT_MAX
-from octopi.membership.registrar import Registrar
 from octopi.security.grants import Grants
-from octopi.storage.slices import Slices, in_groups
+from octopi.storage.time_slices import Slices, in_groups
 from octopi.wire import messages as m
 from octopi.wire.codec import EncodedList
 
 
 def described(
-    message: m.DescribeCluster, registrar: Registrar, grants: Grants
+    message: m.DescribeCluster, controller: Controller, grants: Grants
 ) -> Slices[m.ClusterDescription]:
     """The answer to *message* for somebody with *grants*, in slices: each partition as it is when
     its slice is made."""
-    state = registrar.state
+    state = controller.state
     brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)
-    for infos in in_groups(registrar.describe_brokers()[:LIST_COUNT_MAX]):
+    for infos in in_groups(controller.describe_brokers()[:LIST_COUNT_MAX]):
         brokers.add(infos)
         yield
     for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):
         records = [state.partitions[one] for one in numbers]
-        partitions.add([registrar.describe_partition(one) for one in records])
+        partitions.add([controller.describe_partition(one) for one in records])
         yield
     return m.ClusterDescription(
         message.request,
@@ -31,6 +31,6 @@ def described(
         state.partition_count,
         brokers,
         partitions,
-        *registrar.learning(),
-        registrar.unserved.found(grants.covers),
+        *controller.learning(),
+        controller.unserved.found(grants.covers),
     )

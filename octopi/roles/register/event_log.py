@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Final
 
-from octopi.environment import Clock
-from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
-from octopi.membership.cluster_state import ClusterState
-from octopi.membership.entries import (
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.journal_entries import (
     BrokerRegistered,
     BrokerRemoved,
     Entry,
@@ -21,6 +19,8 @@ from octopi.membership.entries import (
     TopicCreated,
     TopicDeleted,
 )
+from octopi.environment import Clock
+from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
 from octopi.transport.failures import cut
 from octopi.wire.messages import ClusterEvent, PartitionRecord
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from octopi.coordination.election import NO_WISH
 from octopi.errors import NotReadyError, StorageError
 from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
 from octopi.logger import get_logger
-from octopi.membership.leadership_change import NO_WISH
-from octopi.roles.register.leadership import Leadership, no_other
+from octopi.roles.register.election_driver import ElectionDriver, no_other
 from octopi.tracing import steps
 from octopi.wire.messages import BrokersStopping, PartitionRecord
 
@@ -29,10 +29,10 @@ _log = get_logger(__name__)
 class HandOvers:
     """Empties brokers of what they lead."""
 
-    def __init__(self, node: RegisterNode, leadership: Leadership) -> None:
+    def __init__(self, node: RegisterNode, election_driver: ElectionDriver) -> None:
         self._node = node
-        self._leadership = leadership
-        self._registrar = node.registrar
+        self._election_driver = election_driver
+        self._controller = node.controller
 
     # --- brokers that stop -------------------------------------------------------------
 
@@ -45,16 +45,16 @@ class HandOvers:
         """
         broker = session.broker
         facts = {"broker": broker, "incarnation": session.incarnation}
-        self._registrar.stopping.add(broker)
+        self._controller.stopping.add(broker)
         _log.info("broker is about to stop", **facts)
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E22Emptying(**facts))
         self.tell_stopping()
         with self._node.environment.clock.timeout(HAND_OVER_ALL_S):
-            while self._led(broker) and not self._leadership.is_finishing:
+            while self._led(broker) and not self._election_driver.is_finishing:
                 await self._hand_over_all(broker)
-            await self._leadership.until(
-                lambda: self._leadership.is_finishing or not self._is_needed(broker),
+            await self._election_driver.until(
+                lambda: self._election_driver.is_finishing or not self._is_needed(broker),
                 HAND_OVER_ALL_S,
                 f"others instead of broker {broker}",
             )
@@ -63,8 +63,8 @@ class HandOvers:
 
     def starts_anew(self, broker: int) -> None:
         """A new life of *broker* joined: it may have everything again."""
-        if broker in self._registrar.stopping:
-            self._registrar.stopping.discard(broker)
+        if broker in self._controller.stopping:
+            self._controller.stopping.discard(broker)
             self.tell_stopping()
 
     def tell_stopping(self) -> None:
@@ -75,23 +75,23 @@ class HandOvers:
 
     def tell_stopping_to(self, member: MembershipSession) -> None:
         """Tell one broker which are about to stop."""
-        member.post(BrokersStopping(sorted(self._registrar.stopping)))
+        member.post(BrokersStopping(sorted(self._controller.stopping)))
 
     def _is_needed(self, broker: int) -> bool:
         """Whether a leader is about to have *broker* leave its in-sync set."""
         return any(
             self._can_spare(record, broker)
-            for record in self._registrar.state.partitions.values()
+            for record in self._controller.state.partitions.values()
             if broker in record.in_sync and self._is_staying(record.leader)
         )
 
     def _can_spare(self, record: PartitionRecord, broker: int) -> bool:
         """Whether enough others are in sync, or will be."""
         others = [one for one in record.replicas if one != broker and self._is_staying(one)]
-        return len(others) >= self._registrar.state.min_insync(record.partition)
+        return len(others) >= self._controller.state.min_insync(record.partition)
 
     def _is_staying(self, broker: int) -> bool:
-        return self._registrar.is_live(broker) and broker not in self._registrar.stopping
+        return self._controller.is_live(broker) and broker not in self._controller.stopping
 
     # --- brokers that are drained -------------------------------------------------------
 
@@ -102,9 +102,9 @@ class HandOvers:
           RefusedError: NOT_READY where nobody else could lead; then it keeps those leaderships
               and gets no others.
         """
-        self._registrar.draining.add(broker)
+        self._controller.draining.add(broker)
         await self._hand_over_all(broker)
-        left = [one for one in self._registrar.state.partitions.values() if one.leader == broker]
+        left = [one for one in self._controller.state.partitions.values() if one.leader == broker]
         if left:
             raise no_other(left[0].partition)
 
@@ -112,7 +112,7 @@ class HandOvers:
 
     def _led(self, broker: int) -> list[int]:
         """The partitions that *broker* leads and others could lead."""
-        records = self._registrar.state.partitions.values()
+        records = self._controller.state.partitions.values()
         return [
             one.partition
             for one in records
@@ -121,12 +121,12 @@ class HandOvers:
 
     def _has_successor(self, partition: int, broker: int) -> bool:
         """Whether *broker* leads the partition and somebody else could."""
-        record = self._registrar.state.partitions[partition]
-        avoided = self._registrar.stopping
+        record = self._controller.state.partitions[partition]
+        avoided = self._controller.stopping
         if broker not in avoided:
-            avoided = avoided | self._registrar.draining
+            avoided = avoided | self._controller.draining
         return record.leader == broker and any(
-            one != broker and one not in avoided and self._registrar.is_live(one)
+            one != broker and one not in avoided and self._controller.is_live(one)
             for one in record.in_sync
         )
 
@@ -155,13 +155,13 @@ class HandOvers:
 
     async def _hand_over(self, partition: int, broker: int) -> None:
         try:
-            await self._leadership.change(
+            await self._election_driver.change(
                 partition, NO_WISH, if_still=lambda: self._has_successor(partition, broker)
             )
         except NotReadyError as error:
             _log.info("not handed over now", partition=partition, why=str(error))
-            await self._leadership.until(
-                lambda: not self._leadership.is_changing(partition),
+            await self._election_driver.until(
+                lambda: not self._election_driver.is_changing(partition),
                 HAND_OVER_TIMEOUT_S,
                 "a new leader",
             )

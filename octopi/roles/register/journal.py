@@ -15,6 +15,7 @@ from cattrs.preconf.cbor2 import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from octopi import record
+from octopi.coordination.journal_entries import Entry
 from octopi.environment import Disk, Environment
 from octopi.errors import (
     CorruptLogError,
@@ -26,13 +27,12 @@ from octopi.errors import (
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import BATCH_BYTES_MAX, FETCH_BYTES_DEFAULT, JOURNAL_SNAPSHOT_ENTRIES
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry
-from octopi.model import PartitionRecord, RegisterLife, TopicRecord
+from octopi.model import PartitionRecord, RegisterGeneration, TopicRecord
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.slices import at_once
+from octopi.storage.time_slices import at_once
 from octopi.stored import partition_fields, register_fields, topic_fields
 from octopi.tracing import steps
 
@@ -41,7 +41,7 @@ _log = get_logger(__name__)
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 _CONVERTER.register_unstructure_hook(TopicRecord, topic_fields)
 _CONVERTER.register_unstructure_hook(PartitionRecord, partition_fields)
-_CONVERTER.register_unstructure_hook(RegisterLife, register_fields)
+_CONVERTER.register_unstructure_hook(RegisterGeneration, register_fields)
 configure_tagged_union(Entry, _CONVERTER, tag_name="entry")
 
 

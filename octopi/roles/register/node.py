@@ -1,6 +1,6 @@
 """The register's shell: journal, sessions, and telling brokers what was decided.
 
-The register decides in one synchronous stretch (ask the `Registrar`, append to the
+The register decides in one synchronous stretch (ask the `Controller`, append to the
 journal, apply), so decisions never interleave.  Waiting begins after that: until the
 journal is durable nothing is told to anyone, and a client that created a topic hears of
 it when the brokers have it.
@@ -15,6 +15,8 @@ import contextlib
 
 import trio
 
+from octopi.coordination.controller import Controller
+from octopi.coordination.journal_entries import Entry, TopicCreated
 from octopi.environment import Environment
 from octopi.errors import (
     ConnectionLostError,
@@ -29,22 +31,20 @@ from octopi.limits import (
     GATHER_S,
 )
 from octopi.logger import get_logger
-from octopi.membership.entries import Entry, TopicCreated
-from octopi.membership.registrar import Registrar
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.departures import Departures
+from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.journal import Journal
-from octopi.roles.register.leadership import Leadership
 from octopi.roles.register.options import RegisterOptions
-from octopi.roles.register.past import former_cluster, tell_older_copy
 from octopi.roles.register.rebalancing import Rebalancing
 from octopi.roles.register.sessions import MembershipSession
+from octopi.roles.register.startup_recovery import former_cluster, tell_older_copy
 from octopi.roles.register.topics import Topics
 from octopi.tracing import steps
 from octopi.transport.memory_budget import MemoryBudget
-from octopi.transport.traffic import Traffic
+from octopi.transport.server_statistics import ServerStatistics
 from octopi.wire.messages import (
     BrokerInfo,
     Inventory,
@@ -70,13 +70,13 @@ class RegisterNode:
     ) -> None:
         """*stop* is set when the register can't go on, at the latest."""
         self.environment = environment
-        self.registrar = Registrar(options.partition_count, options.replica_count)
+        self.controller = Controller(options.partition_count, options.replica_count)
         self.members: dict[int, MembershipSession] = {}
         """Sessions of joined brokers, by broker id."""
         self.events = EventLog(environment.clock)
-        self.traffic = Traffic(MemoryBudget(options.memory_budget_bytes))
+        self.traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
         self.options = options
-        self.decisions = DecisionLog(environment, self.registrar, journal, self.events, stop)
+        self.decisions = DecisionLog(environment, self.controller, journal, self.events, stop)
         self._gathered = trio.Event()
         self._joins_held = 0
         """Brokers that came before it may decide, and are not in yet."""
@@ -90,12 +90,12 @@ class RegisterNode:
         """Of brokers that came before there was a cluster here, by the nonces of their lives."""
         self._stop = stop
         self._tasks = tasks
-        self.leadership = Leadership(self, tasks)
-        self.rebalancing = Rebalancing(self, self.leadership, options.replica_count)
+        self.election_driver = ElectionDriver(self, tasks)
+        self.rebalancing = Rebalancing(self, self.election_driver, options.replica_count)
         self.departures = Departures(self, tasks)
-        self.hand_overs = HandOvers(self, self.leadership)
+        self.hand_overs = HandOvers(self, self.election_driver)
         self.topics = Topics[MembershipSession](
-            environment, self.registrar, self.decisions, self, tasks
+            environment, self.controller, self.decisions, self, tasks
         )
 
     # --- deciding --------------------------------------------------------------------
@@ -119,10 +119,10 @@ class RegisterNode:
         Raises:
           StorageError: if the disk doesn't take it.
         """
-        if self.registrar.state.cluster:
-            secret = "" if self.registrar.state.secret else self._token() + self._token()
-            self.record(self.registrar.start(self._token(), secret=secret))
-            self.leadership.wait_for_brokers()
+        if self.controller.state.cluster:
+            secret = "" if self.controller.state.secret else self._token() + self._token()
+            self.record(self.controller.start(self._token(), secret=secret))
+            self.election_driver.wait_for_brokers()
 
     # --- gathering -------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class RegisterNode:
         with self.environment.clock.timeout(seconds):
             await self._all_came.wait()
         if (trace := self.environment.trace) is not None:
-            trace(steps.R5Gathered(cluster=self.registrar.state.cluster))
+            trace(steps.R5Gathered(cluster=self.controller.state.cluster))
         self._gathered.set()
 
     @property
@@ -165,7 +165,7 @@ class RegisterNode:
           NotReadyError, RefusedError: if it is so.
         """
         self.require_gathered()
-        if not self.registrar.state.cluster:
+        if not self.controller.state.cluster:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
 
     # --- membership ------------------------------------------------------------------
@@ -177,9 +177,9 @@ class RegisterNode:
 
         Raises:
           ConnectionLostError: if the broker is gone.
-          RefusedError: see `Registrar.admit`.
+          RefusedError: see `Controller.admit`.
         """
-        state = self.registrar.state
+        state = self.controller.state
         if not state.cluster:
             self._first_joins[join.nonce] = join
         if join.broker is None or not state.cluster:
@@ -194,10 +194,10 @@ class RegisterNode:
         if not state.cluster:
             self._form()
         former = self.members.get(join.broker) if join.broker is not None else None
-        if former is not None and former.is_closed and self.registrar.is_later_life(join):
+        if former is not None and former.is_closed and self.controller.is_later_life(join):
             self.departures.gone(former)
         try:
-            admission = self.registrar.admit(join, inventory)
+            admission = self.controller.admit(join, inventory)
         except SupersededError as error:
             _log.error("superseded", why=str(error), next=error.meaning.next)
             self.decisions.fail(error)
@@ -212,7 +212,7 @@ class RegisterNode:
             admitted = {"broker": admission.broker, "incarnation": join.incarnation}
             trace(steps.J5Admitting(**admitted, entries=admission.entries))
         self.record(admission.entries)
-        self.registrar.admitted(admission)
+        self.controller.admitted(admission)
         now = self.environment.clock.now()
         del self._comes_again[join.nonce]
         self._comes_again = {one: at for one, at in self._comes_again.items() if at > now}
@@ -220,7 +220,7 @@ class RegisterNode:
         self.members[admission.broker] = session
         session.joined_as(admission.broker, join.incarnation)
         if admission.learned:
-            self.leadership.wait_for_brokers()
+            self.election_driver.wait_for_brokers()
         learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
         if learned:
             # No task of the session: with that, a lost broker would leave others without them.
@@ -233,7 +233,7 @@ class RegisterNode:
         if former is not None:
             self._tasks.start_soon(former.replace)
         else:
-            self.registrar.draining.discard(admission.broker)
+            self.controller.draining.discard(admission.broker)
             self.hand_overs.starts_anew(admission.broker)
         if admission.conflicts:
             strangers = _log.sparing(self.environment.clock)
@@ -256,10 +256,10 @@ class RegisterNode:
         former = former_cluster(self._first_joins.values())
         cluster = former.cluster or self._token()
         nonce, secret = self._token(), self._token() + self._token()
-        self.record(self.registrar.form(cluster, nonce, former.generation + 1, secret=secret))
+        self.record(self.controller.form(cluster, nonce, former.generation + 1, secret=secret))
         self._first_joins.clear()
         if former.cluster:
-            self.leadership.wait_for_brokers()
+            self.election_driver.wait_for_brokers()
         _log.info(
             "cluster formed",
             cluster=cluster,
@@ -268,33 +268,33 @@ class RegisterNode:
         )
 
     def _token(self) -> str:
-        return self.environment.chance.token_bytes(8).hex()
+        return self.environment.randomness.token_bytes(8).hex()
 
     async def brief(self, session: MembershipSession, broker: int) -> None:
         """Tell a broker that has just joined all that concerns it; then clients are sent to
         it, but for what it could not do.  The others hear what changed by its coming."""
-        state = self.registrar.state
+        state = self.controller.state
         self.hand_overs.tell_stopping_to(session)
         # First what is deleted: a topic of the same name may have been made since.
-        await self.have_removed(session, self.registrar.removals_of(broker))
-        table, topics = list(state.partitions.values()), self.registrar.topics_of(broker)
-        await session.install_partitions(table, self.registrar.describe_brokers())
+        await self.have_removed(session, self.controller.removals_of(broker))
+        table, topics = list(state.partitions.values()), self.controller.topics_of(broker)
+        await session.install_partitions(table, self.controller.describe_brokers())
         await session.install_topics(topics)
         if not (session.is_closed or session.is_silent):
             if (trace := self.environment.trace) is not None:
                 trace(steps.J6Serving(broker=broker, incarnation=session.incarnation))
-            self.registrar.serves(broker, session.incarnation)
+            self.controller.serves(broker, session.incarnation)
         await self.durable()
-        for partition in list(self.registrar.leaderships.changes):
-            self.leadership.announce_to(session, partition)
-        self.leadership.look()
+        for partition in list(self.controller.elections.changes):
+            self.election_driver.announce_to(session, partition)
+        self.election_driver.look()
         others = [member for member in self.members.values() if member is not session]
         await self.tell_partitions(list(state.partitions.values()), others)
 
     async def _tell_learned(self, topics: list[TopicRecord], session: MembershipSession) -> None:
         """Brokers that joined before the register knew *topics* again hear of them: they may hold
         replicas, and never have been told.  That of *session*, who brought them, is briefed."""
-        partitions = self.registrar.state.partitions
+        partitions = self.controller.state.partitions
         async with trio.open_nursery() as nursery:
             for broker, member in self.members.items():
                 held = [
@@ -310,7 +310,7 @@ class RegisterNode:
     ) -> None:
         """Every broker remembers the whole table, not only its part, so that a register that
         lost its disk learns of partitions whose brokers are away."""
-        brokers = self.registrar.describe_brokers()
+        brokers = self.controller.describe_brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
                 nursery.start_soon(self.tell, member, records, brokers)
@@ -322,13 +322,13 @@ class RegisterNode:
         await member.install_partitions(records, brokers)
         if not member.is_closed:
             # A partition that was new to it was none that it could accept an epoch of before.
-            await self.leadership.announce_again(member, records)
+            await self.election_driver.announce_again(member, records)
 
     async def have_removed(self, session: MembershipSession, topics: list[RemovedTopic]) -> None:
         """Have a broker remove deleted topics, and remember which it has removed."""
         for topic in await session.remove_topics(topics):
             # Not remembered, it hears of it again, harmlessly.
             with contextlib.suppress(NotReadyError, StorageError):
-                self.record(self.registrar.removed(topic.topic_id, session.broker))
+                self.record(self.controller.removed(topic.topic_id, session.broker))
         with contextlib.suppress(NotReadyError):
             await self.durable()

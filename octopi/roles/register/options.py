@@ -12,7 +12,7 @@ from octopi.limits import (
     REBALANCE_INTERVAL_S,
     REPLICA_COUNT_DEFAULT,
 )
-from octopi.security.doorkeeper import Doorkeeper
+from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 
 
@@ -34,7 +34,7 @@ class RegisterOptions:
     snapshot_entries: int = JOURNAL_SNAPSHOT_ENTRIES
     """After so many entries the journal is folded into a snapshot."""
     agent: str = "octopi-node"
-    doorkeeper: Doorkeeper | None = None
+    authenticator: Authenticator | None = None
     """Whom it lets in; None: everybody."""
     secrets: SecretSource | None = None
     """By which register and brokers know that each is of the cluster; None: from its data

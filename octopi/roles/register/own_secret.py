@@ -39,7 +39,7 @@ async def own_secret(
             f"secret {path}` and copy it to all brokers"
         )
     try:
-        text = secret_text(environment.chance.token_bytes(JOIN_SECRET_BYTES))
+        text = secret_text(environment.randomness.token_bytes(JOIN_SECRET_BYTES))
         await disk.replace_file(path, text.encode())
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error

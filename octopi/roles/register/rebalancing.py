@@ -1,6 +1,6 @@
 """Where replicas and leaders should be, and getting them there one step at a time.
 
-Every step is an ordinary change of leadership with a wish (`octopi.membership.leadership_change`),
+Every step is an ordinary change of leadership with a wish (`octopi.coordination.election`),
 so it is as safe as a failover and stops a partition for as short.  A replica moves by
 growing: the joining broker follows, becomes in sync, and only then the leaving one goes.
 """
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from octopi.coordination.election import ElectionGoal
+from octopi.coordination.journal_entries import ClusterFormed
+from octopi.coordination.placement import balance_leaders, spread_replicas
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.limits import LIST_COUNT_MAX, MOVE_TIMEOUT_S
 from octopi.logger import get_logger
-from octopi.membership.entries import ClusterFormed
-from octopi.membership.leadership_change import Wish
-from octopi.membership.placement import balance_leaders, spread_replicas
-from octopi.roles.register.leadership import Leadership, no_other
+from octopi.roles.register.election_driver import ElectionDriver, no_other
 from octopi.wire.messages import PartitionRecord
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ _log = get_logger(__name__)
 class Rebalancing:
     """Moves leaders and replicas, on request and by itself."""
 
-    def __init__(self, node: RegisterNode, leadership: Leadership, replica_count: int) -> None:
+    def __init__(
+        self, node: RegisterNode, election_driver: ElectionDriver, replica_count: int
+    ) -> None:
         self._node = node
-        self._leadership = leadership
+        self._election_driver = election_driver
         self._replica_count = replica_count
 
     # --- on request ------------------------------------------------------------------
@@ -48,9 +50,9 @@ class Rebalancing:
         """Forget a broker that is away for good and holds nothing.
 
         Raises:
-          RefusedError: see `Registrar.remove`.
+          RefusedError: see `Controller.remove`.
         """
-        entries = self._node.registrar.remove(broker)
+        entries = self._node.controller.remove(broker)
         self._node.record(entries)
         await self._node.durable()
         if entries:
@@ -62,7 +64,7 @@ class Rebalancing:
         Raises:
           RefusedError: INVALID_OPTION; NO_BROKER before there is a cluster.
         """
-        state = self._node.registrar.state
+        state = self._node.controller.state
         if not state.cluster:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
         if not 1 <= count <= LIST_COUNT_MAX - state.partition_count:
@@ -82,7 +84,7 @@ class Rebalancing:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (it didn't catch up
               in time, or nobody else could lead); then both hold one.
         """
-        record = self._node.registrar.state.partitions.get(partition)
+        record = self._node.controller.state.partitions.get(partition)
         if record is None:
             raise RefusedError(f"partition {partition} lies nowhere yet", Status.UNKNOWN_PARTITION)
         self._known(joining)
@@ -92,7 +94,7 @@ class Rebalancing:
             )
         if joining not in record.replicas:
             await self._grow(record, joining)
-        await self._leadership.until(
+        await self._election_driver.until(
             lambda: joining in self._record(partition).in_sync,
             MOVE_TIMEOUT_S,
             f"broker {joining} in sync",
@@ -102,7 +104,9 @@ class Rebalancing:
             raise no_other(partition)
         replicas = [one for one in record.replicas if one != leaving]
         keep = record.leader if record.leader != leaving else None
-        changed = await self._leadership.change(partition, Wish(leader=keep, replicas=replicas))
+        changed = await self._election_driver.change(
+            partition, ElectionGoal(leader=keep, replicas=replicas)
+        )
         if leaving in changed.replicas:
             raise RefusedError(
                 f"partition {partition} stays on brokers {changed.replicas}: one that is in sync "
@@ -113,21 +117,21 @@ class Rebalancing:
 
     async def _grow(self, record: PartitionRecord, joining: int) -> None:
         """Have *joining* hold a replica, too; it follows from then on."""
-        if not self._node.registrar.is_live(joining):
+        if not self._node.controller.is_live(joining):
             raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
-        wish = Wish(leader=record.leader, replicas=[*record.replicas, joining])
-        await self._leadership.change(record.partition, wish)
+        goal = ElectionGoal(leader=record.leader, replicas=[*record.replicas, joining])
+        await self._election_driver.change(record.partition, goal)
 
     def _record(self, partition: int) -> PartitionRecord:
-        return self._node.registrar.state.partitions[partition]
+        return self._node.controller.state.partitions[partition]
 
     def _known(self, broker: int) -> None:
-        if broker not in self._node.registrar.state.brokers:
+        if broker not in self._node.controller.state.brokers:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
     def _others(self, record: PartitionRecord, broker: int) -> bool:
         """Whether somebody else than *broker* could lead now."""
-        is_live = self._node.registrar.is_live
+        is_live = self._node.controller.is_live
         return any(one != broker and is_live(one) for one in record.in_sync)
 
     # --- by itself -------------------------------------------------------------------
@@ -147,17 +151,17 @@ class Rebalancing:
 
     async def _step(self) -> None:
         """One improvement, if the cluster is at rest and there is one."""
-        registrar = self._node.registrar
+        controller = self._node.controller
         # What takes no records gets nothing more.
         live = [
             one
-            for one in registrar.state.brokers
-            if registrar.serving(one)
-            and one not in registrar.stopping
-            and not registrar.health.is_troubled(one)
+            for one in controller.state.brokers
+            if controller.serving(one)
+            and one not in controller.stopping
+            and not controller.health.is_troubled(one)
         ]
-        records = list(registrar.state.partitions.values())
-        if registrar.leaderships.changes or not all(
+        records = list(controller.state.partitions.values())
+        if controller.elections.changes or not all(
             set(one.in_sync) == set(one.replicas) for one in records
         ):
             return
@@ -174,6 +178,6 @@ class Rebalancing:
         if moves:
             await self.move(moves[0].partition, moves[0].leaving, moves[0].joining)
             return
-        willing = [one for one in live if one not in registrar.draining]
+        willing = [one for one in live if one not in controller.draining]
         for move in balance_leaders(records, willing):
-            await self._leadership.change(move.partition, Wish(leader=move.leader))
+            await self._election_driver.change(move.partition, ElectionGoal(leader=move.leader))

@@ -13,12 +13,12 @@ from octopi.roles.register.journal import Journal
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.own_secret import own_secret
-from octopi.roles.register.past import replay
 from octopi.roles.register.services.cluster import ClusterService
 from octopi.roles.register.services.context import RegisterContext
 from octopi.roles.register.services.operating import OperatingService
 from octopi.roles.register.services.topics import TopicService
 from octopi.roles.register.sessions import MembershipSession
+from octopi.roles.register.startup_recovery import replay
 from octopi.storage.directories import lock_directory, make_durable_directory
 from octopi.tracing import steps
 from octopi.transport.connection import Connection
@@ -39,10 +39,10 @@ def _client_session(
     return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
 
 
-async def _end(node: RegisterNode, wish: trio.Event, ending: trio.Event) -> None:
+async def _end(node: RegisterNode, goal: trio.Event, ending: trio.Event) -> None:
     """Have *ending* follow *wish*, once changes of leaders that are under way are over."""
-    await wish.wait()
-    await node.leadership.finish()
+    await goal.wait()
+    await node.election_driver.finish()
     ending.set()
 
 
@@ -77,12 +77,12 @@ async def run_register(
             async with trio.open_nursery() as nursery:
                 ending = trio.Event()
                 node = RegisterNode(environment, options, journal, nursery, ending)
-                replay(node.registrar, entries, options.data_directory)
+                replay(node.controller, entries, options.data_directory)
                 _log.info(
                     "journal read",
                     entries=len(entries),
-                    cluster=node.registrar.state.cluster or None,
-                    topics=node.registrar.state.topic_count,
+                    cluster=node.controller.state.cluster or None,
+                    topics=node.controller.state.topic_count,
                 )
                 if (trace := environment.trace) is not None:
                     trace(steps.R1Read(entries=entries))
@@ -93,7 +93,7 @@ async def run_register(
                 show(node)
                 nursery.start_soon(node.gather, options.gather_s)
                 nursery.start_soon(_end, node, stop, ending)
-                nursery.start_soon(node.leadership.run)
+                nursery.start_soon(node.election_driver.run)
                 nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)
                 await serve(
                     environment,
@@ -108,7 +108,7 @@ async def run_register(
                     },
                     stop=ending,
                     traffic=node.traffic,
-                    doorkeeper=options.doorkeeper,
+                    authenticator=options.authenticator,
                     secrets=secrets,
                     task_status=task_status,
                 )

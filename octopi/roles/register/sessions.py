@@ -28,7 +28,7 @@ from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.tracing import steps
 from octopi.transport.connection import Connection
-from octopi.transport.unanswered import Numbered
+from octopi.transport.pending_requests import Numbered
 from octopi.wire import messages as m
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ class MembershipSession:
                 self._tasks.start_soon(self._admit, message)
             case m.AcceptEpoch():
                 self._require_own(message.broker, message.incarnation)
-                self._node.leadership.accept(message)
+                self._node.election_driver.accept(message)
             case m.BrokerStatus():
                 self._require_joined()
                 self._told(message)
             case m.Resign():
                 self._require_own(message.leader, message.leader_incarnation)
-                self._tasks.start_soon(self._node.leadership.resign, message)
+                self._tasks.start_soon(self._node.election_driver.resign, message)
             case m.Stopping():
                 self._require_joined()
                 self._tasks.start_soon(self._hand_over, message)
@@ -101,7 +101,7 @@ class MembershipSession:
                 self._node.departures.gone(self)
             case m.AlterInSync():
                 self._require_own(message.leader, message.leader_incarnation)
-                self._tasks.start_soon(self._node.leadership.alter_in_sync, self, message)
+                self._tasks.start_soon(self._node.election_driver.alter_in_sync, self, message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is no membership message")
 
@@ -119,7 +119,7 @@ class MembershipSession:
                 f"{incarnation}"
             )
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         """The endpoint takes no fresh tokens: a broker comes back with one."""
 
     def closed(self) -> None:
@@ -131,7 +131,7 @@ class MembershipSession:
     @property
     def was_silent(self) -> bool:
         """Whether nothing came for so long that the connection ended because of that."""
-        silence_s = self._node.environment.clock.now() - self._connection.heard_at
+        silence_s = self._node.environment.clock.now() - self._connection.last_received_at
         return silence_s > MEMBERSHIP_HEARTBEAT_TIMEOUT_S - _CLOCK_RESOLUTION_S
 
     @property
@@ -152,8 +152,8 @@ class MembershipSession:
         try:
             broker = await self._node.admit(self, join, self._inventory)
             self._inventory = []
-            state = self._node.registrar.state
-            seals = self._node.registrar.seals
+            state = self._node.controller.state
+            seals = self._node.controller.seals
             life, credential = seals.of_life(state.life), seals.credential(broker)
             self._connection.post(m.Joined(join.request, state.cluster, broker, life, credential))
             await self._node.brief(self, broker)
@@ -181,10 +181,10 @@ class MembershipSession:
                     broker=self.broker, disk_trouble=status.disk_trouble, troubles=status.replicas
                 )
             )
-        before = self._node.registrar.health.disk_trouble(self.broker)
-        if self._node.registrar.health.told(self.broker, status):
+        before = self._node.controller.health.disk_trouble(self.broker)
+        if self._node.controller.health.told(self.broker, status):
             self._log_status(status, before)
-            self._node.leadership.look()
+            self._node.election_driver.look()
 
     def _log_status(self, status: m.BrokerStatus, before: str) -> None:
         if status.disk_trouble and not before:
@@ -233,7 +233,7 @@ class MembershipSession:
             return False
         if (trace := self._node.environment.trace) is not None:
             trace(steps.E9Telling(broker=self.broker, records=records))
-        seals = self._node.registrar.seals
+        seals = self._node.controller.seals
         message = m.InstallPartitions(
             self._connection.next_request(),
             [seals.of_partition(one) for one in records],
@@ -265,25 +265,25 @@ class MembershipSession:
         decided about a partition may not have told it yet.
         """
         confirmed = True
-        for page in _pages(self._node.registrar.tellable(records)):
+        for page in _pages(self._node.controller.tellable(records)):
             confirmed &= await self._install_page_of_topics(page)
         return confirmed
 
     async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
         if untold := self._unhosted(records):
-            brokers = self._node.registrar.describe_brokers()
+            brokers = self._node.controller.describe_brokers()
             await self.install_partitions(untold, brokers)
         if not await self._may_tell():
             return False
         # One that was deleted meanwhile is gone: the broker would make it anew, and tell of it
         # when it joins the next time.
-        state = self._node.registrar.state
+        state = self._node.controller.state
         records = [one for one in records if one == state.topic(one.topic)]
         if not records:
             return True
         if (trace := self._node.environment.trace) is not None:
             trace(steps.T2Telling(broker=self.broker, topics=records))
-        seal = self._node.registrar.seals.of_topic
+        seal = self._node.controller.seals.of_topic
         message = m.InstallTopics(self._connection.next_request(), [seal(one) for one in records])
         undone = await self._tell(message)
         if undone is None:
@@ -301,7 +301,7 @@ class MembershipSession:
 
     def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
         """The partitions of topics that the broker is a replica of and has not confirmed."""
-        partitions = self._node.registrar.state.partitions
+        partitions = self._node.controller.state.partitions
         return [
             partitions[number]
             for number in sorted({one for record in records for one in record.partitions})
@@ -336,16 +336,16 @@ class MembershipSession:
 
     def _note_unstored(self) -> None:
         """Clients are not sent to the broker for what it doesn't know."""
-        registrar = self._node.registrar
-        if self.is_closed or not registrar.is_live(self.broker):
+        controller = self._node.controller
+        if self.is_closed or not controller.is_live(self.broker):
             return
         mine = [
             one
             for one in self._undone_partitions
-            if self.broker in registrar.state.partitions[one].replicas
+            if self.broker in controller.state.partitions[one].replicas
         ]
-        if registrar.health.unstored(self.broker, mine):
-            self._node.leadership.look()
+        if controller.health.unstored(self.broker, mine):
+            self._node.election_driver.look()
 
     def _note_failures(self, are_there: bool) -> None:
         if are_there:
@@ -366,14 +366,14 @@ class MembershipSession:
             )
 
     async def _tell_again(self) -> None:
-        state, registrar = self._node.registrar.state, self._node.registrar
+        state, controller = self._node.controller.state, self._node.controller
         if self._are_removals_undone:
             self._are_removals_undone = False
-            await self._node.have_removed(self, registrar.removals_of(self.broker))
+            await self._node.have_removed(self, controller.removals_of(self.broker))
         partitions = sorted(self._undone_partitions)
         if partitions:
             records = [state.partitions[one] for one in partitions]
-            await self._node.tell(self, records, registrar.describe_brokers())
+            await self._node.tell(self, records, controller.describe_brokers())
         topics = [state.topic(one) for one in sorted(self._undone_topics)]
         self._undone_topics.clear()  # deleted ones are of no interest any more
         await self.install_topics([one for one in topics if one is not None])

@@ -7,13 +7,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
+from octopi.coordination.controller import Controller
+from octopi.coordination.journal_entries import PartitionDecided
 from octopi.environment import Environment
 from octopi.errors import NotReadyError
 from octopi.identifiers import topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
-from octopi.membership.entries import PartitionDecided
-from octopi.membership.registrar import Registrar
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.security.quotas import NOBODY, Creator
 from octopi.tracing import steps
@@ -66,14 +66,14 @@ class Topics(Generic[MemberT]):
     def __init__(
         self,
         environment: Environment,
-        registrar: Registrar,
+        controller: Controller,
         decisions: DecisionLog,
         ports: TopicPorts[MemberT],
         tasks: trio.Nursery,
     ) -> None:
         """*tasks*: in which brokers are told, whatever becomes of the client that asked."""
         self._environment = environment
-        self._registrar = registrar
+        self._controller = controller
         self._decisions = decisions
         self._ports = ports
         self._tasks = tasks
@@ -92,11 +92,11 @@ class Topics(Generic[MemberT]):
         """Create a topic and see it installed, also if this is cancelled.
 
         Raises:
-          OctopiError: see `Registrar.create_topic`; `NotReadyError` while gathering.
+          OctopiError: see `Controller.create_topic`; `NotReadyError` while gathering.
         """
         self._ports.require_learned()
-        topic_id = self._environment.chance.token_bytes(8).hex()
-        topic, entries = self._registrar.create_topic(
+        topic_id = self._environment.randomness.token_bytes(8).hex()
+        topic, entries = self._controller.create_topic(
             name,
             topic_id,
             partition_count=partition_count,
@@ -125,7 +125,7 @@ class Topics(Generic[MemberT]):
                 trace(steps.T1Created(**_facts(topic)))
             if placed:
                 await self._ports.tell_partitions(placed, list(self._ports.members.values()))
-            records = [self._registrar.state.partitions[one] for one in topic.partitions]
+            records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
             for hosts in (leaders, followers):  # what is not led yet can't be followed
@@ -147,12 +147,12 @@ class Topics(Generic[MemberT]):
           OctopiError: InvalidTopicError, UnknownTopicError, or what `create` raises.
         """
         checked = topic_name(name)
-        record = self._registrar.state.topic(checked)
+        record = self._controller.state.topic(checked)
         if record is None:
             self._ports.require_learned()
             if creator is not None:
                 return await self.create(checked, creator=creator)
-            return self._registrar.require_topic(checked)
+            return self._controller.require_topic(checked)
         installing = self._installing.get(record.topic_id)
         if installing is not None:
             await installing.wait()
@@ -161,7 +161,7 @@ class Topics(Generic[MemberT]):
 
     def ready(self, name: str) -> TopicRecord | None:
         """The topic, if describing it needs no waiting."""
-        record = self._registrar.state.topic(name)
+        record = self._controller.state.topic(name)
         if record is None or record.topic_id in self._installing or not self._decisions.is_durable:
             return None
         return record
@@ -169,7 +169,7 @@ class Topics(Generic[MemberT]):
     def page(self, after: str, count_max: int) -> list[TopicRecord]:
         """Topics behind *after*, in order."""
         self._ports.require_gathered()
-        return self._registrar.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
+        return self._controller.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
 
     async def delete(self, name: str) -> None:
         """Delete a topic, also if this is cancelled; brokers that are away will hear of it when
@@ -180,7 +180,7 @@ class Topics(Generic[MemberT]):
         """
         topic_name(name)
         self._ports.require_learned()
-        await self._delete(self._registrar.require_topic(name))
+        await self._delete(self._controller.require_topic(name))
 
     async def delete_by_id(self, topic_id: str) -> None:
         """The same, whatever its name is.
@@ -189,12 +189,12 @@ class Topics(Generic[MemberT]):
           OctopiError: UnknownTopicError, NotReadyError.
         """
         self._ports.require_gathered()
-        await self._delete(self._registrar.topic_of_id(topic_id))
+        await self._delete(self._controller.topic_of_id(topic_id))
 
     async def _delete(self, record: TopicRecord) -> None:
         if (trace := self._environment.trace) is not None:
             trace(steps.T5Deleting(topic=record.topic, topic_id=record.topic_id))
-        self._decisions.record(self._registrar.delete_topic_by_id(record.topic_id))
+        self._decisions.record(self._controller.delete_topic_by_id(record.topic_id))
         removed = trio.Event()
         self._tasks.start_soon(self._remove_everywhere, record, removed)
         await removed.wait()
@@ -208,7 +208,7 @@ class Topics(Generic[MemberT]):
             if (trace := self._environment.trace) is not None:
                 trace(steps.T5Deleted(topic=topic.topic, topic_id=topic.topic_id))
             _log.info("topic deleted", topic=topic.topic)
-            removal = self._registrar.state.removals.get(topic.topic_id)
+            removal = self._controller.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]
             removing = removal.brokers & self._ports.members.keys() if removal else set[int]()
             async with trio.open_nursery() as nursery:

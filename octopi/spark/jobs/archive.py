@@ -134,7 +134,7 @@ def _begin(directory: Path) -> str:
 
 
 @attrs.frozen
-class Written(WriterCommitMessage):
+class ArchivedFiles(WriterCommitMessage):
     """The files of one task: topic, partition, first offset, end, rows."""
 
     stretches: list[tuple[str, int, int, int, int]]
@@ -157,7 +157,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> ArchivedFiles:
         writer: StretchWriter | None = None
         done: list[tuple[str, int, int, int, int]] = []
         for batch in iterator:
@@ -174,11 +174,11 @@ class ArchiveWriter(DataSourceStreamArrowWriter):
             writer.write(batch)
         if writer is not None:
             done.append(writer.close())
-        return Written(done)
+        return ArchivedFiles(done)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         for message in messages:
-            assert isinstance(message, Written)
+            assert isinstance(message, ArchivedFiles)
             for topic, partition, start, end, rows in message.stretches:
                 _log.info(
                     "archived",

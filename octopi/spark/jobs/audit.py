@@ -38,7 +38,7 @@ from octopi.limits import MIB, RECORD_BYTES_MAX
 from octopi.operating_system import SystemDisk
 from octopi.record import HEADER_BYTES, STRUCTURED, record_end
 from octopi.spark.frames import Frames, RecordFaultError, check_records, find_records
-from octopi.spark.logs import PIECE_BYTES, Log
+from octopi.spark.logs import PIECE_BYTES, SourceLog
 from octopi.spark.stored_logs import LogFolder, find_folders
 from octopi.storage.file_names import index_path, segment_bases
 from octopi.storage.offset_index import OffsetIndex
@@ -56,7 +56,7 @@ _FINDINGS_MAX: Final = 100
 
 
 @attrs.frozen(order=True)
-class Fault:
+class AuditFault:
     """Something that must not be."""
 
     log: str
@@ -78,7 +78,7 @@ class Audit:
     replicas: int
     size_bytes: int
     """Of records that were judged, those of each replica."""
-    faults: list[Fault]
+    faults: list[AuditFault]
     not_judged: list[NotJudged] = attrs.field(factory=list)
 
 
@@ -127,7 +127,7 @@ class _Replica:
 
 @attrs.frozen
 class _Task:
-    log: Log
+    log: SourceLog
     replica: _Replica
     base: Offset
     until: Offset
@@ -135,7 +135,7 @@ class _Task:
 
 
 @attrs.frozen
-class _Run:
+class _RequestRun:
     """Requests with consecutive numbers of one producer, one behind the other."""
 
     producer: bytes
@@ -148,13 +148,13 @@ class _Run:
 class _Seen:
     """What a task found."""
 
-    log: Log
+    log: SourceLog
     replica: int
-    faults: list[Fault]
+    faults: list[AuditFault]
     digests: list[tuple[int, int, bytes]]
     """First offset, end, and hash of the bytes between: whole stretches, and the parts of
     stretches at the file's ends."""
-    runs: list[_Run]
+    runs: list[_RequestRun]
     size_bytes: int
 
 
@@ -199,18 +199,18 @@ def audit(spark: SparkSession, directories: Sequence[Path]) -> Audit:
     )
 
 
-def _find(directories: Sequence[Path]) -> tuple[dict[Log, list[_Replica]], list[Fault]]:
+def _find(directories: Sequence[Path]) -> tuple[dict[SourceLog, list[_Replica]], list[AuditFault]]:
     """The replicas of each log, and what their names and sizes tell."""
     disk = SystemDisk()
-    replicas: defaultdict[Log, list[_Replica]] = defaultdict(list)
-    faults: list[Fault] = []
+    replicas: defaultdict[SourceLog, list[_Replica]] = defaultdict(list)
+    faults: list[AuditFault] = []
     for number, directory in enumerate(directories):
         for folder in find_folders(disk, str(directory.absolute())):
             files = tuple(_files(disk, folder))
             if not files:
                 if folder.highwater:
                     what = f"it has no files, and had been committed up to {folder.highwater}"
-                    faults.append(Fault(str(folder.log), 0, "short", folder.directory, what))
+                    faults.append(AuditFault(str(folder.log), 0, "short", folder.directory, what))
                 continue
             replica = _Replica(number, folder.directory, folder.highwater, files)
             replicas[folder.log].append(replica)
@@ -218,10 +218,14 @@ def _find(directories: Sequence[Path]) -> tuple[dict[Log, list[_Replica]], list[
             for (base, size_bytes), (following, _) in pairwise(files):
                 if base + size_bytes != following:
                     what = f"it ends at offset {base + size_bytes}, the next begins at {following}"
-                    faults.append(Fault(name, base + size_bytes, "gap", replica.path(base), what))
+                    faults.append(
+                        AuditFault(name, base + size_bytes, "gap", replica.path(base), what)
+                    )
             if replica.end < folder.highwater:
                 what = f"it ends there, and had been committed up to {folder.highwater}"
-                faults.append(Fault(name, replica.end, "short", replica.path(replica.end), what))
+                faults.append(
+                    AuditFault(name, replica.end, "short", replica.path(replica.end), what)
+                )
     return dict(replicas), faults
 
 
@@ -258,7 +262,7 @@ class _Reading:
         self._digests: list[tuple[int, int, bytes]] = []
         self._hash = hashlib.blake2b(digest_size=16)
         self._hashed_from = self._hashed_to = int(task.base)
-        self._faults: list[Fault] = []
+        self._faults: list[AuditFault] = []
         self._runs = _Runs()
 
     def read(self) -> None:
@@ -288,7 +292,7 @@ class _Reading:
         """Note damage."""
         if len(self._faults) < _FINDINGS_MAX:
             path, log = self._segment.path, str(self._task.log)
-            self._faults.append(Fault(log, offset, "damage", path, what))
+            self._faults.append(AuditFault(log, offset, "damage", path, what))
 
     def seen(self) -> _Seen:
         """What came of it."""
@@ -338,7 +342,7 @@ class _Runs:
     """The requests of a file, as runs of consecutive ones."""
 
     def __init__(self) -> None:
-        self.runs: list[_Run] = []
+        self.runs: list[_RequestRun] = []
 
     def add(self, frames: Frames, base_offset: int) -> None:
         """Note the records of *frames*."""
@@ -357,7 +361,7 @@ class _Runs:
         for first, stop in pairwise([*firsts, len(frames)]):
             at = int(frames.starts[first])
             producer = frames.buffer[at + _PRODUCER_AT : at + _PRODUCER_AT + 20]
-            run = _Run(producer, int(sequences[first]), stop - first, base_offset + at)
+            run = _RequestRun(producer, int(sequences[first]), stop - first, base_offset + at)
             self._append(run)
 
     def _add_mixed(self, frames: Frames, base_offset: int) -> None:
@@ -365,11 +369,11 @@ class _Runs:
             request_id = frames.buffer[start + _PRODUCER_AT : start + HEADER_BYTES]
             if frames.buffer[start + 4] == STRUCTURED:
                 sequence = int.from_bytes(request_id[24:], "big")
-                self._append(_Run(request_id[:20], sequence, 1, base_offset + start))
+                self._append(_RequestRun(request_id[:20], sequence, 1, base_offset + start))
             else:
-                self._append(_Run(request_id, 0, 1, base_offset + start))
+                self._append(_RequestRun(request_id, 0, 1, base_offset + start))
 
-    def _append(self, run: _Run) -> None:
+    def _append(self, run: _RequestRun) -> None:
         last = self.runs[-1] if self.runs else None
         if last and last.producer == run.producer and last.first + last.count == run.first:
             self.runs[-1] = attrs.evolve(last, count=last.count + run.count)
@@ -390,9 +394,11 @@ def _sound_bytes(data: bytes) -> int:
 # --- what the driver does ----------------------------------------------------------------
 
 
-def _differences(replicas: dict[Log, list[_Replica]], seen: list[_Seen]) -> Iterator[Fault]:
+def _differences(
+    replicas: dict[SourceLog, list[_Replica]], seen: list[_Seen]
+) -> Iterator[AuditFault]:
     """Where replicas differ, found by their hashes and then byte by byte."""
-    hashes: defaultdict[tuple[Log, int], dict[int, list[tuple[int, int, bytes]]]]
+    hashes: defaultdict[tuple[SourceLog, int], dict[int, list[tuple[int, int, bytes]]]]
     hashes = defaultdict(lambda: defaultdict(list))
     for one in seen:
         for start, end, digest in one.digests:
@@ -410,7 +416,7 @@ def _differences(replicas: dict[Log, list[_Replica]], seen: list[_Seen]) -> Iter
         yield from _compare(log, group, start, min((number + 1) * STRETCH_BYTES, *ends))
 
 
-def _compare(log: Log, group: list[_Replica], start: int, end: int) -> Iterator[Fault]:
+def _compare(log: SourceLog, group: list[_Replica], start: int, end: int) -> Iterator[AuditFault]:
     contents = {one.number: _bytes(one, start, end) for one in group}
     counts: defaultdict[bytes, list[_Replica]] = defaultdict(list)
     for one in group:
@@ -425,7 +431,7 @@ def _compare(log: Log, group: list[_Replica], start: int, end: int) -> Iterator[
         for one in counts[content]:
             other = counts[right][0].directory
             what = f"from there on it is not what {other} holds"
-            yield Fault(str(log), start + at, "difference", one.path(start + at), what)
+            yield AuditFault(str(log), start + at, "difference", one.path(start + at), what)
 
 
 def _bytes(replica: _Replica, start: int, end: int) -> bytes:
@@ -440,13 +446,13 @@ def _bytes(replica: _Replica, start: int, end: int) -> bytes:
     return bytes(found)
 
 
-def _duplicates(log: Log, replica: _Replica, runs: list[_Run]) -> Iterator[Fault]:
-    by_producer: defaultdict[bytes, list[_Run]] = defaultdict(list)
+def _duplicates(log: SourceLog, replica: _Replica, runs: list[_RequestRun]) -> Iterator[AuditFault]:
+    by_producer: defaultdict[bytes, list[_RequestRun]] = defaultdict(list)
     for run in runs:
         by_producer[run.producer].append(run)
     for group in by_producer.values():
         group.sort(key=lambda one: (one.first, one.offset))
-        furthest: _Run | None = None
+        furthest: _RequestRun | None = None
         for run in group:
             if furthest is not None and run.first < furthest.first + furthest.count:
                 later, earlier = max(run, furthest, key=_offset), min(run, furthest, key=_offset)
@@ -456,16 +462,16 @@ def _duplicates(log: Log, replica: _Replica, runs: list[_Run]) -> Iterator[Fault
                 what = (
                     f"the request {run.producer.hex()} {first} is there already, at offset {where}"
                 )
-                yield Fault(str(log), offset, "duplicate", replica.path(offset), what)
+                yield AuditFault(str(log), offset, "duplicate", replica.path(offset), what)
             if furthest is None or run.first + run.count > furthest.first + furthest.count:
                 furthest = run
 
 
-def _offset(run: _Run) -> int:
+def _offset(run: _RequestRun) -> int:
     return run.offset
 
 
-def _offset_of(replica: _Replica, run: _Run, sequence: int) -> int:
+def _offset_of(replica: _Replica, run: _RequestRun, sequence: int) -> int:
     """Where the record with that number of *run* is."""
     offset = run.offset
     for _ in range(sequence - run.first):

@@ -98,7 +98,7 @@ def _run(
 ) -> Iterator[tuple[Any, ...]]:
     if prepare is not None:
         prepare()
-    run_seed = import_module("sim.searching").run_seed
+    run_seed = import_module("sim.search.seed_search").run_seed
     for seed in seeds:
         _, outcome = run_seed(plans, None, seed)
         yield (

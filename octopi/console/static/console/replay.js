@@ -1,5 +1,5 @@
 // A run of the simulator, moment by moment, as the cluster that it was: read from the page that
-// `octopi-node sim show` writes.  octopi/simulation/page_data.py says what is in there.
+// `octopi-node sim show` writes.  octopi/simulation/report/page_data.py says what is in there.
 
 const KINDS = { kill: "broker_left", "lose power": "broker_left", boot: "broker_joined" };
 

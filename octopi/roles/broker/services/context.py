@@ -19,10 +19,10 @@ from octopi.errors import (
 from octopi.identifiers import TopicId
 from octopi.limits import WAITING_TASK_MEMORY_BYTES
 from octopi.roles.answers import refuse
-from octopi.roles.broker.broker_log import BrokerLog
-from octopi.roles.broker.partition_replica import PartitionReplica
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.transport.connection import Connection
 
@@ -48,7 +48,7 @@ class ClientContext:
         self.connection = connection
         self.tasks = tasks
 
-    def served(self, topic: str, partition: int) -> BrokerLog:
+    def served(self, topic: str, partition: int) -> LocalLog:
         """The log, if this broker may serve it.
 
         Raises:
@@ -61,7 +61,7 @@ class ClientContext:
             )
         return log
 
-    def replica(self, partition: int) -> PartitionReplica:
+    def replica(self, partition: int) -> ReplicaDriver:
         """This broker's replica.
 
         Raises:
@@ -72,7 +72,7 @@ class ClientContext:
             raise NotLeaderError("this broker is no replica of the partition: ask the register")
         return replica
 
-    def require_end(self, log: BrokerLog, partition: int) -> None:
+    def require_end(self, log: LocalLog, partition: int) -> None:
         """See that *log*'s highwater mark is above all that was ever acknowledged.
 
         Raises:
@@ -91,7 +91,7 @@ class ClientContext:
             )
 
     @contextlib.contextmanager
-    def refusing(self, log: BrokerLog, request: int) -> Iterator[None]:
+    def refusing(self, log: LocalLog, request: int) -> Iterator[None]:
         """Answer *request* with what goes wrong within the block, which may wait."""
         try:
             yield

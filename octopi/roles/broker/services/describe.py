@@ -8,7 +8,7 @@ from typing import Final
 
 from octopi.roles.answers import tell_with_room
 from octopi.roles.broker.services.context import ClientContext
-from octopi.storage.slices import in_turns
+from octopi.storage.time_slices import in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
 from octopi.wire import messages as m

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 
 from octopi.errors import ConnectionLostError, OctopiError, Status
-from octopi.replication.effects import Receipt, Refusal
+from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.roles.answers import refuse
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.services.context import ClientContext
 from octopi.transport.failures import failure
@@ -30,11 +30,11 @@ class ProduceService(Service):
         log = self._logs.find(message.topic, message.partition)
         settle = self._reserved(log, len(message.records))
 
-        def answer(content: Receipt | Refusal) -> None:
+        def answer(content: CommitReceipt | Refusal) -> None:
             if settle is not None:
                 settle(content)
             with contextlib.suppress(ConnectionLostError):  # it will ask again elsewhere
-                if isinstance(content, Receipt):
+                if isinstance(content, CommitReceipt):
                     connection.post(
                         m.Produced(request, content.offset, content.epoch, content.duplicate)
                     )
@@ -55,8 +55,8 @@ class ProduceService(Service):
             raise
 
     def _reserved(
-        self, log: BrokerLog, size_bytes: int
-    ) -> Callable[[Receipt | Refusal | None], None] | None:
+        self, log: LocalLog, size_bytes: int
+    ) -> Callable[[CommitReceipt | Refusal | None], None] | None:
         """Count records for the quota of the peer's token.  To be called with what became of
         them; None: it has no quota.
 
@@ -70,8 +70,8 @@ class ProduceService(Service):
         now = self._context.environment.clock.now()
         account.reserve(size_bytes, bytes_max, self._logs.bounds, now)
 
-        def settle(content: Receipt | Refusal | None) -> None:
-            if isinstance(content, Receipt) and not content.duplicate:
+        def settle(content: CommitReceipt | Refusal | None) -> None:
+            if isinstance(content, CommitReceipt) and not content.duplicate:
                 account.stored(name, content.offset, size_bytes, bytes_max)
             else:
                 account.refused(size_bytes)

@@ -13,10 +13,10 @@ import trio
 from octopi.errors import NeedsTimeError, NotLeaderError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import BATCH_BYTES_MAX, FETCH_WAIT_S_MAX, WAITING_FETCHES_MAX
-from octopi.roles.broker.broker_log import BrokerLog
+from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.services.context import NOT_SERVED, ClientContext
 from octopi.storage.brief_lock import BriefLock
-from octopi.storage.slices import Slices, in_turns
+from octopi.storage.time_slices import Slices, in_turns
 from octopi.transport.memory_budget import FETCHES
 from octopi.transport.services import Service
 from octopi.transport.turns import allowed, another, measured
@@ -55,14 +55,14 @@ class ReadService(Service):
         else:
             self._context.tasks.start_soon(self._find_later, message.request, log, found)
 
-    def _post_found(self, request: int, log: BrokerLog, offset: Offset) -> None:
+    def _post_found(self, request: int, log: LocalLog, offset: Offset) -> None:
         anchor = log.anchor_before(offset)
         self._connection.post(m.FoundOffset(request, offset, log.start, log.highwater, anchor))
 
-    async def _find_later(self, request: int, log: BrokerLog, work: Slices[Offset]) -> None:
+    async def _find_later(self, request: int, log: LocalLog, work: Slices[Offset]) -> None:
         """Look it up when it is this question's turn."""
         with self._context.refusing(log, request):
-            async with self._context.readers.walks.turn(self._walking):
+            async with self._context.readers.slow_lookups.turn(self._walking):
                 offset = await in_turns(work, another(self._connection.turn))
             self._post_found(request, log, offset)
 
@@ -85,7 +85,7 @@ class ReadService(Service):
             self._context.charge_task(FETCHES)
             self._context.tasks.start_soon(self._fetch_in_turn, log, message, False)
 
-    async def _fetch_in_turn(self, log: BrokerLog, message: m.Fetch, proves: bool = False) -> None:
+    async def _fetch_in_turn(self, log: LocalLog, message: m.Fetch, proves: bool = False) -> None:
         """Answer when there is room for it, and (*proves*) it is known whether a record starts
         there: that takes a while once."""
         with self._context.refusing(log, message.request):
@@ -97,7 +97,7 @@ class ReadService(Service):
                 self._wait_for_records(log, message)
 
     async def _answer_with_room(
-        self, log: BrokerLog, message: m.Fetch, *, proves: bool = False, last: bool = False
+        self, log: LocalLog, message: m.Fetch, *, proves: bool = False, last: bool = False
     ) -> bool:
         """`_answer_fetch`, once there is room for what it reads."""
         while True:
@@ -115,7 +115,7 @@ class ReadService(Service):
             except NeedsTimeError:
                 proves = True
 
-    def _wait_for_records(self, log: BrokerLog, message: m.Fetch) -> None:
+    def _wait_for_records(self, log: LocalLog, message: m.Fetch) -> None:
         """Have *message* answered when records have come.
 
         Raises:
@@ -132,7 +132,7 @@ class ReadService(Service):
         self._context.tasks.start_soon(self._fetch_later, log, message)
 
     def _answer_fetch(
-        self, log: BrokerLog, message: m.Fetch, room_bytes: int, *, last: bool = False
+        self, log: LocalLog, message: m.Fetch, room_bytes: int, *, last: bool = False
     ) -> bool:
         """Answer with at most *room_bytes* of records, or one; false: there are none yet."""
         offset = Offset(message.offset)
@@ -149,7 +149,7 @@ class ReadService(Service):
         log.delivered_bytes += len(records)
         return True
 
-    async def _fetch_later(self, log: BrokerLog, message: m.Fetch) -> None:
+    async def _fetch_later(self, log: LocalLog, message: m.Fetch) -> None:
         """Answer when there are records, or when the time is over."""
         if not message.anchor:
             # Another leader may come meanwhile, whose log isn't what was asked for.
@@ -162,7 +162,7 @@ class ReadService(Service):
             self._waiting_count -= 1
             self._context.release_task(FETCHES)
 
-    async def _wait_and_answer(self, log: BrokerLog, message: m.Fetch) -> None:
+    async def _wait_and_answer(self, log: LocalLog, message: m.Fetch) -> None:
         arrived = trio.Event()
 
         def wake() -> None:
@@ -183,7 +183,7 @@ class ReadService(Service):
         await self._answer_with_room(log, message, last=True)
 
 
-def _size_of_answer(log: BrokerLog, message: m.Fetch) -> tuple[int, int]:
+def _size_of_answer(log: LocalLog, message: m.Fetch) -> tuple[int, int]:
     """How many bytes of records a fetch gets at most, and at least."""
     offset = Offset(message.offset)
     least_bytes = max(1, log.read_bytes_min(offset))

@@ -6,8 +6,8 @@ from octopi.errors import NeedsTimeError, ProtocolError, RefusedError, Status
 from octopi.limits import SUBSCRIPTIONS_MAX
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.subscription import Subscription
+from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
-from octopi.security.requirements import not_granted
 from octopi.transport.failures import failure
 from octopi.transport.memory_budget import SUBSCRIPTIONS
 from octopi.transport.services import Service
@@ -33,7 +33,7 @@ class SubscribeService(Service):
         """See `octopi.environment.Sized`."""
         return {"subscriptions": len(self._subscriptions)}
 
-    def regranted(self) -> None:
+    def token_refreshed(self) -> None:
         """Subscriptions that are granted no more end."""
         for request, subscription in list(self._subscriptions.items()):
             if not self._connection.grants.allows(Verb.SUBSCRIBE, subscription.topic):

@@ -7,7 +7,7 @@ from functools import partial
 from octopi.roles.answers import answer_with_room, tell_with_room
 from octopi.roles.register.description import described
 from octopi.roles.register.services.context import RegisterContext
-from octopi.storage.slices import GROUP_COUNT, at_once, in_turns
+from octopi.storage.time_slices import GROUP_COUNT, at_once, in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
 from octopi.wire import messages as m
@@ -30,7 +30,7 @@ class ClusterService(Service):
         self._tasks = context.tasks
 
     def _events(self, message: m.DescribeEvents) -> None:
-        state, grants = self._node.registrar.state, self._connection.grants
+        state, grants = self._node.controller.state, self._connection.grants
         life = state.life.nonce if state.cluster else ""
         events = [
             one
@@ -41,9 +41,9 @@ class ClusterService(Service):
 
     def _tell_cluster(self, message: m.DescribeCluster) -> None:
         """Describe the cluster: at once, or a large one in slices."""
-        connection, registrar, tasks = self._connection, self._node.registrar, self._tasks
-        slices = partial(described, message, registrar, connection.grants)
-        if len(registrar.state.partitions) + len(registrar.state.brokers) <= GROUP_COUNT:
+        connection, controller, tasks = self._connection, self._node.controller, self._tasks
+        slices = partial(described, message, controller, connection.grants)
+        if len(controller.state.partitions) + len(controller.state.brokers) <= GROUP_COUNT:
             answer_with_room(connection, tasks, lambda: connection.post(at_once(slices())))
             return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from octopi.roles.register.recovery import Recovery
+from octopi.roles.register.operator_recovery import OperatorRecovery
 from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
 from octopi.wire import messages as m
@@ -54,5 +54,5 @@ class OperatingService(Service):
     async def _recover(self, message: m.RecoverPartition) -> None:
         """What an operator asks about a partition without a leader, or orders."""
         self._node.require_gathered()
-        recovery = Recovery(self._node, message.partition)
+        recovery = OperatorRecovery(self._node, message.partition)
         self._connection.post(await recovery.answer(message))

@@ -8,10 +8,10 @@ from typing import Final
 from octopi.errors import RefusedError, Status, UnknownTopicError
 from octopi.limits import LIST_MEMORY_BYTES
 from octopi.roles.register.services.context import RegisterContext
+from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
-from octopi.security.requirements import not_granted
-from octopi.storage.slices import Slices, in_groups, in_turns
+from octopi.storage.time_slices import Slices, in_groups, in_turns
 from octopi.transport.services import Service
 from octopi.transport.turns import another
 from octopi.wire import messages as m
@@ -96,7 +96,7 @@ class TopicService(Service):
             self._connection.post(m.TopicList(message.request, topics, more))
 
     def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
-        state, grants = self._node.registrar.state, self._connection.grants
+        state, grants = self._node.controller.state, self._connection.grants
         page, more = list[m.TopicRecord](), True
         while more and len(page) <= wanted:
             found = self._topics.page(after, _RECORDS_PER_PAGE)
@@ -111,10 +111,10 @@ class TopicService(Service):
                 if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
                     return topics, True
                 partition_count += len(record.partitions)
-                topics.append(self._node.registrar.describe_topic(record))
+                topics.append(self._node.controller.describe_topic(record))
             yield
         return topics, len(page) > wanted
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
-        info = self._node.registrar.describe_topic(record)
+        info = self._node.controller.describe_topic(record)
         self._connection.post(m.TopicDescription(request, info))

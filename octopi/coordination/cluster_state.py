@@ -1,0 +1,254 @@
+"""What the register remembers for good: brokers, partitions and topics.
+
+Nothing here says who is alive; that is not remembered but observed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+
+import attrs
+
+from octopi.coordination.journal_entries import (
+    BrokerRegistered,
+    BrokerRemoved,
+    ClusterFormed,
+    Entry,
+    EpochAnnounced,
+    OlderTopicFound,
+    PartitionDecided,
+    RegisterStarted,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+)
+from octopi.identifiers import id_fault, topic_name_fault
+from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
+from octopi.wire.codec import fault_in
+from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
+
+
+@attrs.define
+class Removal:
+    """A deleted topic that some brokers still hold."""
+
+    topic: str
+    brokers: set[int]
+
+
+class ClusterState:
+    """The journal's entries, applied.
+
+    Invariants: a topic's partitions exist and are decided; topic ids are unique; a
+    partition's (epoch, version) never goes back, nor do its announced epochs, nor the
+    register's generation.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = ""
+        """Empty: nothing was ever decided."""
+        self.partition_count = 0
+        self.secret = ""
+        """Known to the register alone, from its journal; see `octopi.coordination.seals`."""
+        self.lives: dict[int, RegisterGeneration] = {}
+        """The register's lives by generation, without gap; the first one formed the cluster here
+        or took it over."""
+        self.brokers: dict[int, BrokerRegistered] = {}
+        self.removed_brokers: set[int] = set()
+        self.partitions: dict[int, PartitionRecord] = {}
+        self.removals: dict[str, Removal] = {}
+        self.unfit_topics: set[str] = set()
+        """Ids of topics that no broker can hold, as their names or ids are illegal: a register
+        that did not check them took them from a broker.  They can be deleted by their ids."""
+        self._announced: dict[int, int] = {}
+        self._topics: dict[str, TopicRecord] = {}
+        self._names: list[str] = []
+        self._owners: dict[str, str] = {}
+        """Topic -> who created it, of those where that is known."""
+        self._owned: Counter[str] = Counter()
+
+    @property
+    def life(self) -> RegisterGeneration:
+        """The register's newest life."""
+        return self.lives[max(self.lives)]
+
+    @property
+    def was_taken_over(self) -> bool:
+        """Whether the register began with an empty journal in a cluster that existed: what it
+        doesn't know, brokers may."""
+        return min(self.lives, default=1) > 1
+
+    def descends_from(self, life: RegisterGeneration) -> bool:
+        """Whether what *life* had brokers do belongs to the past of this register: it was a life
+        of its own, or one of those that brokers told of when this register took over."""
+        return life.generation < min(self.lives) or self.lives.get(life.generation) == life
+
+    def announced_epoch(self, partition: int) -> int:
+        """The highest epoch of *partition* that is spent; 0: none."""
+        record = self.partitions.get(partition)
+        return max(self._announced.get(partition, 0), record.epoch if record else 0)
+
+    def min_insync(self, partition: int) -> int:
+        """The least that any topic on *partition* asks for, 1 if there is none."""
+        options = (one.options for one in self._topics.values() if partition in one.partitions)
+        return min((one.min_insync for one in options), default=1)
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are."""
+        return len(self._names)
+
+    def topic_count_of(self, owner: str) -> int:
+        """How many of the topics *owner* has created."""
+        return self._owned[owner]
+
+    def topic(self, name: str) -> TopicRecord | None:
+        """The topic of that name."""
+        return self._topics.get(name)
+
+    def topic_of_id(self, topic_id: str) -> TopicRecord | None:
+        """The topic of that id."""
+        return next((one for one in self._topics.values() if one.topic_id == topic_id), None)
+
+    def topics_after(self, name: str, count_max: int) -> list[TopicRecord]:
+        """Up to *count_max* topics with names greater than *name*, in their order."""
+        at = bisect_right(self._names, name)
+        return [self._topics[one] for one in self._names[at : at + count_max]]
+
+    def topics_on(self, partitions: set[int]) -> list[TopicRecord]:
+        """The topics that have a log in any of *partitions*, in order of their names."""
+        return [
+            self._topics[name]
+            for name in self._names
+            if not partitions.isdisjoint(self._topics[name].partitions)
+        ]
+
+    def apply(self, entry: Entry) -> None:
+        """Take note of *entry*."""
+        match entry:
+            case ClusterFormed():
+                self.cluster = entry.cluster
+                self.partition_count = entry.partition_count
+                self.secret = entry.secret or self.secret
+            case RegisterStarted(life):
+                if not self.cluster:
+                    self.lives.clear()  # one that died before it had formed its cluster
+                assert not self.lives or life.generation == max(self.lives) + 1
+                self.lives[life.generation] = life
+            case BrokerRegistered():
+                self.brokers[entry.broker] = entry
+            case BrokerRemoved(broker):
+                self.brokers.pop(broker, None)
+                self.removed_brokers.add(broker)
+                for topic_id in list(self.removals):
+                    self._removed_topic(topic_id, broker)
+            case EpochAnnounced(partition, epoch):
+                assert epoch >= self.announced_epoch(partition), "epochs are never used again"
+                self._announced[partition] = epoch
+            case PartitionDecided(record):
+                known = self.partitions.get(record.partition)
+                assert known is None or (known.epoch, known.version) < (
+                    record.epoch,
+                    record.version,
+                ), "decisions only go forward"
+                self.partitions[record.partition] = record
+            case TopicCreated(topic, owner):
+                former = self._topics.get(topic.topic)
+                if former is None:
+                    insort(self._names, topic.topic)
+                elif former.topic_id != topic.topic_id or owner:
+                    self._disown(topic.topic)
+                if topic_name_fault(topic.topic) or id_fault(topic.topic_id):
+                    self.unfit_topics.add(topic.topic_id)
+                self._topics[topic.topic] = topic
+                if owner:
+                    self._owners[topic.topic] = owner
+                    self._owned[owner] += 1
+            case TopicDeleted():
+                self.unfit_topics.discard(entry.topic_id)
+                del self._topics[entry.topic]
+                self._disown(entry.topic)
+                del self._names[bisect_left(self._names, entry.topic)]
+                if entry.brokers:
+                    self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
+            case OlderTopicFound():
+                empty = Removal(entry.topic, set())
+                self.removals.setdefault(entry.topic_id, empty).brokers.add(entry.broker)
+            case TopicRemoved():
+                self._removed_topic(entry.topic_id, entry.broker)
+
+    def _disown(self, topic: str) -> None:
+        owner = self._owners.pop(topic, None)
+        if owner is not None:
+            self._owned[owner] -= 1
+            if not self._owned[owner]:
+                del self._owned[owner]
+
+    def _removed_topic(self, topic_id: str, broker: int) -> None:
+        removal = self.removals.get(topic_id)
+        if removal is not None:
+            removal.brokers.discard(broker)
+            if not removal.brokers:
+                del self.removals[topic_id]
+
+    def entries(self) -> list[Entry]:
+        """Entries that make this state of an empty one: a snapshot.
+
+        Removals are told as topics that are created and deleted again.
+        """
+        entries: list[Entry] = []
+        if self.cluster:
+            entries.append(ClusterFormed(self.cluster, self.partition_count, self.secret))
+        entries += (RegisterStarted(life) for life in self.lives.values())
+        entries += self.brokers.values()
+        entries += (BrokerRemoved(broker) for broker in sorted(self.removed_brokers))
+        entries += (PartitionDecided(record) for record in self.partitions.values())
+        entries += (
+            EpochAnnounced(partition, epoch)
+            for partition, epoch in self._announced.items()
+            if epoch > self.partitions[partition].epoch
+        )
+        entries += self._removal_entries()
+        entries += (
+            TopicCreated(self._topics[name], self._owners.get(name, "")) for name in self._names
+        )
+        return entries
+
+    def _removal_entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        for topic_id, removal in self.removals.items():
+            record = TopicRecord(removal.topic, topic_id, [], TopicOptions())
+            entries.append(TopicCreated(record))
+            entries.append(TopicDeleted(removal.topic, topic_id, sorted(removal.brokers)))
+        return entries
+
+    def fault(self) -> str:
+        """What no register decides, but a broker made one believe that did not check it; empty:
+        nothing.  The register can't go on from there."""
+        if self.lives and max(self.lives) > COUNTED_MAX:
+            return f"generation {max(self.lives)} of the register"
+        for record in self.partitions.values():
+            if why := fault_in(record):
+                return f"partition {record.partition}: {why}"
+        for partition, epoch in self._announced.items():
+            if epoch > COUNTED_MAX:
+                return f"epoch {epoch} of partition {partition}"
+        for broker in self.brokers:
+            if not 1 <= broker <= BROKER_ID_MAX:
+                return f"the id {broker} of a broker"
+        if self.partition_count > LIST_COUNT_MAX:
+            return f"{self.partition_count} partitions"
+        return ""
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert self._names == sorted(self._topics)
+        ids = [record.topic_id for record in self._topics.values()]
+        assert len(ids) == len(set(ids))
+        assert self.removed_brokers.isdisjoint(self.brokers)
+        assert self._owned == Counter(self._owners.values())
+        assert self._owners.keys() <= self._topics.keys()
+        for record in self._topics.values():
+            assert record.partitions
+            assert all(partition in self.partitions for partition in record.partitions)

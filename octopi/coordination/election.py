@@ -1,0 +1,269 @@
+"""One change of a partition's leader: announced, accepted, committed; or given up.
+
+The register announces an epoch (durable first).  Replicas that accept it have left their
+roles, so nothing is committed in an older epoch behind the back of the choice, and they
+report durable logs.  Every member of the in-sync set of the last record holds all that was
+committed; so one of those that accepted leads, whichever it is, and the ranking is only a
+preference.  Without one of them nothing is decided: announcing again does no harm.
+
+When the in-sync set is empty (its last members lost power, and with it what was not flushed),
+no replica is sure to hold everything that was committed.  Those that were in sync until they
+lost data then decide together: when all of them have accepted, the one that holds the most
+leads, if nothing is missing of what it had on the device.  An operator may order not to wait
+for those that stay away, nor to look for such a one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from octopi.coordination.acceptance_pages import AcceptancePages
+from octopi.coordination.in_sync_changes import newest_set
+from octopi.wire.messages import AcceptEpoch, PartitionRecord
+
+
+@attrs.frozen
+class ElectionGoal:
+    """What a change of leadership should bring about, where the protocol lets it."""
+
+    leader: int | None = None
+    """Leads if it may."""
+    avoid: frozenset[int] = frozenset()
+    """Lead only if nobody else can."""
+    leaving: frozenset[int] = frozenset()
+    """About to stop: lead only if nobody else at all can, and leave the in-sync set if the others
+    in it suffice.  What they hold is on the device of each of those."""
+    replicas: list[int] | None = None
+    """Hold the partition from then on.  New ones join the in-sync set by following; of those
+    that go, the others hold all that is committed.  Nobody in sync goes while one that stays
+    in sync is away: then the partition stays where it is."""
+
+    def is_against(self, leader: int) -> bool:
+        """Whether another one than *leader* is wished for."""
+        return self.leader not in {None, leader} or leader in self.avoid | self.leaving
+
+
+NO_WISH: Final = ElectionGoal()
+
+
+@attrs.frozen
+class LogLoss:
+    """Records of one log that the next leader doesn't have, and that may have been acknowledged."""
+
+    topic_id: str
+    kept_end: int
+    """The end of what the leader has."""
+    known_end: int
+    """The end of what any replica that answered has, or is known to have had."""
+
+
+class Election:
+    """The acceptances of one announced epoch; remembered no longer than the process."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.accepts: dict[int, AcceptEpoch] = {}
+        self._gathering = AcceptancePages()
+
+    def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
+        """A replica accepted, or told more of what it holds; return the whole acceptance if it
+        counts here from now on."""
+        if message.epoch != self.epoch:
+            return None
+        whole = self._gathering.add(message)
+        if whole is not None:
+            self.accepts[message.broker] = whole
+        return whole
+
+    def forget(self, broker: int) -> None:
+        """The broker was restarted: what it reported may be true no more."""
+        self.accepts.pop(broker, None)
+        self._gathering.forget(broker)
+
+    def missing(self, record: PartitionRecord, live: Collection[int]) -> list[int]:
+        """The brokers without which nothing can be decided: none of those in sync has accepted,
+        or, if there is none, these of those that were have not."""
+        members = newest_set(record)
+        away = members - {one for one in members if one in self.accepts and one in live}
+        return sorted(away) if not record.in_sync or away == members else []
+
+    def is_complete(self, record: PartitionRecord, live: Collection[int]) -> bool:
+        """Whether waiting can't make the choice better: all live candidates accepted."""
+        candidates = newest_set(record).intersection(live)
+        return bool(candidates) and candidates <= self.accepts.keys()
+
+    def decide(
+        self,
+        record: PartitionRecord,
+        live: Collection[int],
+        elections: Mapping[int, int],
+        *,
+        topics: Collection[str] = (),
+        min_insync: int = 1,
+        goal: ElectionGoal = NO_WISH,
+        serves: Callable[[int], bool] = lambda broker: True,
+    ) -> PartitionRecord | None:
+        """The record that follows *record*; None while no live in-sync member has accepted
+        that the wish leaves.
+
+        Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
+        for, in vain.  *leaderships* counts the partitions that each broker leads, *topics* are
+        the ids of the partition's.  *serves* says whose replica takes records: one of those leads
+        if there is one, whatever is wished for.
+        """
+        assert self.epoch > record.epoch, "an epoch is decided once"
+        replicas = _replicas_to_be(record, live, goal)
+        members = [one for one in record.in_sync if one in replicas]
+        accepted = [self.accepts[one] for one in members if one in self.accepts and one in live]
+        if not accepted:
+            return None
+        staying = [one for one in accepted if one.broker not in goal.leaving]
+        # Who is about to stop serves nobody for long.
+        able = [one for one in staying if serves(one.broker)] or staying or accepted
+        preferred = [one for one in able if one.broker == goal.leader]
+        willing = [one for one in able if one.broker not in goal.avoid]
+        leader = choose_leader(preferred or willing or able, elections, topics)
+        least = min(min_insync, len(members))
+        if _leads_on(leader, record) and goal.is_against(leader.broker):
+            # Nobody took over in time.  The others may be slow, and are no worse for that.
+            in_sync = [one for one in members if one in live]
+        else:
+            in_sync = [one.broker for one in staying]
+        if len(in_sync) < max(1, least):
+            in_sync = [one.broker for one in accepted]
+        if len(in_sync) < least:
+            in_sync = members  # wait for the others to follow, rather than go below
+        return attrs.evolve(_appoint(record, self.epoch, leader, in_sync), replicas=replicas)
+
+    def recover(
+        self,
+        record: PartitionRecord,
+        live: Collection[int],
+        elections: Mapping[int, int],
+        *,
+        topics: Collection[str] = (),
+        replaced: Collection[int] = (),
+        ordered: bool = False,
+    ) -> PartitionRecord | None:
+        """The record that follows one without any replica in sync that could lead: what none of
+        those that choose holds is lost.
+
+        None unless all that were in sync until they lost data are *live* and have accepted, and
+        one of them lacks nothing that it had on the device.  *replaced* ones came with another
+        data directory.  If an operator *ordered* it, the best of all that are live and have
+        accepted leads.
+        """
+        assert ordered or not record.in_sync, "a replica in sync is never passed over unasked"
+        members = newest_set(record)
+        accepted = [
+            self.accepts[one] for one in record.replicas if one in self.accepts and one in live
+        ]
+        if not ordered:
+            if self.missing(record, live):
+                return None
+            accepted = [one for one in accepted if one.broker in members]
+        sound = [one for one in accepted if is_sound(one) and one.broker not in replaced]
+        best = sound or (accepted if ordered else [])
+        if not best:
+            return None
+        # Who was in sync has all that was flushed before it was acknowledged, whatever it lost.
+        for known in (members, {*record.in_sync, *record.lost}):
+            best = [one for one in best if one.broker in known] or best
+        # The epoch of the last record would be the wrong measure: a replica may hold the
+        # newest record and lack older ones that a later leader's agreement proved committed.
+        newest = max(one.log_epoch for one in best)
+        agreed = [attrs.evolve(one, last_epoch=0) for one in best if one.log_epoch == newest]
+        leader = choose_leader(agreed, elections, topics)
+        recovered = _appoint(record, self.epoch, leader, [leader.broker])
+        return attrs.evolve(recovered, recovered_epoch=self.epoch)
+
+    def losses(self, leader: int, topics: Collection[str]) -> list[LogLoss]:
+        """What of the logs of *topics* is known to be lost if the broker *leader* leads alone; one
+        that has not accepted begins with nothing."""
+        kept = _ends(self.accepts[leader]) if leader in self.accepts else {}
+        known: dict[str, int] = {}
+        for one in self.accepts.values():
+            for log in one.ends:
+                known[log.topic_id] = max(known.get(log.topic_id, 0), log.end, log.held_end)
+        return [
+            LogLoss(topic_id, kept.get(topic_id, 0), known[topic_id])
+            for topic_id in sorted(topics)
+            if known.get(topic_id, 0) > kept.get(topic_id, 0)
+        ]
+
+
+def is_sound(accepted: AcceptEpoch) -> bool:
+    """Whether the replica has all that it ever had on the device."""
+    return all(log.sound for log in accepted.ends)
+
+
+def choose_leader(
+    accepted: Iterable[AcceptEpoch],
+    elections: Mapping[int, int],
+    topics: Collection[str] = (),
+) -> AcceptEpoch:
+    """The best of *accepted*: with sound logs, by newest epoch, then with the fewest logs of
+    *topics* that another one holds more of, with the fewest bytes missing in these, by fewest
+    leaderships, smallest id.
+
+    Log by log, as a replica that has most of one topic may have least of another; and only logs
+    that all of them can have: one may still hold a topic that was deleted.
+    """
+    candidates = list(accepted)
+    ends = {one.broker: _ends(one) for one in candidates}
+    furthest = {
+        topic_id: max(held.get(topic_id, 0) for held in ends.values()) for topic_id in topics
+    }
+
+    def rank(one: AcceptEpoch) -> tuple[bool, int, int, int, int, int]:
+        held = ends[one.broker]
+        missing = [furthest[topic_id] - held.get(topic_id, 0) for topic_id in topics]
+        return (
+            not is_sound(one),
+            -one.last_epoch,
+            sum(size > 0 for size in missing),
+            sum(missing),
+            elections.get(one.broker, 0),
+            one.broker,
+        )
+
+    return min(candidates, key=rank)
+
+
+def _ends(accepted: AcceptEpoch) -> dict[str, int]:
+    return {log.topic_id: log.end for log in accepted.ends}
+
+
+def _leads_on(leader: AcceptEpoch, record: PartitionRecord) -> bool:
+    """Whether that is who led, in the same life: it has all that was ever committed."""
+    return (leader.broker, leader.incarnation) == (record.leader, record.leader_incarnation)
+
+
+def _replicas_to_be(
+    record: PartitionRecord, live: Collection[int], goal: ElectionGoal
+) -> list[int]:
+    """The replicas that are wished for, if they can take over now what leaves them."""
+    if goal.replicas is None:
+        return record.replicas
+    staying = set(record.in_sync).intersection(goal.replicas)
+    leaving = set(record.in_sync) - staying
+    if leaving and not (staying and staying.issubset(live)):
+        return record.replicas
+    return goal.replicas
+
+
+def _appoint(
+    record: PartitionRecord, epoch: int, leader: AcceptEpoch, in_sync: list[int]
+) -> PartitionRecord:
+    return attrs.evolve(
+        record,
+        epoch=epoch,
+        version=0,
+        leader=leader.broker,
+        leader_incarnation=leader.incarnation,
+        in_sync=sorted(in_sync),
+        lost=[],
+    )

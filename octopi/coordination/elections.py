@@ -1,0 +1,275 @@
+"""Who decides the record of a partition: here, one register over its `ClusterState`.
+
+Each answer is journal entries, to be made durable before anything of them is told.  How a
+change goes is in `octopi.coordination.election`, what may alter the in-sync set in
+`octopi.coordination.in_sync_changes`; this joins them to brokers, their lives, and topics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.election import NO_WISH, Election, ElectionGoal, LogLoss, is_sound
+from octopi.coordination.health import Health
+from octopi.coordination.in_sync_changes import alter, newest_set
+from octopi.coordination.journal_entries import (
+    BrokerRegistered,
+    Entry,
+    EpochAnnounced,
+    PartitionDecided,
+)
+from octopi.errors import NotReadyError
+from octopi.wire.messages import (
+    AcceptEpoch,
+    AlterInSync,
+    AnnounceEpoch,
+    InSyncAltered,
+    PartitionRecord,
+)
+
+
+class Elections:
+    """The leaders and in-sync sets of all partitions.
+
+    Invariant: a change is under way for exactly the partitions whose announced epoch is not
+    decided.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        live: Mapping[int, int],
+        is_doubted: Callable[[int], bool] = lambda partition: False,
+        *,
+        health: Health | None = None,
+    ) -> None:
+        """*live* is the caller's: broker -> incarnation.  *is_doubted* says of which partitions the
+        record is not known to be the newest: nothing is decided about them.  *health* says whose
+        replicas take records; None: all do."""
+        self._state = state
+        self._live = live
+        self._is_doubted = is_doubted
+        self._health = health
+        self.changes: dict[int, Election] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Take note of an *entry* of the journal, which the state has taken note of."""
+        match entry:
+            case BrokerRegistered(broker):
+                # It was restarted: what its earlier life accepted counts no more.
+                for one in self.changes.values():
+                    one.forget(broker)
+            case EpochAnnounced(partition, epoch):
+                if epoch > self._state.partitions[partition].epoch:
+                    self.changes[partition] = Election(epoch)
+            case PartitionDecided(record):
+                change = self.changes.get(record.partition)
+                if change is not None and change.epoch <= record.epoch:
+                    del self.changes[record.partition]
+
+    # --- changing the leader ---------------------------------------------------------
+
+    def leaderless(self) -> list[int]:
+        """Partitions whose leader is gone while there are other replicas, or that have no replica
+        in sync, and for which no change is under way."""
+        return sorted(
+            record.partition
+            for record in self._state.partitions.values()
+            if len(record.replicas) > 1
+            and (not record.in_sync or self._live.get(record.leader) != record.leader_incarnation)
+            and record.partition not in self.changes
+            and not self._is_doubted(record.partition)
+        )
+
+    def stranded(self) -> list[int]:
+        """Partitions whose leader is there and takes no records while another in-sync replica
+        does, and for which no change is under way."""
+        health = self._health
+        if health is None:
+            return []
+        return sorted(
+            record.partition
+            for record in self._state.partitions.values()
+            if self._live.get(record.leader) == record.leader_incarnation
+            and health.trouble(record.leader, record.partition)
+            and self.has_successor(record.partition)
+            and record.partition not in self.changes
+            and not self._is_doubted(record.partition)
+        )
+
+    def has_successor(self, partition: int) -> bool:
+        """Whether another in-sync replica than the leader's takes records."""
+        record = self._state.partitions[partition]
+        return any(
+            one != record.leader and one in self._live and self._serves(one, partition)
+            for one in record.in_sync
+        )
+
+    def _serves(self, broker: int, partition: int) -> bool:
+        return self._health is None or self._health.serves(broker, partition)
+
+    def announce(self, partition: int) -> list[Entry]:
+        """Begin a change, or begin it anew; then send `announcement` to the replicas.
+
+        Raises:
+          NotReadyError: while the partition's record is not known to be the newest.
+        """
+        if self._is_doubted(partition):
+            raise NotReadyError(
+                f"partition {partition}: a broker was told something newer than this register "
+                "knows, and not all of its replicas have reported since"
+            )
+        return [EpochAnnounced(partition, self._state.announced_epoch(partition) + 1)]
+
+    def announcement(self, partition: int) -> AnnounceEpoch | None:
+        """What to tell the replicas, also those that join later; None: no change under way."""
+        change = self.changes.get(partition)
+        return AnnounceEpoch(partition, change.epoch) if change is not None else None
+
+    def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
+        """A replica accepted, or told more of what it holds; return the whole acceptance if it
+        counts from now on: only a registered life's does, and only a replica's."""
+        change = self.changes.get(message.partition)
+        known = self._state.brokers.get(message.broker)
+        if change is None or known is None or known.incarnation != message.incarnation:
+            return None
+        if message.broker not in self._state.partitions[message.partition].replicas:
+            return None
+        return change.accept(message)
+
+    def is_complete(self, partition: int, *, expects_all: bool = False) -> bool:
+        """Whether no acceptance is left to wait for; *expects_all*: also of those that are away."""
+        change = self.changes.get(partition)
+        record = self._state.partitions[partition]
+        expected = record.replicas if expects_all else self._live
+        return change is not None and change.is_complete(record, expected)
+
+    def has_former_leader(self, partition: int) -> bool:
+        """Whether who led last accepted, in the life in which it led."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        accept = change.accepts.get(record.leader) if change is not None else None
+        return accept is not None and accept.incarnation == record.leader_incarnation
+
+    def decidable(self) -> list[int]:
+        """Partitions whose change is decided as soon as somebody who lives has accepted it."""
+        partitions = self._state.partitions
+        return [one for one in self.changes if self._live.keys() & partitions[one].in_sync]
+
+    def conclude(
+        self, partition: int, *, goal: ElectionGoal = NO_WISH, ordered: bool = False
+    ) -> list[Entry]:
+        """Commit the change if that is possible now, else nothing.
+
+        *ordered*: an operator gives up what only replicas held that are away or damaged.
+        """
+        change = self.changes.get(partition)
+        if change is None or not change.accepts or self._is_doubted(partition):
+            return []
+        record = self._state.partitions[partition]
+        missing = change.missing(record, self._live)
+        if missing and not ordered:
+            return []
+        elections = Counter(one.leader for one in self._state.partitions.values())
+        topics = self.topic_ids(partition)
+        if record.in_sync and not missing:
+            decided = change.decide(
+                record,
+                self._live.keys(),
+                elections,
+                topics=topics,
+                min_insync=self._state.min_insync(partition),
+                goal=goal,
+                serves=lambda broker: self._serves(broker, partition),
+            )
+            if not ordered or (decided is not None and is_sound(change.accepts[decided.leader])):
+                return [PartitionDecided(decided)] if decided is not None else []
+        brokers = self._state.brokers.values()
+        decided = change.recover(
+            record,
+            self._live.keys(),
+            elections,
+            topics=topics,
+            replaced={one.broker for one in brokers if one.replaced},
+            ordered=ordered,
+        )
+        return [PartitionDecided(decided)] if decided is not None else []
+
+    def begin_empty(self, partition: int, broker: int) -> list[Entry]:
+        """Conclude the change of a partition of which no replica is left by having it begin again
+        on *broker*, which lives: in a new epoch, with no record, and no other replica.  Replicas
+        that come back all the same are none any more.
+
+        Nothing, while no change is under way, a broker with a replica lives, or the partition's
+        record is not known to be the newest.
+        """
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        if change is None or self._is_doubted(partition) or self._live.keys() & record.replicas:
+            return []
+        begun = attrs.evolve(
+            record,
+            epoch=change.epoch,
+            version=0,
+            leader=broker,
+            leader_incarnation=self._live[broker],
+            replicas=[broker],
+            in_sync=[broker],
+            lost=[],
+            recovered_epoch=change.epoch,
+        )
+        return [PartitionDecided(begun)]
+
+    def topic_ids(self, partition: int) -> list[str]:
+        """Of the topics that have a log in *partition*."""
+        return [one.topic_id for one in self._state.topics_on({partition})]
+
+    def losses(self, decided: PartitionRecord) -> list[LogLoss]:
+        """What is known to be lost by *decided*, the record that would conclude a change."""
+        change = self.changes[decided.partition]
+        return change.losses(decided.leader, self.topic_ids(decided.partition))
+
+    def waits_for(self, partition: int) -> list[int]:
+        """The brokers without which a partition that has no leader gets none, unless an operator
+        orders it; none of them: it has one, or will have in a moment, or see `is_stuck`."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        if change is not None:
+            return change.missing(record, self._live)
+        members = newest_set(record)
+        away = sorted(members - self._live.keys())
+        return away if not record.in_sync or len(away) == len(members) else []
+
+    def is_stuck(self, partition: int) -> bool:
+        """Whether nothing comes of waiting: all that were in sync until they lost data have
+        accepted, and each lacks something that it had on its device."""
+        change, record = self.changes.get(partition), self._state.partitions[partition]
+        return (
+            change is not None
+            and not record.in_sync
+            and not change.missing(record, self._live)
+            and not self.conclude(partition)
+        )
+
+    # --- changing the in-sync set ----------------------------------------------------
+
+    def alter(self, request: AlterInSync) -> tuple[list[Entry], InSyncAltered] | None:
+        """Judge a leader's request; the answer may be told when the entries are durable.
+        None: the partition isn't known (yet), or not for certain, so there is no answer."""
+        record = self._state.partitions.get(request.partition)
+        if record is None or self._is_doubted(request.partition):
+            return None
+        incarnations = {one.broker: one.incarnation for one in self._state.brokers.values()}
+        altered = alter(record, request, incarnations)
+        if isinstance(altered, str):
+            return [], InSyncAltered(request, False, record)
+        return [PartitionDecided(altered)], InSyncAltered(request, True, altered)
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        for partition, record in self._state.partitions.items():
+            announced = self._state.announced_epoch(partition)
+            change = self.changes.get(partition)
+            assert (change is not None) == (announced > record.epoch)
+            assert change is None or change.epoch == announced

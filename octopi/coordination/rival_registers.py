@@ -1,0 +1,67 @@
+"""Which brokers obey this register, and which obey another one.
+
+A broker tells, when it joins, the newest life of a register that it obeyed.  One that is not of
+this register's past belongs to a register that was started after it, or beside it.  Whether that
+is true has to be proven: everybody who can speak to the register could say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.incarnations import is_proven
+from octopi.coordination.seals import Seals
+from octopi.errors import RefusedError, Status, SupersededError
+from octopi.wire.messages import Join
+
+
+class RivalRegisters:
+    """Remembers who obeys another register; forgotten with the process."""
+
+    def __init__(self, state: ClusterState, live: Mapping[int, int]) -> None:
+        """*live* is the caller's: broker -> incarnation."""
+        self._state = state
+        self._live = live
+        self._left: set[int] = set()
+        """Brokers that showed who they are and obey another register."""
+
+    def require(self, broker: int, join: Join) -> None:
+        """See that *broker*, which asks to join, obeys this register, or none yet.
+
+        That it obeys another one is proven if that one's life is sealed: then it was started with
+        a newer copy of this one's disk.  Or if this register has lost, to others, all brokers that
+        could lead: without these it can decide nothing anyway.
+
+        Raises:
+          SupersededError: if it is proven.
+          RefusedError: REGISTER_SUPERSEDED, if it is only said.
+        """
+        state, life = self._state, join.register
+        if life is None or state.descends_from(life):
+            return
+        if is_proven(state, join):
+            self._left.add(broker)
+        told = (
+            f"broker {broker} at {join.address} has obeyed a register of generation "
+            f"{life.generation} that was started after this one, of generation "
+            f"{state.life.generation}, or beside it"
+        )
+        if Seals(state.secret).knows_life(life) or self._is_left_by_all():
+            raise SupersededError(told)
+        raise RefusedError(
+            f"{told}; nothing proves that, so this register goes on without it",
+            Status.REGISTER_SUPERSEDED,
+        )
+
+    def _is_left_by_all(self) -> bool:
+        """Whether every broker that could lead anything obeys another register."""
+        records = self._state.partitions.values()
+        needed = {one for record in records for one in newest_set(record)}
+        needed = needed or set(self._state.brokers)
+        return bool(needed) and needed <= self._left and needed.isdisjoint(self._live)
+
+    def admitted(self, broker: int) -> None:
+        """The broker obeys this register."""
+        self._left.discard(broker)

@@ -1,0 +1,90 @@
+"""Proofs that this cluster's register said something, which it checks when brokers repeat it.
+
+The register makes a secret when it forms its cluster and keeps it in its journal.  It tells no
+one.  What it tells brokers carries a seal: a message authentication code (BLAKE2b with a key,
+RFC 7693) under that secret.  Brokers store the seals and send them back when they join.
+
+So a register knows the difference between two brokers that report a newer decision than its
+journal has: with a valid seal, this register decided it in a life that the journal has lost, so
+the journal is an older copy; without one, the broker made it up.
+
+A register whose disk was lost has another secret, and can check nothing of what was said before.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from hmac import compare_digest
+
+import attrs
+
+from octopi.limits import SEAL_BYTES_MAX
+from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicRecord
+
+
+class Seals:
+    """Seals things with a secret, and checks them."""
+
+    def __init__(self, secret: str) -> None:
+        """*secret*: hexadecimal digits; empty: nothing is sealed, and no seal is valid."""
+        self._key = bytes.fromhex(secret)
+
+    def of_partition(self, record: PartitionRecord) -> PartitionRecord:
+        """*record*, sealed."""
+        return attrs.evolve(record, seal=self._partition(record))
+
+    def knows_partition(self, record: PartitionRecord) -> bool:
+        """Whether the seal of *record* is valid."""
+        return self._is_valid(record.seal, self._partition(record))
+
+    def of_topic(self, record: TopicRecord) -> TopicRecord:
+        """*record*, sealed."""
+        return attrs.evolve(record, seal=self._topic(record))
+
+    def knows_topic(self, record: TopicRecord) -> bool:
+        """Whether the seal of *record* is valid."""
+        return self._is_valid(record.seal, self._topic(record))
+
+    def of_life(self, life: RegisterGeneration) -> RegisterGeneration:
+        """*life*, sealed."""
+        return attrs.evolve(life, seal=self._life(life))
+
+    def knows_life(self, life: RegisterGeneration) -> bool:
+        """Whether the seal of *life* is valid: that life had the same secret."""
+        return self._is_valid(life.seal, self._life(life))
+
+    def credential(self, broker: int) -> str:
+        """What proves that the register gave the id *broker* to the one who shows it."""
+        return self._seal("broker", broker)
+
+    def knows_broker(self, broker: int, credential: str) -> bool:
+        """Whether *credential* was given with the id *broker*."""
+        return self._is_valid(credential, self.credential(broker))
+
+    def stream_key(self, one: int, other: int) -> str:
+        """What the brokers *one* and *other* are told, and no other one."""
+        return self._seal("stream", min(one, other), max(one, other))
+
+    def _partition(self, record: PartitionRecord) -> str:
+        plain = attrs.evolve(record, seal="")
+        return self._seal("partition", *attrs.astuple(plain))
+
+    def _topic(self, record: TopicRecord) -> str:
+        plain = attrs.evolve(record, seal="")
+        return self._seal("topic", *attrs.astuple(plain))
+
+    def _life(self, life: RegisterGeneration) -> str:
+        return self._seal("life", life.generation, life.nonce)
+
+    def _seal(self, *words: object) -> str:
+        """The code of *words*, which are integers, texts, and lists of them: their notation in
+        Python is different for different words."""
+        if not self._key:
+            return ""
+        return blake2b(
+            repr(words).encode(), key=self._key, digest_size=SEAL_BYTES_MAX // 2
+        ).hexdigest()
+
+    @staticmethod
+    def _is_valid(seal: str, right: str) -> bool:
+        return bool(right) and compare_digest(seal.encode(), right.encode())

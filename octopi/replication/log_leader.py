@@ -1,0 +1,244 @@
+"""The leader of one log: what is appended, what is committed, who is answered.
+
+Pure: calls are events, results are lists of effects (`octopi.replication.effects`) that
+the caller performs in order.  A record is committed when the leader and all others that
+count hold it: in the page cache, or on the device where that is asked for.  Who counts is
+told by the leader of the partition (`octopi.replication.partition_leader`); with one
+replica there are no others.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from octopi.errors import Status
+from octopi.identifiers import Epoch, Offset
+from octopi.record import Scan
+from octopi.replication.effects import (
+    Answer,
+    Append,
+    CommitReceipt,
+    Effect,
+    FindDuplicate,
+    FlushLog,
+    Forward,
+    PublishHighwater,
+    Refusal,
+    Reply,
+    StoreEpochs,
+)
+from octopi.replication.log_state import LogState
+from octopi.replication.producer_sequences import Duplicate, Refused, Repeated
+
+
+@attrs.frozen
+class _Waiting:
+    """An appended batch whose sender waits for the commit."""
+
+    end: Offset
+    receipt: CommitReceipt
+    answer: Answer
+
+
+class LogLeader:
+    """Leads one log in one epoch.
+
+    Invariant: the highwater mark and the log's end never go back while leading; whoever
+    waits waits for an end above the highwater mark, in order of the log.
+    """
+
+    # There may be many thousands of them, and a dictionary of attributes for each.
+    # fmt: off
+    __slots__ = (
+        "_acknowledged", "_durable", "_in_sync_count", "_others", "_replicated",
+        "_settled_together_below", "_waiting", "epoch", "log", "started_at",
+    )
+    # fmt: on
+
+    def __init__(self, epoch: Epoch, log: LogState, *, replicated: bool = False) -> None:
+        """*replicated*: there are other replicas; `require` says which of them count."""
+        self.epoch = epoch
+        self.log = log
+        self.started_at = log.end
+        """Where this epoch's records begin.  The leader keeps its whole log: what lies below
+        may be committed already, wherever its own highwater mark is."""
+        self._replicated = replicated
+        self._others: frozenset[int] = frozenset()
+        self._in_sync_count = 1
+        self._durable = log.flush_before_ack
+        self._acknowledged: dict[int, Offset] = {}
+        self._waiting: list[_Waiting] = []
+        self._settled_together_below = log.end
+        """Batches below this are not known one by one: a repetition of one of them is
+        acknowledged when all of this is committed."""
+
+    # --- producing -------------------------------------------------------------------
+
+    def receive(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        """A producer sent valid *records*, which *scan* describes (step 1)."""
+        if self._in_sync_count < self.log.min_insync:
+            reason = f"{self._in_sync_count} of at least {self.log.min_insync} replicas are in sync"
+            return [Reply(answer, Refusal(Status.NOT_READY, reason))]
+        if not scan.runs:
+            return self._receive_version_1(records, scan, answer)
+        run = scan.runs[0]
+        if len(scan.runs) > 1 or run.count != scan.count:
+            return [
+                Reply(
+                    answer,
+                    Refusal(
+                        Status.MALFORMED_RECORD,
+                        "one request carries records of one producer, in sequence, and of one "
+                        "version",
+                    ),
+                )
+            ]
+        verdict = self.log.sequences.check(run)
+        if isinstance(verdict, Refused):
+            return [Reply(answer, Refusal(verdict.status, verdict.reason))]
+        if isinstance(verdict, Duplicate):
+            if verdict.skip and verdict.offset < self.log.start:
+                reason = "the records are stored, and those before them are gone by now: where is"
+                return [Reply(answer, Refusal(Status.RECEIPT_FORGOTTEN, f"{reason} not known"))]
+            return [FindDuplicate(verdict.offset, verdict.skip, answer)]
+        return self._append(records, scan, answer)
+
+    def _receive_version_1(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        verdict = self.log.sequences.check_requests(scan.requests)
+        if isinstance(verdict, Refused):
+            return [Reply(answer, Refusal(verdict.status, verdict.reason))]
+        if isinstance(verdict, Repeated):
+            return self._answer_again(verdict.first, verdict.last, answer)
+        return self._append(records, scan, answer)
+
+    def _append(self, records: bytes, scan: Scan, answer: Answer) -> list[Effect]:
+        append = Append(records, scan, answer)
+        # Records whose epoch a restart would not know could be taken for older ones.
+        begins = self.log.epochs.begin(self.epoch, self.log.end)
+        return [StoreEpochs(), append] if begins else [append]
+
+    def appended(self, base: Offset, scan: Scan, answer: Answer) -> list[Effect]:
+        """The log holds the batch from *base* on (step 2)."""
+        log = self.log
+        assert base == log.end, "batches are appended one behind the other"
+        log.sequences.note(scan, base)
+        log.end = Offset(base + scan.valid_bytes)
+        self._waiting.append(_Waiting(log.end, CommitReceipt(base, self.epoch, False), answer))
+        effects: list[Effect] = [Forward(log.end)] if self._replicated else []
+        if self._durable:
+            effects.append(FlushLog())
+        return effects + self._commit()
+
+    def found_duplicate(self, offset: Offset, answer: Answer) -> list[Effect]:
+        """The records of a repeated request begin at *offset*; they are acknowledged as the
+        first time, and not before all of them are committed."""
+        return self._answer_again(offset, offset, answer)
+
+    def _answer_again(self, offset: Offset, last: Offset, answer: Answer) -> list[Effect]:
+        """Acknowledge a repetition of records that begin at *offset*, when the batch at *last* is
+        committed."""
+        receipt = CommitReceipt(offset, self.log.epochs.epoch_at(offset), True)
+        end = self._end_of_batch(last)
+        if end <= self.log.highwater:
+            return [Reply(answer, receipt)]
+        at = sum(waiting.end <= end for waiting in self._waiting)
+        self._waiting.insert(at, _Waiting(end, receipt, answer))
+        return []
+
+    def _end_of_batch(self, offset: Offset) -> Offset:
+        """An offset such that the batch at *offset* is committed when that is."""
+        if offset < self._settled_together_below:
+            return self._settled_together_below
+        for waiting in self._waiting:
+            if waiting.receipt.offset <= offset < waiting.end:
+                return waiting.end
+        return self.log.highwater  # nobody waits for it any more: it is committed
+
+    def flushed(self, end: Offset) -> list[Effect]:
+        """The log is durable below *end*."""
+        self.log.flushed(end)
+        return self._commit()
+
+    def stop(self, reason: str) -> list[Effect]:
+        """No longer the leader, or unable to go on: who waits is refused.
+
+        Their records may become committed later; a retry finds out.
+        """
+        effects: list[Effect] = [
+            Reply(waiting.answer, Refusal(Status.UNCOMMITTED, reason)) for waiting in self._waiting
+        ]
+        self._waiting.clear()
+        self._settled_together_below = self.log.end
+        return effects
+
+    # --- committing ------------------------------------------------------------------
+
+    def require(self, others: frozenset[int], in_sync_count: int, *, durable: bool) -> list[Effect]:
+        """From here on a commit needs *others*, and the leader's own records on the device if
+        *durable*; *in_sync_count* is the size of the confirmed in-sync set."""
+        self._others = others
+        self._in_sync_count = in_sync_count
+        self._durable = durable or self.log.flush_before_ack
+        effects: list[Effect] = []
+        if self._durable and self.log.flushed_end < self.log.end:
+            effects.append(FlushLog())
+        return effects + self._commit()
+
+    def acknowledged(self, broker: int, end: Offset) -> list[Effect]:
+        """*broker* holds the log up to *end*, by its live session of this epoch (step 4)."""
+        assert end <= self.log.end
+        if end <= self._acknowledged.get(broker, Offset(-1)):
+            return []
+        self._acknowledged[broker] = end
+        return self._commit()
+
+    def forget(self, broker: int) -> None:
+        """A session of *broker* ended: what it acknowledged counts no more."""
+        self._acknowledged.pop(broker, None)
+
+    def acknowledged_end(self, broker: int) -> Offset | None:
+        """How far *broker* has acknowledged in its live session; None: not at all."""
+        return self._acknowledged.get(broker)
+
+    @property
+    def joining_end(self) -> Offset:
+        """What a follower must hold to become in sync.  The highwater mark alone would not do:
+        a new leader's mark may lag behind what older epochs committed."""
+        return max(self.log.highwater, self.started_at)
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the highwater mark is where the log ends for those who read it.  Before a new
+        leader has committed what it found, it may lie below what older epochs acknowledged
+        (KIP-207)."""
+        return self.log.highwater >= self.started_at
+
+    def _commit(self) -> list[Effect]:
+        """Commit what all who count hold, and answer (steps 5 to 7)."""
+        log = self.log
+        if self._in_sync_count < log.min_insync:
+            return []
+        end = log.flushed_end if self._durable else log.end
+        for broker in self._others:
+            end = min(end, self._acknowledged.get(broker, Offset(0)))
+        if end <= log.highwater:
+            return []
+        log.highwater = end
+        effects: list[Effect] = [PublishHighwater(end)]
+        settled = 0
+        for waiting in self._waiting:
+            if waiting.end > end:
+                break
+            settled += 1
+            effects.append(Reply(waiting.answer, waiting.receipt))
+        del self._waiting[:settled]
+        return effects
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        self.log.check_invariants()
+        assert self.started_at <= self.log.end
+        ends = [waiting.end for waiting in self._waiting]
+        assert ends == sorted(ends)
+        assert all(self.log.highwater < end <= self.log.end for end in ends)
+        assert all(end <= self.log.end for end in self._acknowledged.values())

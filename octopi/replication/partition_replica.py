@@ -1,0 +1,493 @@
+"""One broker's part in one partition: what it has promised, and so which role it may play.
+
+Epochs only grow.  Whoever has accepted or acted in an epoch does nothing in an older one
+any more, and remembers that through any failure: the promise is on the device before
+anyone hears of it.  Roles come from the register's records alone, and a record appoints
+one life of a broker, so a restarted broker is idle until the register speaks to it.
+
+What is durable before what:
+
+=============================== =================================================
+before                          on the device
+=============================== =================================================
+the register is joined          that the logs are not intact
+an epoch is accepted            the logs, the sync flag, the promise
+leading or following begins     the promise and the record
+it is proposed to lead alone    the logs, the sync flag
+a record of an epoch is stored  the log's epoch history
+anything is acknowledged        the records, while the sync flag is set
+acknowledging from page cache   that the sync flag is no longer set
+=============================== =================================================
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import attrs
+
+from octopi.errors import NotLeaderError
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.limits import REPLICA_LAG_S_MAX
+from octopi.record import Scan
+from octopi.replication.effects import (
+    FollowLeader,
+    OnLog,
+    PartitionEffect,
+    ReplicaState,
+    SetAside,
+    StoreEpochs,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+)
+from octopi.replication.log_leader import LogLeader
+from octopi.replication.log_state import LogState
+from octopi.replication.partition_follower import PartitionFollower
+from octopi.replication.partition_leader import PartitionLeader, on_log, refuse_follow
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AlterInSync,
+    AnnounceEpoch,
+    Follow,
+    Followed,
+    InSyncAltered,
+    LogEnd,
+    PartitionRecord,
+    ReplicaReport,
+    Replicate,
+)
+
+
+class Role(Enum):
+    """What a replica does."""
+
+    IDLE = auto()
+    LEADER = auto()
+    FOLLOWER = auto()
+
+
+class PartitionReplica:
+    """A broker's replica of a partition.
+
+    Invariants: it plays a role in the promised epoch or in none; while the sync flag is set,
+    what it holds counts only on the device.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        broker: int,
+        incarnation: int,
+        state: ReplicaState,
+        logs: dict[TopicId, LogState],
+        *,
+        lost_power: bool = False,
+        lag_s_max: float = REPLICA_LAG_S_MAX,
+    ) -> None:
+        """Start with what the disk holds.  *lost_power*: the machine, not only the process,
+        stopped since the logs were written."""
+        self.partition = partition
+        self.broker = broker
+        self.incarnation = incarnation
+        self.logs = logs
+        # Where all is flushed before it is acknowledged, or there is no log yet, nothing that
+        # counts was lost: a log is on the device before anything is appended to it.
+        flushed = state.sync_flag or not lost_power
+        intact = state.intact and all(
+            log.sound and (flushed or log.flush_before_ack) for log in logs.values()
+        )
+        whole = state.whole and all(log.sound for log in logs.values())
+        self.state = attrs.evolve(state, intact=intact, whole=whole)
+        self.role = Role.IDLE
+        self.registered = False
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        """Its session with the leader; None before the first stream is open."""
+        self._away: frozenset[int] = frozenset()
+        self._stopping: frozenset[int] = frozenset()
+        self.is_stopping = False
+        self._attempt = 0
+        self._lag_s_max = lag_s_max
+
+    # --- the register ----------------------------------------------------------------
+
+    def begin(self) -> list[PartitionEffect]:
+        """The first effects of a life: what was found missing must not be forgotten, and
+        epochs whose records are missing must be."""
+        effects: list[PartitionEffect] = [StoreState(self.state)]
+        for topic_id, log in self.logs.items():
+            if log.epochs.truncate(log.end):
+                effects.append(OnLog(topic_id, StoreEpochs()))
+        return effects
+
+    @property
+    def standing(self) -> ReplicaReport:
+        """What to tell the register when joining."""
+        return ReplicaReport(self.partition, self.state.promised, self.state.intact)
+
+    def joined(self) -> list[PartitionEffect]:
+        """The register knows this life."""
+        self.registered = True
+        return []
+
+    def _intact_by(self, record: PartitionRecord) -> bool:
+        """Whether the logs count as what they are when *record* is stored: they were intact, or
+        it shows that the register will not forget that they weren't.  Let in by a register that
+        doesn't know the partition again yet, this replica says so again the next time."""
+        leads = (record.leader, record.leader_incarnation) == (self.broker, self.incarnation)
+        return self.state.intact or leads or self.broker not in record.in_sync
+
+    def _whole_by(self, record: PartitionRecord) -> bool:
+        """Whether the logs lack nothing that was on the device when *record* is stored: what was
+        damaged is copied again when the register, which knew of it, lets this replica into the
+        in-sync set."""
+        is_back = self.state.intact and self.broker in record.in_sync
+        return self.state.whole or (is_back and all(log.sound for log in self.logs.values()))
+
+    def announced(self, message: AnnounceEpoch) -> list[PartitionEffect]:
+        """The register begins a new epoch: leave the role, promise, report."""
+        if not self.registered or message.epoch < self.state.promised:
+            return []
+        if message.epoch == self.state.promised and self.role != Role.IDLE:
+            return []  # late: the epoch has begun already
+        effects = self._leave_role("another leader is being chosen")
+        effects += [SyncLogs(), *self._store(promised=message.epoch, sync_flag=True)]
+        accept = AcceptEpoch(
+            self.partition,
+            message.epoch,
+            self.broker,
+            self.incarnation,
+            last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=0),
+            log_epoch=self.state.log_epoch,
+            ends=self._ends(),
+        )
+        return [*effects, ToRegister(accept)]
+
+    def _ends(self) -> list[LogEnd]:
+        """How far each log goes."""
+        return [
+            LogEnd(
+                topic_id,
+                log.end,
+                # What was set aside may be copied again only in part.
+                sound=log.sound and self.state.whole,
+                held_end=log.held_end if log.held_end > log.end else 0,
+            )
+            for topic_id, log in self.logs.items()
+        ]
+
+    @staticmethod
+    def _last_epoch(log: LogState) -> int:
+        return max(log.epochs.ends(log.end), default=Epoch(0))
+
+    def installed(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
+        """The register told a decision: lead, follow, or learn the in-sync set (*now*:
+        monotonic, s)."""
+        if not self.registered:
+            return []
+        known = self.state.record
+        if known is not None and (known.epoch, known.version) > (record.epoch, record.version):
+            return []
+        found = {"intact": self._intact_by(record), "whole": self._whole_by(record)}
+        if record.epoch < self.state.promised:
+            return self._store(record=record, **found)
+        if record.epoch == self.state.promised and self.role != Role.IDLE:
+            was_in_sync = known is not None and self.broker in known.in_sync
+            effects = self._store(record=record, **found)
+            if self.leader is not None:
+                effects += self._learn(self.leader, record)
+            elif self.follower is not None and was_in_sync:
+                for topic_id, log in self.logs.items():
+                    if not log.sound:
+                        effects += self._follow_with(self.follower, topic_id, log)
+            return effects
+        effects = self._leave_role("another leader was appointed")
+        if record.leader == self.broker and record.leader_incarnation == self.incarnation:
+            return effects + self._lead(record, now)
+        effects += self._store(record=record, promised=record.epoch, **found)
+        if record.leader != self.broker and self.broker in record.replicas:
+            self.role = Role.FOLLOWER
+            effects.append(FollowLeader(record.leader))
+        return effects
+
+    def _learn(self, leader: PartitionLeader, record: PartitionRecord) -> list[PartitionEffect]:
+        effects = leader.learn(record)
+        # The register took the others out of the set, as they lost what they held.
+        return effects + self._set_sync_flag() if leader.alone else effects
+
+    def _leave_role(self, reason: str) -> list[PartitionEffect]:
+        effects: list[PartitionEffect] = []
+        if self.leader is not None:
+            for topic_id, leader in self.leader.logs.items():
+                effects += on_log(topic_id, leader.stop(reason))
+        self.role, self.leader, self.follower = Role.IDLE, None, None
+        return effects
+
+    # --- leading ---------------------------------------------------------------------
+
+    def _lead(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
+        self.role = Role.LEADER
+        # A sole replica flushes as its topics ask, whatever the flag says.
+        flag = self.state.sync_flag and record.replicas != [self.broker]
+        effects = self._store(
+            record=record,
+            promised=record.epoch,
+            log_epoch=record.epoch,
+            sync_flag=flag,
+            intact=self._intact_by(record),
+            # What is missing here is part of the loss that was accepted.
+            whole=record.recovered_epoch == record.epoch or self._whole_by(record),
+        )
+        if record.recovered_epoch == record.epoch:
+            # What is damaged here is part of the loss that was accepted.
+            effects += [
+                OnLog(topic_id, SetAside(refill=False))
+                for topic_id, log in self.logs.items()
+                if not log.sound
+            ]
+        leader = PartitionLeader(record, now, durable=flag, lag_s_max=self._lag_s_max)
+        leader.away, leader.stopping = self._away, self._stopping
+        self.leader = leader
+        if leader.alone:
+            effects += self._set_sync_flag()
+        for topic_id, log in self.logs.items():
+            log.refusal = ""
+            effects += leader.add_log(topic_id, log)
+        return effects
+
+    def log_leader(self, topic_id: TopicId) -> LogLeader:
+        """Where to send a produce request.
+
+        Raises:
+          NotLeaderError: if this replica doesn't lead the log.
+        """
+        leader = self.leader.logs.get(topic_id) if self.leader else None
+        if leader is None:
+            raise NotLeaderError(f"this broker doesn't lead partition {self.partition} (any more)")
+        return leader
+
+    def tick(self, now: float) -> list[PartitionEffect]:
+        """Some time has passed (*now*: monotonic, s): look after the in-sync set, and stop
+        waiting for the device where others hold the records as well."""
+        effects: list[PartitionEffect] = []
+        if self.leader is not None and not self.is_stopping:
+            change = self.leader.wanted_change(now)
+            if change is not None:
+                effects += self.propose(change)
+        if self.state.sync_flag and self._shares:
+            effects += self._store(sync_flag=False) + self._require_durable(False)
+        return effects
+
+    def told_away(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+        """The register has no connection with *brokers* (*now*: monotonic, s): whoever of them
+        doesn't follow here is not waited for."""
+        self._away = brokers
+        if self.leader is None:
+            return []
+        self.leader.away = brokers
+        return self.tick(now)
+
+    def told_stopping(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+        """*brokers* are about to stop (*now*: monotonic, s): they leave the in-sync set while they
+        still follow, so that nobody waits for them when they are gone."""
+        self._stopping = brokers
+        if self.leader is None:
+            return []
+        self.leader.stopping = brokers
+        return self.tick(now)
+
+    def stopping(self) -> None:
+        """This broker is about to stop.  It proposes nothing any more: its followers lag because
+        it leaves them, and alone in sync it would take the partition with it.
+
+        Unlike an event this may come while effects are under way: a proposal among them is not
+        to be sent (`is_stopping`)."""
+        self.is_stopping = True
+
+    @property
+    def repeated(self) -> AlterInSync | None:
+        """What to ask the register again, as it may not have heard it."""
+        return self.leader.pending if self.leader is not None and not self.is_stopping else None
+
+    def propose(self, change: AlterInSync) -> list[PartitionEffect]:
+        """Ask the register for *change*.  Repeat the message while `pending`."""
+        assert self.leader is not None
+        effects: list[PartitionEffect] = []
+        if change.in_sync == [self.broker]:
+            effects += self._set_sync_flag()
+        effects += self.leader.proposed(change)
+        return [*effects, ToRegister(change)]
+
+    def in_sync_altered(self, message: InSyncAltered, now: float) -> list[PartitionEffect]:
+        """The register answered a proposal.  The record is the better part of the answer: a
+        request that came twice is refused because it was accepted before."""
+        effects = self.installed(message.record, now)
+        if self.leader is not None and not message.accepted:
+            effects += self.leader.refused(message.asked)
+        return effects
+
+    def follow(self, message: Follow) -> list[PartitionEffect]:
+        """A follower wants to follow a log."""
+        if self.leader is None:
+            # It may have heard before us that we lead: told so, it tries again at once.
+            return [refuse_follow(message, "this broker doesn't lead the partition (yet)")]
+        return self.leader.follow(message)
+
+    def acknowledge(self, message: Acknowledge) -> list[PartitionEffect]:
+        """A follower holds more of a log."""
+        if self.leader is None:
+            return []
+        effects = self.leader.acknowledge(message)
+        if self.is_stopping:
+            return effects
+        change = self.leader.wanted_join(message.broker)
+        return effects + self.propose(change) if change is not None else effects
+
+    def stream_closed(self, broker: int, incarnation: int, attempt: int) -> list[PartitionEffect]:
+        """A follower's stream broke: it catches up no more."""
+        if self.leader is not None:
+            self.leader.session_ended(broker, incarnation, attempt)
+        return []
+
+    # --- following -------------------------------------------------------------------
+
+    def stream_opened(self) -> list[PartitionEffect]:
+        """A stream to the leader is open: begin a session."""
+        record = self.state.record
+        if self.role != Role.FOLLOWER or record is None:
+            return []
+        self._attempt += 1
+        self.follower = PartitionFollower(
+            record,
+            self.broker,
+            self.incarnation,
+            self._attempt,
+            durable=self.state.sync_flag,
+            loss_accepted=self.state.log_epoch < record.recovered_epoch,
+        )
+        if not self.logs:
+            return self.follower.follow_without_logs()
+        return [
+            effect
+            for topic_id, log in self.logs.items()
+            for effect in self._follow_with(self.follower, topic_id, log)
+        ]
+
+    def _follow_with(
+        self, follower: PartitionFollower, topic_id: TopicId, log: LogState
+    ) -> list[PartitionEffect]:
+        """Follow with a log.  What is damaged of it is set aside before, which the register has to
+        know: while this replica counts as in sync, its files may be all there is."""
+        if log.sound:
+            return follower.add_log(topic_id, log)
+        follower.wait_for(topic_id, log)
+        record = self.state.record
+        if record is None or self.broker in record.in_sync:
+            return []
+        return [OnLog(topic_id, SetAside(refill=True))]
+
+    def set_aside(self, topic_id: TopicId) -> list[PartitionEffect]:
+        """What was damaged of a log is not in it any more."""
+        log = self.logs.get(topic_id)
+        if log is None or self.follower is None or topic_id not in self.follower.logs:
+            return []
+        return self.follower.add_log(topic_id, log)
+
+    def followed(self, message: Followed) -> list[PartitionEffect]:
+        """The leader said where a log parts from its own."""
+        if self.follower is None:
+            return []
+        effects = self.follower.followed(message)
+        if not self.follower.agrees:
+            return effects
+        # It says what the logs are, so it is stored when they are so, and before that counts.
+        acknowledgements = [one for one in effects if isinstance(one, ToBroker)]
+        cuts = [one for one in effects if not isinstance(one, ToBroker)]
+        return cuts + self._store(log_epoch=self.follower.epoch) + acknowledgements
+
+    def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
+        """The leader sent records, which *scan* describes; they are valid."""
+        return self.follower.receive(message, scan) if self.follower is not None else []
+
+    def replicated(self, topic_id: TopicId, scan: Scan) -> list[PartitionEffect]:
+        """What was received is appended."""
+        return self.follower.replicated(topic_id, scan) if self.follower is not None else []
+
+    # --- logs ------------------------------------------------------------------------
+
+    def add_log(self, topic_id: TopicId, log: LogState) -> list[PartitionEffect]:
+        """A log was made here, for a topic of the partition."""
+        self.logs[topic_id] = log
+        if self.leader is not None:
+            return self.leader.add_log(topic_id, log)
+        return self._follow_with(self.follower, topic_id, log) if self.follower is not None else []
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """The topic was deleted."""
+        self.logs.pop(topic_id, None)
+        for role in (self.leader, self.follower):
+            if role is not None:
+                role.remove_log(topic_id)
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> list[PartitionEffect]:
+        """A log is durable below *end*."""
+        log = self.logs.get(topic_id)
+        if log is None:
+            return []
+        if self.leader is not None:
+            return on_log(topic_id, self.leader.logs[topic_id].flushed(end))
+        if self.follower is not None:
+            return self.follower.flushed(topic_id, end)
+        log.flushed(end)
+        return []
+
+    # --- what is durable -------------------------------------------------------------
+
+    @property
+    def _shares(self) -> bool:
+        """Whether others in sync hold the same, so that page caches may count."""
+        if self.leader is not None:
+            return self.leader.pending is None and len(self.leader.in_sync) > 1
+        record = self.state.record
+        agrees = self.follower is not None and self.follower.agrees
+        return agrees and record is not None and len(record.in_sync) > 1
+
+    def _set_sync_flag(self) -> list[PartitionEffect]:
+        if self.state.sync_flag:
+            return []
+        # From here on only flushed records count; what counted before is flushed next.
+        effects = self._require_durable(True)
+        return [*effects, SyncLogs(), *self._store(sync_flag=True)]
+
+    def _require_durable(self, durable: bool) -> list[PartitionEffect]:
+        role = self.leader or self.follower
+        return role.require_durable(durable) if role is not None else []
+
+    def clean_shutdown(self) -> list[PartitionEffect]:
+        """The broker stops in good order: everything goes to the device."""
+        effects = self._leave_role("the broker is shutting down")
+        return [*effects, SyncLogs(), *self._store(sync_flag=True)]
+
+    def _store(self, **changes: Any) -> list[PartitionEffect]:  # noqa: ANN401
+        state = attrs.evolve(self.state, **changes)
+        if state == self.state:
+            return []
+        self.state = state
+        return [StoreState(state)]
+
+    def check_invariants(self) -> None:
+        """Assert what the class promises."""
+        assert (self.role == Role.LEADER) == (self.leader is not None)
+        assert self.follower is None or self.role == Role.FOLLOWER
+        for role in (self.leader, self.follower):
+            if role is not None:
+                assert self.registered
+                assert role.epoch == self.state.promised
+                assert role.logs.keys() == self.logs.keys()
+                role.check_invariants()
+        for log in self.logs.values():
+            log.check_invariants()

@@ -1,0 +1,368 @@
+"""The leader's side of a follower's stream.
+
+One task sends, for every log that the follower follows, what it has not been sent yet, and
+the highwater mark when that moves.  A log about which there may be something to say is due;
+nobody looks at the others, of which there may be thousands.  Catching up and following live
+are the same: reading the log on from a position.  What may be on its way is bounded in bytes and
+in messages, so a slow follower costs the leader nothing but the wait for its acknowledgement,
+and is sent fewer and larger messages the further it falls behind.  A follower that is far
+behind and not in sync is sent records only when that leaves producers their share
+(`octopi.roles.broker.catching_up`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    ConnectionLostError,
+    NeedsTimeError,
+    OctopiError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+)
+from octopi.identifiers import Offset, TopicId
+from octopi.limits import (
+    FETCH_BYTES_DEFAULT,
+    FOLLOW_WINDOW_BYTES,
+    FOLLOW_WINDOW_MESSAGES,
+)
+from octopi.logger import get_logger
+from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.replica_tracer import log_fields
+from octopi.tracing import steps
+from octopi.tracing.produce import FollowerMarkStep, ForwardStep
+from octopi.transport.connection import Connection
+from octopi.wire import messages as m
+
+_log = get_logger(__name__)
+
+_ROUND_BYTES: Final = FETCH_BYTES_DEFAULT
+
+
+@attrs.define
+class _Followed:
+    """One log on the stream."""
+
+    log: LocalLog
+    answer: m.Followed
+    position: Offset
+    """The next record to send."""
+    acknowledged: Offset
+    told_highwater: Offset
+    wake: Callable[[], None]
+    """What the log has been told to call."""
+    sent_ends: deque[Offset] = attrs.field(factory=deque)
+    """Where each message ends that was sent and not acknowledged."""
+
+    def acknowledge(self, end: Offset) -> None:
+        """The follower has all below *end*."""
+        self.acknowledged = max(self.acknowledged, end)
+        while self.sent_ends and self.sent_ends[0] <= end:
+            self.sent_ends.popleft()
+
+    def may_send(self) -> bool:
+        """Whether there is room for more on its way to the follower.  What fills no message
+        waits for the acknowledgement of what went before, and meanwhile more comes
+        (Nagle's algorithm, RFC 896)."""
+        on_their_way = self.position - self.acknowledged
+        return on_their_way < FOLLOW_WINDOW_BYTES and (
+            len(self.sent_ends) < FOLLOW_WINDOW_MESSAGES
+            or self.log.end - self.position >= _ROUND_BYTES
+        )
+
+
+class FollowerConnection:
+    """A follower's connection: it names a partition with its first message."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        logs: ReplicaManager,
+        connection: Connection,
+        tasks: trio.Nursery,
+    ) -> None:
+        self._environment = environment
+        self._logs = logs
+        self._connection = connection
+        self._tasks = tasks
+        self._followed: dict[TopicId, _Followed] = {}
+        self._due: dict[TopicId, None] = {}
+        self._idle = trio.lowlevel.ParkingLot()
+        self._session: tuple[int, int, int] | None = None
+        """Partition, broker, attempt."""
+        self._incarnation = 0
+        if environment.watch is not None:
+            environment.watch(self)
+
+    def sizes(self) -> dict[str, int]:
+        """See `octopi.environment.Sized`."""
+        logs = self._followed.values()
+        return {
+            "bytes of a log on their way": max(
+                (one.position - one.acknowledged for one in logs), default=0
+            ),
+            "outbox bytes": self._connection.statistics().outbox_bytes,
+        }
+
+    def handle(self, message: object) -> None:
+        """Bring the follower's messages to the replica.
+
+        Raises:
+          ProtocolError: if the messages don't belong together.
+        """
+        match message:
+            case m.Follow():
+                session = (message.partition, message.broker, message.attempt)
+                if self._session is None:
+                    if not self._logs.stream_keys.is_proven(message):
+                        raise ProtocolError(f"this is not proven to be broker {message.broker}")
+                    self._session, self._incarnation = session, message.incarnation
+                    self._logs.streams[message.partition, message.broker] = self
+                    self._tasks.start_soon(self._send)
+                elif session != self._session or message.incarnation != self._incarnation:
+                    raise ProtocolError("a stream is one session of one follower")
+                replica = self._logs.replica(message.partition)
+                if replica is None:
+                    self.post(_unknown(message))
+                else:
+                    replica.submit(partial(replica.machine.follow, message))
+            case m.Acknowledge():
+                followed = self._followed.get(TopicId(message.topic_id))
+                replica = self._logs.replica(message.partition)
+                if followed is None or replica is None:
+                    return
+                session = (message.partition, message.broker, message.attempt)
+                if session != self._session or message.incarnation != self._incarnation:
+                    raise ProtocolError("a stream acknowledges what its own follower holds")
+                if (trace := self._environment.trace) is not None:
+                    log = log_fields(followed.log, message.epoch)
+                    trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
+                followed.acknowledge(Offset(message.end))
+                followed.wake()
+                replica.submit(partial(replica.machine.acknowledge, message))
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no message of a follower")
+
+    def token_refreshed(self) -> None:
+        """The endpoint takes no fresh tokens: a follower comes back with one."""
+
+    def closed(self) -> None:
+        """The stream broke."""
+        self._logs.catching_up.end(self)
+        for followed in self._followed.values():
+            followed.log.remove_waker(followed.wake)
+        if self._session is None:
+            return
+        partition, broker, attempt = self._session
+        if self._logs.streams.get((partition, broker)) is self:
+            del self._logs.streams[partition, broker]
+        replica = self._logs.replica(partition)
+        if replica is not None:
+            replica.submit(
+                partial(replica.machine.stream_closed, broker, self._incarnation, attempt)
+            )
+
+    def post(self, message: m.Followed | m.FollowRefused) -> None:
+        """Send what the replica answered."""
+        if isinstance(message, m.Followed):
+            replica = self._logs.replica(message.partition)
+            log = replica.logs.get(TopicId(message.topic_id)) if replica else None
+            if log is not None:
+                self._begin(log, message)
+        try:
+            self._connection.post(message)
+        except ConnectionLostError:
+            return
+
+    def _begin(self, log: LocalLog, answer: m.Followed) -> None:
+        known = self._followed.get(log.topic_id)
+        if known is not None:
+            known.log.remove_waker(known.wake)
+        begin, wake = Offset(answer.begin), partial(self._look_at, log.topic_id)
+        self._followed[log.topic_id] = _Followed(log, answer, begin, begin, Offset(0), wake)
+        log.add_waker(wake)
+        wake()
+
+    def _look_at(self, topic_id: TopicId) -> None:
+        """Records, a highwater mark or an acknowledgement of that log have come."""
+        self._due[topic_id] = None
+        if self._idle:
+            self._idle.unpark()
+
+    @property
+    def lacking_bytes(self) -> int:
+        """What the follower has not been sent yet."""
+        return sum(one.log.end - one.position for one in self._followed.values())
+
+    @property
+    def on_their_way_bytes(self) -> int:
+        """What it was sent and did not acknowledge."""
+        return sum(one.position - one.acknowledged for one in self._followed.values())
+
+    def _note_catching_up(self) -> bool:
+        """Whether the follower catches up: it lacks more than what usually is on its way, and
+        no commit waits for it."""
+        assert self._session is not None
+        partition, broker, _ = self._session
+        replica = self._logs.replica(partition)
+        leader = replica.machine.leader if replica else None
+        catches_up = (
+            self._connection.end_reason is None
+            and leader is not None
+            and not leader.counts(broker)
+            and all(one.answer.epoch == leader.epoch for one in self._followed.values())
+            and self.lacking_bytes > FOLLOW_WINDOW_BYTES
+        )
+        if catches_up:
+            self._logs.catching_up.begin(self)
+        else:
+            self._logs.catching_up.end(self)
+        return catches_up
+
+    async def _send(self) -> None:
+        catching_up = self._logs.catching_up
+        try:
+            while True:
+                catches_up = self._note_catching_up()
+                sent = 0
+                if not catches_up or catching_up.may_send():
+                    due, self._due = self._due, {}
+                    round_ends = _ROUND_BYTES
+                    for topic_id in due:
+                        sent += await self._send_from(self._followed[topic_id])
+                        if sent >= round_ends:  # of many logs, each lacks some
+                            await trio.lowlevel.checkpoint()
+                            await self._connection.drained()
+                            round_ends = sent + _ROUND_BYTES
+                if sent:
+                    if self._due:
+                        await trio.lowlevel.checkpoint()  # others' turn between two reads
+                    await self._connection.drained()
+                elif catches_up:
+                    with self._environment.clock.timeout(catching_up.look_again_s):
+                        await self._idle.park()
+                else:
+                    await self._idle.park()
+        except ConnectionLostError:
+            return
+        except OffsetOutOfRangeError:
+            # Nobody waits for who is so far behind.  It follows again, behind what was removed.
+            _log.info("retention overtook a follower", peer=self._connection.peer)
+            await self._connection.close(1013, "retention removed what comes next: follow again")
+        except OctopiError as error:
+            _log.error("can't send to a follower", peer=self._connection.peer, why=str(error))
+            await self._connection.close(1011, "the leader can't read its log")
+
+    async def _send_from(self, followed: _Followed) -> int:
+        """Send the next records of one log, if there are any and there is room: return about how
+        many bytes were sent, more than none for anything else that is new."""
+        if not self._is_kept(followed):
+            self._forget(followed)
+            return 0
+        try:
+            return self._send_next(followed)
+        except NeedsTimeError:
+            pass
+        try:
+            await followed.log.prove(followed.position)
+        except OctopiError:
+            if self._is_kept(followed):
+                raise
+        self._look_at(followed.log.topic_id)
+        return 1  # whatever came meanwhile is looked at, too
+
+    def _is_kept(self, followed: _Followed) -> bool:
+        """Whether the log is still one of the replica's.  If not, its topic was deleted: its files
+        are closed, and the follower is told to delete its own."""
+        replica = self._logs.replica(followed.answer.partition)
+        return replica is not None and replica.logs.get(followed.log.topic_id) is followed.log
+
+    def _forget(self, followed: _Followed) -> None:
+        followed.log.remove_waker(followed.wake)
+        self._followed.pop(followed.log.topic_id)
+        self._due.pop(followed.log.topic_id, None)
+
+    def _send_next(self, followed: _Followed) -> int:
+        log, answer = followed.log, followed.answer
+        if not self._leads(answer.partition, answer.epoch):
+            return 0
+        highwater = log.highwater
+        records, epoch = b"", 0
+        if not followed.may_send():
+            return 0  # an acknowledgement will come
+        if followed.position < log.end:
+            records = log.read_uncommitted(followed.position, _ROUND_BYTES)
+            epochs = log.state.epochs
+            epoch = epochs.epoch_at(followed.position)
+            stop = epochs.end_of_epoch_at(followed.position, log.end)
+            records = records[: stop - followed.position]
+        elif highwater <= followed.told_highwater:
+            return 0
+        message = m.Replicate(
+            partition=answer.partition,
+            epoch=answer.epoch,
+            incarnation=answer.incarnation,
+            attempt=answer.attempt,
+            topic_id=answer.topic_id,
+            offset=followed.position,
+            records_epoch=epoch,
+            records=records,
+            highwater=highwater,
+        )
+        self._trace(log, message, steps.P2Forwarding, steps.P6Telling)
+        self._connection.post(message)
+        followed.position = Offset(followed.position + len(records))
+        if records:
+            followed.sent_ends.append(followed.position)
+        if followed.position < log.end:
+            self._due[log.topic_id] = None
+        self._logs.catching_up.sent(self, len(records))
+        followed.told_highwater = highwater
+        self._trace(log, message, steps.P2Forwarded, steps.P6Told)
+        return len(records) or 1
+
+    def _trace(
+        self,
+        log: LocalLog,
+        message: m.Replicate,
+        records: type[ForwardStep],
+        mark: type[FollowerMarkStep],
+    ) -> None:
+        """An edge of what *message* is about: records, or only the highwater mark."""
+        trace = self._environment.trace
+        if trace is None:
+            return
+        assert self._session is not None
+        told = *log_fields(log, message.epoch), self._session[1], message.highwater
+        if message.records:
+            end = message.offset + len(message.records)
+            trace(records(*told, message.offset, end, message.records_epoch))
+        else:
+            trace(mark(*told))
+
+    def _leads(self, partition: int, epoch: int) -> bool:
+        """Whether this broker still leads in the epoch of the session.  If not, the log is
+        another leader's, and no longer what the follower agreed with."""
+        replica = self._logs.replica(partition)
+        leader = replica.machine.leader if replica else None
+        return leader is not None and leader.epoch == epoch
+
+
+def _unknown(message: m.Follow) -> m.FollowRefused:
+    return m.FollowRefused(
+        message.partition,
+        message.epoch,
+        message.incarnation,
+        message.attempt,
+        message.topic_id,
+        "that partition is not kept here",
+    )

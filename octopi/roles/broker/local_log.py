@@ -1,0 +1,520 @@
+"""One log of a broker: how its files are written, flushed, cut and kept.  What readers see of it
+is in `octopi.roles.broker.readable_log`.
+
+Which role the broker plays for it is the business of `octopi.roles.broker.replica_driver`,
+which calls what stands here in the order that the machine gave.
+
+The log's checkpoint file holds what is not in the segments: the topic's record, the
+epoch history, the producers' sequences and where recovery begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from octopi import record
+from octopi.environment import Environment
+from octopi.errors import DiskFullError, StorageError
+from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
+from octopi.logger import get_logger
+from octopi.printable import without_directory
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.log_state import LogState
+from octopi.replication.producer_sequences import ProducerSequences
+from octopi.roles.broker.flusher import Flusher, FlushListener
+from octopi.roles.broker.log_files import open_files, sequences_of
+from octopi.roles.broker.readable_log import ReadableLog
+from octopi.roles.broker.replica_ends import ReplicaEnds, expected
+from octopi.storage import checkpoint
+from octopi.storage.brief_lock import BriefLock
+from octopi.storage.ends_file import NotedCheckpoint
+from octopi.storage.flush_policy import FlushOptions, FlushPolicy
+from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.time_slices import in_turns
+from octopi.stored import topic_fields
+from octopi.tracing import steps
+from octopi.wire.messages import LogInfo, TopicRecord
+
+_log = get_logger(__name__)
+
+
+class LocalLog(ReadableLog):
+    """The log of one (topic, partition)."""
+
+    # There may be many thousands of them, and a dictionary of attributes for each.
+    # fmt: off
+    __slots__ = (
+        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes", "_number",
+        "_policy", "_recovery_point", "_sets_aside", "_storing",
+        "appended_bytes", "appended_count", "delivered_bytes", "directory",
+        "flush_listener", "refused_cuts",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        environment: Environment,
+        directory: str,
+        topic: TopicRecord,
+        partition: PartitionId,
+        flusher: Flusher,
+        flush_options: FlushOptions,
+        ends: ReplicaEnds | None,
+        files: SegmentedLog,
+        stored: dict[str, Any],
+        sequences: ProducerSequences,
+    ) -> None:
+        """Use `LocalLog.open`.  *files* were opened by what *stored*, the log's checkpoint, and
+        *ends* say; *sequences* are those of all its records."""
+        super().__init__(topic, partition)
+        self.directory = directory
+        self.flush_listener: FlushListener | None = None
+        self.appended_count = 0
+        """Records appended since the log was opened."""
+        self.appended_bytes = 0
+        self.delivered_bytes = 0
+        """What consumers were sent of it since then."""
+        self.refused_cuts = 0
+        """How often a leader would have had records cut that are known to be committed."""
+        self._notes = ends
+        self._cut_at: Offset | None = None
+        """While the log is being cut: where it will end."""
+        self._environment = environment
+        self._flusher = flusher
+        self._policy = FlushPolicy(flush_options)
+        self._storing = BriefLock()
+        self._is_closed = False
+        self._recovery_point = Offset(stored.get("recovery_point", 0))
+        self._checkpoint = NotedCheckpoint(
+            stored.get("number", 0),
+            Offset(stored.get("start", 0)),
+            self._recovery_point,
+            tuple((epoch, start) for epoch, start in stored.get("epochs", [])),
+        )
+        """The one that is stored."""
+        self._files = files
+        self._sets_aside = files.damage is not None
+        """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
+        highwater = Offset(stored.get("highwater", 0))
+        noted = ends.noted(self.topic_id) if ends is not None else None
+        if noted is not None:
+            highwater = max(highwater, noted.highwater)
+            if noted.checkpoint is not None and noted.checkpoint.number > self._checkpoint.number:
+                self._checkpoint = noted.checkpoint  # the file was lost with the log's folder
+        self._number = self._checkpoint.number
+        """That of the newest checkpoint that may be stored."""
+        self.state = LogState(
+            end=files.end,
+            highwater=max(files.start, min(highwater, files.end)),
+            flushed_end=files.flushed_end,
+            start=files.start,
+            epochs=EpochHistory.load(stored.get("epochs", [])),
+            sequences=sequences,
+            flush_before_ack=topic.options.flush_before_ack,
+            min_insync=topic.options.min_insync,
+            sound=files.damage is None,
+            held_end=max(
+                self._recovery_point, highwater, noted.recovery_point if noted else highwater
+            ),
+        )
+        self._published = self.state.highwater
+
+    @classmethod
+    async def open(
+        cls,
+        environment: Environment,
+        directory: str,
+        topic: TopicRecord,
+        partition: PartitionId,
+        flusher: Flusher,
+        flush_options: FlushOptions,
+        *,
+        cut_altered: bool = True,
+        ends: ReplicaEnds | None = None,
+        lost_power: bool = False,
+    ) -> LocalLog:
+        """Open the log in *directory*, recovering what an unclean end left.  Other tasks have
+        their turn meanwhile, as that takes long for a large log.
+
+        *ends*: where it is noted how far the log goes; what it says now is held against the files.
+        *lost_power*: the machine may have stopped since, and not only the process.
+
+        Raises:
+          AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
+          StorageError: if that can't be done.
+        """
+        stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
+        sequences = sequences_of(stored)
+        if (trace := environment.trace) is not None:
+            trace(
+                steps.D5Recovering(topic=topic.topic, topic_id=topic.topic_id, partition=partition)
+            )
+        noted = ends.noted(TopicId(topic.topic_id)) if ends is not None else None
+        files = await open_files(
+            environment,
+            directory,
+            topic,
+            partition,
+            Offset(stored.get("recovery_point", 0)),
+            sequences,
+            expected(noted, lost_power=lost_power),
+            cut_altered=cut_altered,
+        )
+        log = cls(
+            environment,
+            directory,
+            topic,
+            partition,
+            flusher,
+            flush_options,
+            ends,
+            files,
+            stored,
+            sequences,
+        )
+        if trace is not None:
+            trace(
+                steps.D5Recovered(
+                    **log._ends(),
+                    log_start=log.start,
+                    highwater=log.highwater,
+                    epochs=log.state.epochs.dump(),
+                )
+            )
+        return log
+
+    # --- writing ---------------------------------------------------------------------
+
+    def append(self, records: bytes, scan: record.Scan) -> Offset:
+        """Append valid records; return where they begin.
+
+        Raises:
+          StorageError: and then nothing was appended.
+        """
+        clock = self._environment.clock
+        base = self._files.append(records, scan, clock.wall_ms())
+        self._policy.appended(scan.count, len(records), clock.now())
+        self.appended_count += scan.count
+        self.appended_bytes += len(records)
+        due_at = self._policy.due_at
+        if due_at is not None:
+            self._flusher.want(self._flush, due_at)
+        return base
+
+    async def truncate(self, end: Offset, *, keeps: bool = False) -> None:
+        """Drop all records from *end* on; the machine's state has ended there already.  *keeps*:
+        but keep their bytes beside the log.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        async with self._storing:  # a checkpoint of what is cut now must not come behind
+            self._cut_at = end
+            try:
+                await self._truncate(end, keeps=keeps)
+            finally:
+                self._cut_at = None
+        self._published = min(self._published, end)
+
+    async def _truncate(self, end: Offset, *, keeps: bool) -> None:
+        # The file knows best: that it could not be stored does not mean that it was not.
+        stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
+        self._recovery_point = Offset(stored.get("recovery_point", 0))
+        position = self._files.start
+        sequences = self.state.sequences.before(position)
+        if self._recovery_point <= end:
+            sequences = sequences_of(stored)
+            position = max(position, self._recovery_point)
+        await in_turns(self._files.prove(end))  # or the cut itself may take long
+        while position < end:
+            # Retention may have removed what comes next.
+            position = max(position, self._files.start)
+            await in_turns(self._files.prove(position))
+            data = self._files.read(position, FETCH_BYTES_DEFAULT, end)
+            sequences.note(record.scan(data), position)
+            position = Offset(position + len(data))
+            await trio.lowlevel.checkpoint()
+        self.state.sequences = sequences
+        if max(self._recovery_point, stored.get("highwater", 0)) > end:
+            # A recovery point behind the end would make the next opening miss records.
+            await self._note(end)
+        if self._notes is not None:
+            await self._notes.set_back(self.topic_id, self._files.start, end)
+        if keeps:
+            saved = await self._files.truncate_aside(end)
+            _log.warning("what was cut is kept", topic=self.topic.topic, files=saved)
+        else:
+            self._files.truncate(end)
+
+    async def set_aside(self, *, refill: bool) -> None:
+        """Take what is damaged and all behind it out of the log, which takes records again then;
+        harmless if nothing is.  *refill*: what is missing before the first segment comes again.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        async with self._storing:
+            if not self._sets_aside:
+                return
+            if self._files.damage is not None:  # else only the notes failed the last time
+                saved = await self._files.set_aside(refill=refill)
+                self.state.damage_set_aside(self._files.start, self._files.end)
+                _log.warning(
+                    "what is damaged was set aside",
+                    topic=self.topic.topic,
+                    partition=self.partition,
+                    log_start=self._files.start,
+                    log_end=self._files.end,
+                    files=saved,
+                )
+            start, end = self._files.start, self._files.end
+            # Until the second one is stored, the log counts as damaged when it is opened.
+            await self._note(end)
+            if self._notes is not None:
+                await self._notes.set_back(self.topic_id, start, end)
+            self._sets_aside = False
+        self._published = self.state.highwater
+        self.wake()
+
+    async def restart(self, start: Offset) -> None:
+        """Drop all records; the log goes on at *start*.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        async with self._storing:
+            self._cut_at = Offset(0)
+            try:
+                await self._note(Offset(0))
+                if self._notes is not None:
+                    await self._notes.set_back(self.topic_id, start, Offset(0))
+                self._files.restart(start)
+            finally:
+                self._cut_at = None
+        self._published = start
+
+    # --- flushing --------------------------------------------------------------------
+
+    def want_flush(self) -> None:
+        """Have the log flushed soon."""
+        self._flusher.want(self._flush, 0.0)
+
+    async def _flush(self) -> None:
+        """Flush, say so, and move the recovery point now and then."""
+        if self._is_closed:
+            return
+        self._policy.flushing()
+        try:
+            try:
+                end = await self.flush()
+            except DiskFullError:  # no file could be opened: nothing failed, and it may pass
+                again = self._environment.clock.now() + DISK_LOOK_INTERVAL_S
+                self._flusher.want(self._flush, again)
+                return
+            if end - self._recovery_point >= self._policy.options.checkpoint_bytes:
+                await self._store_if_settled()
+        except StorageError as error:
+            if self._is_closed:
+                return  # the log was deleted meanwhile: nobody needs the flush
+            # Nothing that was acknowledged from the page cache is taken back; what waits for
+            # the device is refused, and so is all that comes.
+            if self.flush_listener is not None:
+                self.flush_listener.flush_failed(error)
+            return
+        if self.flush_listener is not None:
+            self.flush_listener.flushed(self.topic_id, end)
+
+    async def flush(self) -> Offset:
+        """Wait until all that is appended is durable; return where that ends.
+
+        Raises:
+          StorageError: if the disk fails, or did.
+        """
+        await self._flush_to(self._files.end)
+        return self._files.flushed_end
+
+    async def _flush_to(self, end: Offset) -> None:
+        """Wait until what lies below *end* is durable, and isn't cut meanwhile."""
+        if self._files.flushed_end >= end:
+            return
+        if (trace := self._environment.trace) is not None:
+            trace(steps.D1Flushing(**self._ends()))
+        while self._files.flushed_end < min(end, self._files.end):
+            await self._files.flush()
+        self.note_ends()
+        if trace is not None:
+            trace(steps.D1Flushed(**self._ends()))
+
+    def note_ends(self) -> None:
+        """Note how far the log is durable and committed; neither waits nor fails."""
+        if self._notes is None or self._is_closed or self._files.damage is not None:
+            return  # of a damaged log more is noted than it has
+        flushed_end, highwater = self._files.flushed_end, self._published
+        if self._cut_at is not None:
+            flushed_end, highwater = min(flushed_end, self._cut_at), min(highwater, self._cut_at)
+        self._notes.note(
+            self.topic_id,
+            start=self._files.start,
+            recovery_point=flushed_end,
+            highwater=highwater,
+        )
+
+    def note_checkpoint(self) -> None:
+        """Note which checkpoint is stored; neither waits nor fails."""
+        if self._notes is not None:
+            self._notes.note_checkpoint(self.topic_id, self._checkpoint)
+
+    async def store_checkpoint(self) -> None:
+        """Flush, then note all that recovery needs up to there.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        async with self._storing:
+            await self._note_all()
+
+    async def _store_if_settled(self) -> None:
+        """Store a checkpoint, unless the state is ahead of the files: with what the log will be
+        once it is cut, records that are cut would count as others'."""
+        async with self._storing:
+            is_settled = self.flush_listener is None or self.flush_listener.is_settled
+            if is_settled and not self._is_closed:
+                await self._note_all()
+
+    async def _note_all(self) -> None:
+        if self._files.damage is not None:
+            # One before the damage would have the rest cut as a torn tail next time.
+            await self._note(self._recovery_point, is_damaged=True)
+            return
+        if self._files.fault is not None:
+            raise self._files.fault
+        await self._note(self._files.end)
+
+    async def _note(self, recovery_point: Offset, *, is_damaged: bool = False) -> None:
+        """Store the checkpoint with that recovery point; one at a time."""
+        # The producers are those up to the log's end of this very moment.
+        start, sequences = self.state.start, self.state.sequences
+        if is_damaged:
+            # The next opening notes the records behind the recovery point again, and takes a
+            # start beyond it for a restart that was not finished.
+            start, sequences = min(start, recovery_point), sequences.before(recovery_point)
+        # One whose storing fails may be in force all the same, so no number is used twice.
+        self._number += 1
+        state: dict[str, Any] = {
+            "topic": topic_fields(self.topic),
+            "number": self._number,
+            "start": start,
+            "highwater": self.state.highwater,
+            "recovery_point": recovery_point,
+            "epochs": self.state.epochs.dump(),
+            "producers": sequences.dump(),
+            "requests": sequences.dump_requests(),
+        }
+        await self._flush_to(recovery_point)
+        if (trace := self._environment.trace) is not None:
+            noted = {key: state[key] for key in ("number", "highwater", "recovery_point", "epochs")}
+            trace(steps.D3Noting(**self._ends(), **noted))
+        path = f"{self.directory}/checkpoint"
+        await checkpoint.store(self._environment.disk, path, state)
+        if trace is not None:
+            trace(steps.D3Noted(**self._ends(), **noted))
+        self._recovery_point = recovery_point
+        epochs = tuple((epoch, begin) for epoch, begin in state["epochs"])
+        self._checkpoint = NotedCheckpoint(state["number"], start, recovery_point, epochs)
+        self.note_checkpoint()
+
+    def _ends(self) -> dict[str, Any]:
+        """For `Environment.trace`: which log, and how far it goes."""
+        return {
+            "topic": self.topic.topic,
+            "topic_id": self.topic_id,
+            "partition": self.partition,
+            "log_end": self._files.end,
+            "flushed_end": self._files.flushed_end,
+        }
+
+    async def close(self) -> None:
+        """Make everything durable, let go of the files."""
+        try:
+            await self.flush()
+            await self._store_if_settled()
+            self.note_ends()
+        except StorageError as error:
+            _log.error("log not flushed at the end", topic=self.topic.topic, why=str(error))
+        finally:
+            self._is_closed = True
+            self._files.close()
+
+    async def put_away(self) -> None:
+        """The same, and readers are told: the files are about to be moved."""
+        await self.close()
+        await self.discard()
+
+    async def discard(self) -> None:
+        """Let go of the files, which are about to be deleted; readers are told.
+
+        A checkpoint that is being stored is waited for: it must not land in the directory of a
+        topic of the same name that is made next.
+        """
+        self.epoch = 0
+        self._is_closed = True
+        async with self._storing:
+            self._files.close()
+        self.wake()
+
+    # --- keeping ---------------------------------------------------------------------
+
+    @property
+    def _retains(self) -> bool:
+        """Whether retention may look at the files: not while they are being deleted, and not
+        while the log is to begin anew and its files don't yet, as on a disk that fails."""
+        return not self._is_closed and self._files.start >= self.state.start
+
+    async def apply_retention(self) -> None:
+        """Remove segments that are too old or too many, all of them committed for all to see:
+        what the leader is about to commit, its followers may lack."""
+        if not self._retains:
+            return
+        await in_turns(self._files.learn_ages(self._environment.clock.wall_ms()))
+        if not self._retains:
+            return
+        now_ms = self._environment.clock.wall_ms()
+        try:
+            start = self._files.retention_start(now_ms, below=self.highwater)
+            if self._notes is not None and start > self._files.start:
+                # First: a segment that is missing from there on is damage.
+                self._notes.note(self.topic_id, start=start, recovery_point=start, highwater=start)
+                await self._notes.sync()
+                if not self._retains:
+                    return
+            self._files.apply_retention(now_ms, below=start)
+        except StorageError as error:
+            # Some segments may be gone all the same.
+            _log.error("retention failed", topic=self.topic.topic, why=str(error))
+        if self._files.start > self.state.start:
+            self.state.start = self._files.start
+            if (trace := self._environment.trace) is not None:
+                trace(steps.D4Retired(**self._ends(), log_start=self.start))
+            _log.info("old segments removed", topic=self.topic.topic, log_start=self.start)
+
+    @property
+    def fault_text(self) -> str:
+        """What is wrong with the log, for people; empty if nothing is."""
+        return self.state.refusal or str(self._files.fault or "")
+
+    def describe(self) -> LogInfo:
+        """The log's state, for people and metrics."""
+        return LogInfo(
+            topic=self.topic.topic,
+            topic_id=self.topic.topic_id,
+            partition=self.partition,
+            epoch=self.epoch,
+            log_start=self._files.start,
+            highwater=self.highwater,
+            log_end=self._files.end,
+            size_bytes=self._files.size_bytes,
+            fault=without_directory(self.fault_text)[:900],
+        )

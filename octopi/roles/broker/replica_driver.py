@@ -1,0 +1,545 @@
+"""The shell of one `PartitionReplica`: performs its effects in order, brings it events.
+
+Events come one after another.  While an effect waits for the device, later effects wait
+behind it, and later events behind those, so what the machine decides and what the disk
+holds never come apart.  Where nothing has to wait, an event is handled in the call: a
+produce to the page cache starts no task.
+
+When the disk fails the replica plays no role any more: whoever waits is refused, and the
+register is asked for another leader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.environment import Environment
+from octopi.errors import (
+    ChecksumError,
+    CorruptLogError,
+    DiskFullError,
+    NotLeaderError,
+    OctopiError,
+    ProtocolError,
+    RefusedError,
+    Status,
+    StorageError,
+)
+from octopi.identifiers import Offset, TopicId
+from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
+from octopi.logger import get_logger
+from octopi.record import scan
+from octopi.replication.effects import (
+    Answer,
+    Append,
+    AppendReplicated,
+    Effect,
+    FindDuplicate,
+    FlushLog,
+    FollowLeader,
+    Forward,
+    OnLog,
+    PartitionEffect,
+    PublishHighwater,
+    Refusal,
+    RefuseCut,
+    Reply,
+    Restart,
+    SetAside,
+    StoreEpochs,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+    Truncate,
+)
+from octopi.replication.partition_replica import PartitionReplica, Role
+from octopi.roles.broker.duplicate_lookup import answer_repetition
+from octopi.roles.broker.effect_retries import NO_DEBT, debt_of, rank_of
+from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.refusals import refusal_of
+from octopi.roles.broker.replica_ports import ReplicaPorts
+from octopi.roles.broker.replica_state import state_fields, stored_state
+from octopi.roles.broker.replica_tracer import ReplicaTracer
+from octopi.storage import checkpoint
+from octopi.transport.failures import told
+from octopi.wire.messages import (
+    AlterInSync,
+    Replicate,
+    Resign,
+)
+
+_log = get_logger(__name__)
+
+LEADER_LACKS: Final = "a leader lacks committed records"
+"""What a broker writes to its log when it keeps records that its leader would have it cut."""
+
+_WAITING: Final = (SyncLogs, StoreState)
+_WAITING_ON_LOG: Final = (StoreEpochs, Truncate, SetAside, Restart)
+
+Event = Callable[[], list[PartitionEffect]]
+
+
+class ReplicaDriver:
+    """One partition on this broker."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        path: str,
+        partition: int,
+        broker: int,
+        incarnation: int,
+        logs: dict[TopicId, LocalLog],
+        peers: ReplicaPorts,
+        tasks: trio.Nursery,
+        *,
+        lost_power: bool,
+    ) -> None:
+        """Read what was stored about the partition, whose file of ends is there by now; `begin`
+        must follow.
+
+        Raises:
+          StorageError: if that can't be read.
+        """
+        self.partition = partition
+        self.logs = logs
+        self.failure: StorageError | None = None
+        """Why the replica plays no role any more."""
+        self._environment = environment
+        self.path = path
+        """The file of what it remembers through any failure."""
+        self._peers = peers
+        self._tasks = tasks
+        self._effects: deque[PartitionEffect] = deque()
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._idle = trio.Event()
+        self._role = Role.IDLE
+        self._owed: dict[object, PartitionEffect] = {}
+        self._has_missed = False
+        """Something that a session with the leader consists of was not done."""
+        self._served_epoch = 0
+        self._resignation: Resign | None = None
+        self.machine = PartitionReplica(
+            partition,
+            broker,
+            incarnation,
+            attrs.evolve(stored_state(environment, self.path), ends=True),
+            {topic_id: log.state for topic_id, log in logs.items()},
+            lost_power=lost_power,
+        )
+        trace = environment.trace
+        self._tracer = trace and ReplicaTracer(trace, partition, self.machine)
+        for log in logs.values():
+            log.flush_listener = self
+
+    # --- events ----------------------------------------------------------------------
+
+    def submit(self, event: Event) -> None:
+        """Have the machine take *event*, now or behind those that wait."""
+        self._events.append(event)
+        if not self._busy:
+            self._drain()
+
+    def produce(self, log: LocalLog, records: bytes, answer: Answer) -> None:
+        """Take *records*; *answer* is called once, now or later.
+
+        Raises:
+          RefusedError: if they are not valid.
+        """
+        found = scan(records, RECORDS_PER_PRODUCE_MAX)
+        if found.count > RECORDS_PER_PRODUCE_MAX:
+            raise RefusedError(
+                f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send them in several",
+                Status.MESSAGE_TOO_LARGE,
+            )
+        if found.fault is not None:
+            changed = isinstance(found.fault, ChecksumError)
+            status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
+            raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
+        if not found.count:
+            raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
+        tracer = self._tracer
+        if tracer is not None:
+            answer = tracer.observed(log, found, answer)
+
+        def receive() -> list[PartitionEffect]:
+            if tracer is not None:
+                tracer.received(log, found)
+            try:
+                leader = self.machine.log_leader(log.topic_id)
+            except NotLeaderError as error:
+                status, reason = Status.NOT_LEADER, str(error.args[0])
+                return [OnLog(log.topic_id, Reply(answer, Refusal(status, reason)))]
+            effects = leader.receive(records, found, answer)
+            return [OnLog(log.topic_id, effect) for effect in effects]
+
+        self.submit(receive)
+
+    def replicate(self, message: Replicate) -> None:
+        """The leader sent records.
+
+        Raises:
+          RefusedError: if they are not valid: they changed on the way.
+        """
+        found = scan(message.records, RECORDS_PER_REPLICATE_MAX)
+        if found.count > RECORDS_PER_REPLICATE_MAX:
+            raise RefusedError(
+                f"a leader sends at most {RECORDS_PER_REPLICATE_MAX} records at a time",
+                Status.MESSAGE_TOO_LARGE,
+            )
+        if found.fault is not None:
+            raise RefusedError(
+                f"records from offset {message.offset}: {found.fault}", Status.RECORD_CHECKSUM
+            )
+        self.submit(lambda: self.machine.receive(message, found))
+
+    def add_log(self, log: LocalLog) -> None:
+        """A log was made here."""
+        self.logs[log.topic_id] = log
+        log.epoch = self._served_epoch
+        log.flush_listener = self
+        self.submit(lambda: self.machine.add_log(log.topic_id, log.state))
+
+    def remove_log(self, topic_id: TopicId) -> None:
+        """A topic was deleted."""
+        self.logs.pop(topic_id, None)
+
+        def remove() -> list[PartitionEffect]:
+            self.machine.remove_log(topic_id)
+            return []
+
+        self.submit(remove)
+
+    def joined(self) -> None:
+        """The register knows this life of the broker, on a connection that may be a new one: what
+        is said once may have been lost with the last."""
+        self.submit(self.machine.joined)
+        leader = self.machine.leader
+        if self._resignation is not None and leader and self._resigned_in(leader.epoch):
+            self._peers.to_register(self._resignation)
+
+    def note_ends(self) -> None:
+        """Note how far the logs are durable and committed."""
+        for log in self.logs.values():
+            log.note_ends()
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        """A log has become durable below *end*."""
+        self.submit(lambda: self.machine.flushed(topic_id, end))
+
+    def flush_failed(self, error: StorageError) -> None:
+        """The disk failed in a flush."""
+        self.submit(lambda: self._failed(error))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every event so far has had its effects, on the device too."""
+        return not (self._busy or self._events or self._effects or self._owed)
+
+    async def settled(self) -> None:
+        """Wait until every event so far has had its effects."""
+        while self._busy or self._events:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    # --- effects ---------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Perform what can be performed without waiting."""
+        while not self._busy:
+            if not self._effects:
+                if not self._events:
+                    break
+                # What the next event says of the state is not true before its own effects are.
+                owed = self._owed_effects()
+                try:
+                    effects = self._events.popleft()()
+                    self._effects.extend([*owed, *effects])
+                except ProtocolError as error:
+                    # Of a peer, maybe one that is gone: nothing of what it said is done.
+                    _log.sparing(self._environment.clock).warning(
+                        "peer refused", partition=self.partition, why=str(error)
+                    )
+                if (audit := self._environment.audit) is not None:
+                    audit(self.machine)
+                self._note_role()
+                continue
+            effect = self._effects.popleft()
+            if isinstance(effect, _WAITING) or (
+                isinstance(effect, OnLog) and isinstance(effect.effect, _WAITING_ON_LOG)
+            ):
+                self._busy = True
+                self._tasks.start_soon(self._perform_waiting, effect)
+            else:
+                if self._owed:
+                    self._paid(effect)
+                # What an effect leads to comes right behind it.
+                self._effects.extendleft(reversed(self._perform(effect)))
+        self._idle.set()
+
+    async def _perform_waiting(self, effect: PartitionEffect) -> None:
+        try:
+            follow_up = await self._wait_for(effect)
+        except StorageError as error:
+            follow_up = []
+            is_news = debt_of(effect) not in self._owed
+            self._owe(effect)
+            self._drop_effects(error)
+            self._effects.extend(self._failed(error, is_news=is_news))
+        else:
+            self._paid(effect)
+        self._effects.extendleft(reversed(follow_up))
+        self._busy = False
+        self._drain()
+
+    def _owe(self, effect: PartitionEffect) -> None:
+        self._owed.pop(debt_of(effect), None)  # the newest of its kind comes last
+        self._owed[debt_of(effect)] = effect
+
+    def _paid(self, effect: PartitionEffect) -> None:
+        """*effect* is done; what was left out because of debts begins anew behind the last."""
+        self._owed.pop(debt_of(effect), None)
+        if self._has_missed and not self._owed:
+            self._has_missed = False
+            self._peers.follow_anew(self.partition)
+
+    def _owed_effects(self) -> list[PartitionEffect]:
+        """What was not done and has to be done first: the machine believes that it is.
+
+        The state tells of the logs, so it is stored behind what is done to them.
+        """
+        owed = [
+            StoreState(self.machine.state) if isinstance(effect, StoreState) else effect
+            for effect in self._owed.values()
+        ]
+        return sorted(owed, key=rank_of)
+
+    def _drop_effects(self, error: StorageError) -> None:
+        """What stood behind an effect that failed must not happen now; who waits is refused."""
+        dropped, self._effects = self._effects, deque()
+        for effect in dropped:
+            if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
+                effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
+            elif rank_of(effect) < NO_DEBT:
+                self._owe(effect)
+            else:
+                self._has_missed = True
+
+    async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        tracer = self._tracer
+        after = tracer.before(effect, self._log_of(effect)) if tracer is not None else None
+        follow_up = await self._do_on_device(effect)
+        if after is not None:
+            after()
+        return follow_up
+
+    async def _do_on_device(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        match effect:
+            case StoreState(state):
+                await checkpoint.store(self._environment.disk, self.path, state_fields(state))
+            case SyncLogs():
+                follow_up: list[PartitionEffect] = []
+                for topic_id, log in list(self.logs.items()):
+                    end = await log.flush()
+                    follow_up += self.machine.flushed(topic_id, end)
+                return follow_up
+            case OnLog(topic_id, effect_on_log):
+                known = self.logs.get(topic_id)
+                if known is None:
+                    return []
+                match effect_on_log:
+                    case StoreEpochs():
+                        await known.store_checkpoint()
+                    case SetAside(refill):
+                        await known.set_aside(refill=refill)
+                        return self.machine.set_aside(topic_id)
+                    case Truncate(end, keeps):
+                        _log.warning(
+                            "records that were given up are cut"
+                            if keeps
+                            else "uncommitted records are cut",
+                            topic=known.topic.topic,
+                            partition=self.partition,
+                            log_end=end,
+                        )
+                        await known.truncate(end, keeps=keeps)
+                    case Restart(start):
+                        await known.restart(start)
+        return []
+
+    def _perform(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        tracer, after = self._tracer, None
+        if tracer is not None and self._is_possible(effect):
+            after = tracer.before(effect, self._log_of(effect))
+        try:
+            follow_up = self._do(effect)
+        except OctopiError as error:
+            return self._not_done(effect, error)
+        if after is not None:
+            after()
+        return follow_up
+
+    def _log_of(self, effect: PartitionEffect) -> LocalLog | None:
+        match effect:
+            case OnLog(topic_id):
+                return self.logs.get(topic_id)
+            case ToBroker(_, message):
+                return self.logs.get(TopicId(message.topic_id))
+        return None
+
+    def _is_possible(self, effect: PartitionEffect) -> bool:
+        """Whether *effect* is tried, as far as that can be known before."""
+        match effect:
+            case OnLog(topic_id, Append()):
+                leader = self.machine.leader
+                return self.failure is None and leader is not None and topic_id in leader.logs
+            case ToRegister(AlterInSync()):
+                return not self.machine.is_stopping
+        return True
+
+    def _do(self, effect: PartitionEffect) -> list[PartitionEffect]:
+        match effect:
+            case OnLog(topic_id, effect_on_log):
+                log = self.logs.get(topic_id)
+                if log is not None:
+                    return self._do_on_log(log, effect_on_log)
+                if isinstance(effect_on_log, Reply):
+                    effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
+            case ToRegister(AlterInSync()) if self.machine.is_stopping:
+                pass  # decided before, and kept waiting by the device
+            case ToRegister(message):
+                self._peers.to_register(message)
+            case ToBroker(broker, to_broker):
+                self._peers.to_broker(self.partition, broker, to_broker)
+            case FollowLeader(leader):
+                self._peers.follow(self.partition, leader)
+        return []
+
+    def _do_on_log(self, log: LocalLog, effect: Effect) -> list[PartitionEffect]:
+        follow_up: list[Effect] = []
+        match effect:
+            case Append(records, found, answer):
+                leader = self.machine.log_leader(log.topic_id)
+                if self.failure is not None:
+                    raise self.failure
+                base = log.append(records, found)
+                self._peers.produced(len(records))
+                follow_up = leader.appended(base, found, answer)
+            case AppendReplicated(records, found):
+                log.append(records, found)
+                return self.machine.replicated(log.topic_id, found)
+            case FlushLog():
+                log.want_flush()
+            case FindDuplicate():
+                follow_up = answer_repetition(self.machine, log, effect, self._tasks, self.submit)
+            case Forward():
+                log.wake()
+            case RefuseCut(keep):
+                log.refused_cuts += 1
+                _log.error(
+                    LEADER_LACKS,
+                    topic=log.topic.topic,
+                    partition=self.partition,
+                    highwater=log.highwater,
+                    leader_keeps=keep,
+                    why=log.fault_text,
+                )
+            case PublishHighwater(offset):
+                log.publish(offset)
+            case Reply(answer, content):
+                answer(content)
+        return [OnLog(log.topic_id, one) for one in follow_up]
+
+    def _not_done(self, effect: PartitionEffect, error: OctopiError) -> list[PartitionEffect]:
+        """What follows where *effect* failed with *error*."""
+        match effect:
+            case OnLog(topic_id, Append(_, _, answer)):
+                return [OnLog(topic_id, Reply(answer, self._append_failed(error)))]
+            case OnLog(_, AppendReplicated()) if isinstance(error, StorageError):
+                if isinstance(error, DiskFullError):
+                    # It may have space again: a new session begins where the log ends.
+                    self._peers.disk_refused(error)
+                    self._peers.follow_anew(self.partition)
+                else:
+                    self._fail(error)
+                    self._peers.stop_following(self.partition)
+                return []
+        raise error
+
+    def _append_failed(self, error: OctopiError) -> Refusal:
+        """What the producer is told of it."""
+        if isinstance(error, DiskFullError):
+            self._peers.disk_refused(error)
+            self._resign(error)
+        elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
+            self._fail(error)  # one damaged log leaves the others as they are
+        leader = self.machine.leader
+        if leader is not None and self._resigned_in(leader.epoch):
+            # Nothing of it was appended, and another leader will take it.
+            return Refusal(Status.NOT_READY, f"another replica will lead: {error}")
+        return refusal_of(error)
+
+    # --- role ------------------------------------------------------------------------
+
+    def _note_role(self) -> None:
+        """Have consumers served only while what is here is known to be the truth."""
+        machine = self.machine
+        if (tracer := self._tracer) is not None:
+            tracer.decided()
+        agrees = machine.follower is not None and machine.follower.agrees
+        serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
+        epoch = machine.state.promised if serves else 0
+        if epoch != self._served_epoch:
+            self._served_epoch = epoch
+            for log in self.logs.values():
+                log.epoch = epoch
+                log.wake()
+        if machine.role != self._role:
+            self._role = machine.role
+            if machine.role != Role.FOLLOWER:
+                self._peers.stop_following(self.partition)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker leads the partition."""
+        return self.machine.role == Role.LEADER and self.failure is None
+
+    def _fail(self, error: StorageError) -> None:
+        """The disk failed: no promise can be kept any more, and who waits is refused next."""
+        self._effects.extend(self._failed(error))
+
+    def _failed(self, error: StorageError, *, is_news: bool = True) -> list[PartitionEffect]:
+        if is_news:
+            self._peers.disk_refused(error)
+        if self.failure is None and not isinstance(error, DiskFullError):
+            self.failure = error  # a full disk may have space again
+        if self.machine.leader is None:
+            return []
+        self._resign(error)
+        return [
+            OnLog(topic_id, effect)
+            for topic_id, leader in self.machine.leader.logs.items()
+            for effect in leader.stop(str(error))
+        ]
+
+    def _resign(self, error: StorageError) -> None:
+        """Have another replica lead, if there is one; say so once an epoch."""
+        leader = self.machine.leader
+        if leader is None or self._resigned_in(leader.epoch) or len(leader.in_sync) < 2:
+            return
+        _log.warning("resigning", partition=self.partition, epoch=leader.epoch, why=str(error))
+        reason = told(str(error))
+        self._resignation = Resign(
+            self.partition, leader.epoch, leader.broker, leader.incarnation, reason
+        )
+        self._peers.to_register(self._resignation)
+
+    def _resigned_in(self, epoch: int) -> bool:
+        return self._resignation is not None and self._resignation.epoch == epoch

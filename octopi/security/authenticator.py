@@ -1,0 +1,209 @@
+"""Who is let in: checks tokens, and counts how many connections each subject has.
+
+One for each node.  What is limited is the subject, not the token: a refreshed token is no
+second allowance, and neither is a new connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from octopi.environment import Clock
+from octopi.errors import RefusedError, Status
+from octopi.limits import CONNECTIONS_PER_TOKEN_MAX, DECISIONS_KEPT_COUNT
+from octopi.security.authorization import denied, denied_at
+from octopi.security.quotas import NO_QUOTA, Quota, SubjectUsage
+from octopi.security.token_bucket import TokenBucket
+from octopi.wire.endpoints import MEMBERSHIP, Endpoint
+
+if TYPE_CHECKING:  # 8 MB of code, which a node without keys doesn't need
+    from octopi.security.tokens import KeyRing, Principal
+
+
+_LOOKED_AT_COUNT: Final = 8
+"""Subjects without connections that are looked at whenever one comes."""
+
+
+@attrs.frozen
+class TokenLimits:
+    """What one subject may use of a node."""
+
+    connections_max: int = CONNECTIONS_PER_TOKEN_MAX
+    bytes_per_s: float | None = None
+    """Of all its connections together, both ways; None: no limit."""
+    quota: Quota = NO_QUOTA
+    """Where its token says nothing."""
+
+
+@attrs.define
+class _Subject:
+    connection_count: int
+    bucket: TokenBucket | None
+    account: SubjectUsage = attrs.Factory(SubjectUsage)
+
+    def is_forgettable(self, now: float) -> bool:
+        """Whether a new one would be the same."""
+        is_full = self.bucket is None or self.bucket.is_full(now)
+        return is_full and self.account.is_empty
+
+
+class Authenticator:
+    """Checks who comes."""
+
+    def __init__(self, keys: KeyRing, clock: Clock, limits: TokenLimits | None = None) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._limits = limits or TokenLimits()
+        self._subjects: dict[str, _Subject] = {}
+        self._gone: dict[str, _Subject] = {}
+        """Those without connections that have had more than their share, or have something
+        stored."""
+        self.cluster: Callable[[], str] = lambda: ""
+        """Gives the id of the node's cluster; empty while it is not known."""
+
+    @property
+    def subject_count(self) -> int:
+        """Subjects that something is known of."""
+        return len(self._subjects) + len(self._gone)
+
+    def identify(self, token: str | None) -> Principal:
+        """Who holds *token*.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED or EXPIRED; NOT_READY, if it is for certain clusters and
+              the node does not know yet which one it belongs to.
+        """
+        identity = self._verified(token)
+        if identity.clusters and not self.cluster():
+            raise RefusedError("the node does not know its cluster yet", Status.NOT_READY)
+        return identity
+
+    def _verified(self, token: str | None) -> Principal:
+        if not token:
+            raise RefusedError("a token is needed here", Status.UNAUTHENTICATED)
+        identity = self._keys.verify(token, self._clock.wall_ms())
+        cluster = self.cluster()
+        if identity.clusters and cluster and cluster not in identity.clusters:
+            raise RefusedError("the token is for another cluster", Status.UNAUTHENTICATED)
+        return attrs.evolve(identity, quota=identity.quota.or_else(self._limits.quota))
+
+    def enter(self, token: str | None, endpoint: Endpoint) -> AuthenticatedPeer:
+        """Let a connection in; it has to `AuthenticatedPeer.leave`.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED, EXPIRED, FORBIDDEN or OVER_LIMIT.
+        """
+        # A register that knows no cluster yet learns from brokers which one it is.
+        is_member = endpoint is MEMBERSHIP
+        identity = self._verified(token) if is_member else self.identify(token)
+        why = denied_at(identity.grants, endpoint)
+        if why is not None:
+            raise RefusedError(why, Status.FORBIDDEN)
+        subject = self._subject(identity.subject)
+        if subject.connection_count >= self._limits.connections_max:
+            raise RefusedError(
+                f"a token has at most {self._limits.connections_max} connections to a node",
+                Status.OVER_LIMIT,
+            )
+        subject.connection_count += 1
+        self._subjects[identity.subject] = subject
+        return AuthenticatedPeer(self, identity, subject.bucket, subject.account)
+
+    def wait_s(self, subject: str) -> float:
+        """How long *subject* has to wait until it may be answered over HTTP; 0: not at all."""
+        bucket = self._bucket(subject)
+        return 0.0 if bucket is None else bucket.wait_s(self._clock.now())
+
+    def spend(self, subject: str, size_bytes: int) -> None:
+        """Count what *subject* was answered over HTTP, with what its connections move."""
+        bucket = self._bucket(subject)
+        if bucket is not None:
+            bucket.spend(size_bytes, self._clock.now())
+
+    def _bucket(self, subject: str) -> TokenBucket | None:
+        if self._limits.bytes_per_s is None:
+            return None
+        known = self._subject(subject)
+        if subject not in self._subjects:
+            self._gone[subject] = known
+        return known.bucket
+
+    def left(self, subject: str) -> None:
+        """One of its connections ended."""
+        known = self._subjects[subject]
+        known.connection_count -= 1
+        if not known.connection_count:
+            del self._subjects[subject]
+            if not known.is_forgettable(self._clock.now()):
+                self._gone[subject] = known
+
+    def _subject(self, name: str) -> _Subject:
+        rate, now = self._limits.bytes_per_s, self._clock.now()
+        for gone in list(islice(self._gone, _LOOKED_AT_COUNT)):
+            known = self._gone.pop(gone)
+            if not known.is_forgettable(now):
+                self._gone[gone] = known  # behind the others
+        return (
+            self._subjects.get(name)
+            or self._gone.pop(name, None)
+            or _Subject(0, None if rate is None else TokenBucket(rate, now))
+        )
+
+
+class AuthenticatedPeer:
+    """One connection that was let in."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        identity: Principal,
+        bucket: TokenBucket | None,
+        account: SubjectUsage,
+    ) -> None:
+        self._authenticator = authenticator
+        self._has_left = False
+        self._allowed: set[tuple[type, str]] = set()
+        """Decisions that were made already: most messages of a connection are alike."""
+        self.identity = identity
+        self.bucket: Final = bucket
+        self.account: Final = account
+        """What its subject has at this node."""
+
+    def check(self, message: object) -> None:
+        """Let *message* pass.
+
+        Raises:
+          RefusedError: FORBIDDEN.
+        """
+        decision = (type(message), getattr(message, "topic", ""))
+        if decision in self._allowed:
+            return
+        why = denied(self.identity.grants, message)
+        if why is not None:
+            raise RefusedError(why, Status.FORBIDDEN)
+        if len(self._allowed) >= DECISIONS_KEPT_COUNT:
+            self._allowed.clear()
+        self._allowed.add(decision)
+
+    def refresh(self, token: str) -> Principal:
+        """Go on with another token of the same subject.
+
+        Raises:
+          RefusedError: UNAUTHENTICATED or EXPIRED; nothing has changed.
+        """
+        identity = self._authenticator.identify(token)
+        if identity.subject != self.identity.subject:
+            raise RefusedError("the token is another subject's", Status.UNAUTHENTICATED)
+        self.identity = identity
+        self._allowed.clear()
+        return identity
+
+    def leave(self) -> None:
+        """The connection ended; safe to call twice."""
+        if not self._has_left:
+            self._has_left = True
+            self._authenticator.left(self.identity.subject)

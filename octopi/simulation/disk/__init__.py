@@ -1,0 +1,1 @@
+"""Simulated disks: page cache, device, and what goes wrong between them."""

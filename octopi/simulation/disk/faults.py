@@ -1,0 +1,110 @@
+"""Faults of a simulated disk, as data: which call is struck, and how.
+
+A `DiskFault` is frozen, so that a plan of faults can be printed, stored and made smaller.
+What has to be counted until it strikes is in `ArmedFaults`.  What the words do is
+`octopi.simulation.disk.disk`'s.
+
+Operations are named like the methods of `octopi.environment.Disk` and `File`.
+"""
+
+from __future__ import annotations
+
+import errno
+from math import inf
+
+import attrs
+
+
+@attrs.frozen
+class Fail:
+    """The call raises `OSError`."""
+
+    error_number: int = errno.EIO
+    written_fraction: float = 0.0
+    """An append writes this part of its data all the same: a short write."""
+    done: bool = False
+    """The call takes its whole effect and raises nevertheless."""
+
+
+@attrs.frozen
+class Tear:
+    """An append writes a part, then comes to its edge ``during``, where its process may be
+    killed: Linux gives up a long write on a fatal signal.  If it lives, the rest follows."""
+
+    written_fraction: float = 0.5
+
+
+@attrs.frozen
+class Delay:
+    """A sync takes longer."""
+
+    seconds: float = inf
+    """Infinite: until the process ends."""
+
+
+@attrs.frozen
+class MisdirectedRead:
+    """A pread gets what is elsewhere in the file; zeros beyond its ends."""
+
+    shift_bytes: int = 4096
+
+
+@attrs.frozen
+class StaleRead:
+    """A pread gets what was synced last; zeros where nothing was."""
+
+
+How = Fail | Tear | Delay | MisdirectedRead | StaleRead
+
+
+@attrs.frozen
+class DiskFault:
+    """Calls of *operation* (empty: any) on paths that end in *path_end* meet *how*: *times* in
+    a row, after *calls_before* such calls."""
+
+    operation: str
+    how: How = Fail()
+    path_end: str = ""
+    calls_before: int = 0
+    times: int = 1
+
+
+@attrs.define
+class _Armed:
+    fault: DiskFault
+    calls_before: int
+    times: int
+
+
+class ArmedFaults:
+    """The faults that may still strike."""
+
+    def __init__(self) -> None:
+        self._armed: list[_Armed] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._armed)
+
+    def add(self, fault: DiskFault) -> None:
+        """Have *fault* strike from now on."""
+        self._armed.append(_Armed(fault, fault.calls_before, fault.times))
+
+    def clear(self) -> None:
+        """Have nothing strike any more."""
+        self._armed.clear()
+
+    def strike(self, operation: str, path: str) -> list[How]:
+        """Count a call; say what it meets, in the order in which the faults were added."""
+        met: list[How] = []
+        for one in self._armed:
+            fault = one.fault
+            if fault.operation not in {"", operation} or not path.endswith(fault.path_end):
+                continue
+            if one.calls_before:
+                one.calls_before -= 1
+            else:
+                one.times -= 1
+                met.append(fault.how)
+        if met:
+            self._armed = [one for one in self._armed if one.times]
+        return met

@@ -1,0 +1,391 @@
+"""What is on a simulated disk: page cache and device, for each file and each directory.
+
+In charge of what a power failure leaves of them.  Knows no process, no call that fails and
+no time: `octopi.simulation.disk.disk` does.
+
+**A file** has a cached content, which processes see, and a durable one, which the device
+has for certain.  They differ behind `FileImage.settled_bytes`.  A failure of power first
+undoes some of the truncations since the last sync, the latest ones first, because a
+journal keeps their order.  What is then unsynced meets a `Fate`, in sectors: the device
+writes one whole or not at all, and in any order.  Below the settled bytes nothing changes.
+Garbage is random, never an old valid record: with ``data=ordered`` and unwritten extents
+ext4 shows no blocks that were never written through the file (Linux,
+Documentation/filesystems/ext4).
+
+**Names** are changed by operations, each whole or not at all even if it is a rename with
+two names.  A sync of a directory makes those in it durable, and others only where those
+build on them.  A failure of power keeps a prefix of the rest, which is what the journals of
+ext4 and XFS do, or, where `octopi.simulation.disk.disk.SimulatedDisk.names_in_order` is false,
+any part of it that makes sense, as btrfs does (Pillai et al., *All file systems are not
+created equal*, OSDI 2014).  Names and contents know nothing of each other: a name may be
+durable and its content lost, and the other way round.
+
+**A failed sync** leaves its bytes off the device while the system takes them for written;
+the next sync succeeds without them (Rebello et al., *Can applications recover from fsync
+failures?*, USENIX ATC 2020).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, unique
+from random import Random
+from typing import Final
+
+import attrs
+
+SECTOR_BYTES: Final = 512
+"""What a device writes whole or not at all."""
+
+
+def os_error(number: int, path: str) -> OSError:
+    """What the system says about *path*, by its number of `errno`."""
+    return OSError(number, os.strerror(number), path)
+
+
+@unique
+class Fate(Enum):
+    """What becomes of the unsynced end of a file when the power fails.
+
+    Of names: LOST takes back every operation since the sync and KEPT none; any other keeps
+    some.
+    """
+
+    LOST = "lost"
+    KEPT = "kept"
+    TORN = "torn"
+    """Only a beginning was written, of whole sectors."""
+    REORDERED = "reordered"
+    """The last sector was written; some before were not and hold zeros or garbage."""
+    GARBAGE = "garbage"
+    """A beginning was written, and the file is longer: the rest is random bytes."""
+
+
+@attrs.define
+class _Cut:
+    """A truncation since the last sync: enough to take it back."""
+
+    settled_bytes: int
+    """As it was before."""
+    size_bytes: int
+    tail: bytes
+    """What was cut off."""
+
+
+@attrs.frozen
+class PendingSync:
+    """What a sync that has begun will have on the device when it ends."""
+
+    start_bytes: int
+    """What lies before is not written: the system takes it for clean."""
+    data: bytes
+    cuts_count: int
+    """Truncations that it covers."""
+
+
+class FileImage:
+    """One file, whatever its names."""
+
+    __slots__ = ("_clean_bytes", "_cuts", "cached", "durable", "settled_bytes")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.cached = bytearray(data)
+        """What processes see."""
+        self.durable = bytearray(data)
+        """What the device has, if no truncation since the last sync came to it."""
+        self.settled_bytes = len(data)
+        """So many leading bytes of `durable` survive whatever happens."""
+        self._clean_bytes = len(data)
+        """The system believes that so many leading bytes of `cached` are on the device."""
+        self._cuts: list[_Cut] = []
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the cached content to *size_bytes*, or lengthen it with zeros."""
+        if size_bytes < len(self.cached):
+            self._cuts.append(_Cut(self.settled_bytes, size_bytes, bytes(self.cached[size_bytes:])))
+            del self.cached[size_bytes:]
+            self._clean_bytes = min(self._clean_bytes, size_bytes)
+            self.settled_bytes = min(self.settled_bytes, size_bytes)
+        else:
+            self.cached.extend(bytes(size_bytes - len(self.cached)))
+
+    # --- syncing -------------------------------------------------------------------------
+
+    def begin_flush(self) -> PendingSync:
+        """What a sync that begins now covers."""
+        start = self._clean_bytes
+        return PendingSync(start, bytes(memoryview(self.cached)[start:]), len(self._cuts))
+
+    def settle(self, flush: PendingSync) -> None:
+        """A sync has succeeded: *flush* is on the device."""
+        self._settle(flush.start_bytes, flush.data, flush.cuts_count)
+        self._clean_bytes = self.settled_bytes
+
+    def forget(self, flush: PendingSync) -> None:
+        """A sync has failed: the system takes *flush* for written all the same."""
+        end = flush.start_bytes + len(flush.data)
+        lowest = min((cut.size_bytes for cut in self._cuts[flush.cuts_count :]), default=end)
+        self._clean_bytes = min(end, lowest)
+
+    def settle_all(self) -> None:
+        """Have the device hold what processes see."""
+        self._settle(0, bytes(self.cached), len(self._cuts))
+        self._clean_bytes = self.settled_bytes
+
+    def _settle(self, start_bytes: int, data: bytes, cuts_count: int) -> None:
+        del self.durable[start_bytes:]
+        self.durable.extend(bytes(start_bytes - len(self.durable)))
+        self.durable += data
+        self.settled_bytes = len(self.durable)
+        del self._cuts[:cuts_count]
+        for cut in self._cuts:  # those made while the sync was under way
+            cut.settled_bytes = self.settled_bytes
+            self.settled_bytes = min(self.settled_bytes, cut.size_bytes)
+
+    # --- losing --------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a power failure leaves exactly `durable`."""
+        return not self._cuts and self._clean_bytes == self.settled_bytes == len(self.cached)
+
+    def lose(self, fate: Fate, randomness: Random) -> bytes:
+        """What a power failure leaves, by *fate*."""
+        cuts_kept = len(self._cuts)
+        if fate is Fate.LOST:
+            cuts_kept = randomness.choice([0, cuts_kept])
+        elif fate is not Fate.KEPT:
+            cuts_kept = randomness.randint(0, cuts_kept)
+        written, settled = self._before_cut(cuts_kept)
+        unsynced = _meet(fate, memoryview(written)[settled:], settled, randomness)
+        return bytes(memoryview(self.durable)[:settled]) + unsynced
+
+    def _before_cut(self, number: int) -> tuple[bytes, int]:
+        """The cached content and the settled bytes as they were before a truncation."""
+        content, settled = bytes(self.cached), self.settled_bytes
+        for cut in reversed(self._cuts[number:]):
+            content = content[: cut.size_bytes] + cut.tail
+            settled = cut.settled_bytes
+        return content, settled
+
+    def flip(self, bit: int) -> None:
+        """Turn one bit over, in the page cache and on the device."""
+        for data in (self.cached, self.durable):
+            if bit // 8 < len(data):
+                data[bit // 8] ^= 1 << bit % 8
+
+
+def _meet(fate: Fate, data: memoryview, position: int, randomness: Random) -> bytes:
+    """What is left of unsynced *data*, which lies at *position* of its file."""
+    if fate is Fate.LOST or not data:
+        return b""
+    if fate is Fate.KEPT:
+        return bytes(data)
+    first = SECTOR_BYTES - position % SECTOR_BYTES
+    sectors = [0, *range(first, len(data), SECTOR_BYTES), len(data)]
+    if fate is Fate.TORN:
+        return bytes(data[: randomness.choice(sectors)])
+    if fate is Fate.GARBAGE:
+        start = randomness.choice(sectors[:-1])
+        end = randomness.randint(start + 1, len(data))
+        return bytes(data[:start]) + randomness.randbytes(end - start)
+    left = bytearray(data)
+    holes = len(sectors) - 2 or 1  # the last sector is whole, unless it is the only one
+    certain = randomness.randrange(holes)
+    for number in range(holes):
+        if number == certain or randomness.random() < 0.5:
+            start, end = sectors[number], sectors[number + 1]
+            size_bytes = end - start
+            garbage = randomness.random() < 0.5
+            left[start:end] = randomness.randbytes(size_bytes) if garbage else bytes(size_bytes)
+    return bytes(left)
+
+
+# --- names ---------------------------------------------------------------------------------
+
+
+class Directory:
+    """Names, as processes see them and as the device has them."""
+
+    __slots__ = ("cached", "durable")
+
+    def __init__(self) -> None:
+        self.cached: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node = FileImage | Directory
+"""What a name may mean."""
+
+
+@attrs.frozen
+class _Change:
+    """One name before and after an operation; None: it isn't there."""
+
+    directory: Directory
+    name: str
+    before: Node | None
+    after: Node | None
+
+    def is_of(self, other: _Change) -> bool:
+        """Whether both are about the same name."""
+        return self.directory is other.directory and self.name == other.name
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device is as it has to be before."""
+        return self.directory.durable.get(self.name) is self.before
+
+    def apply(self, names: dict[str, Node]) -> None:
+        """Have the name in *names* as it is afterwards."""
+        if self.after is None:
+            names.pop(self.name, None)
+        else:
+            names[self.name] = self.after
+
+
+@attrs.define(eq=False)
+class Operation:
+    """Changes of names that happen at once or not at all."""
+
+    changes: tuple[_Change, ...]
+    forgotten: bool = False
+    """A sync failed over it: no later one covers it."""
+
+    def settle(self) -> None:
+        """Have it on the device."""
+        for change in self.changes:
+            change.apply(change.directory.durable)
+
+
+class Tree:
+    """All files of a disk, from the root on.
+
+    Paths are ``/``-separated; a leading ``/`` changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.root = Directory()
+        self._unsynced: list[Operation] = []
+        """In their order."""
+
+    def find(self, path: str, *, durable: bool = False) -> Node | None:
+        """What *path* means to processes, or on the device; None: nothing.
+
+        Raises:
+          NotADirectoryError: if a file is in its way.
+        """
+        found: Node = self.root
+        for name in path.split("/"):
+            if name in {"", "."}:
+                continue
+            if isinstance(found, FileImage):
+                raise os_error(errno.ENOTDIR, path)
+            after = (found.durable if durable else found.cached).get(name)
+            if after is None:
+                return None
+            found = after
+        return found
+
+    def files(self) -> Iterator[tuple[str, FileImage]]:
+        """Every file that processes see, with its path from ``/`` on, sorted."""
+        return _files_in(self.root, "")
+
+    def change(self, *changes: tuple[Directory, str, Node | None]) -> None:
+        """Have names mean something else, or nothing (None), all at once."""
+        operation = Operation(
+            tuple(
+                _Change(directory, name, directory.cached.get(name), after)
+                for directory, name, after in changes
+            )
+        )
+        for change in operation.changes:
+            change.apply(change.directory.cached)
+        self._unsynced.append(operation)
+
+    # --- syncing -------------------------------------------------------------------------
+
+    def begin_sync(self, directory: Directory) -> list[Operation]:
+        """What a sync of *directory* that begins now covers, in order: the operations in it,
+        and those that they build on."""
+        covered: list[Operation] = []
+        needed: list[_Change] = []
+        for operation in reversed(self._unsynced):
+            asked = not operation.forgotten and any(
+                change.directory is directory for change in operation.changes
+            )
+            if asked or any(one.is_of(change) for one in operation.changes for change in needed):
+                covered.append(operation)
+                needed.extend(operation.changes)
+        return covered[::-1]
+
+    def settle(self, operations: list[Operation]) -> None:
+        """A sync has succeeded: *operations* are on the device."""
+        for operation in operations:
+            if operation in self._unsynced:
+                operation.settle()
+                self._unsynced.remove(operation)
+
+    def settle_all(self) -> None:
+        """Have names and contents on the device as processes see them."""
+        self.settle(list(self._unsynced))
+        for _, image in self.files():
+            image.settle_all()
+
+    # --- losing --------------------------------------------------------------------------
+
+    def lose(self, fates: Sequence[Fate], randomness: Random, *, names_in_order: bool) -> Tree:
+        """What a power failure leaves: each file meets one of *fates*, and so do the names."""
+        key = randomness.getrandbits(64)
+        self._lose_names(fates, Random(f"{key}"), names_in_order)
+
+        def left(path: str, image: FileImage) -> bytes:
+            if image.is_settled:
+                return bytes(image.durable)
+            # A source for each file: what one of them met doesn't change what others meet.
+            source = Random(f"{key} {path}")
+            return image.lose(source.choice(fates), source)
+
+        return self.copy(left)
+
+    def _lose_names(self, fates: Sequence[Fate], randomness: Random, in_order: bool) -> None:
+        count = len(self._unsynced)
+        fate = randomness.choice(fates)
+        kept = {Fate.LOST: 0, Fate.KEPT: count}.get(fate)
+        if kept is None and (in_order or fate is Fate.TORN):
+            kept = randomness.randrange(count + 1)
+        for number, operation in enumerate(self._unsynced):
+            stays = randomness.random() < 0.5 if kept is None else number < kept
+            if stays and all(change.fits for change in operation.changes):
+                operation.settle()
+        self._unsynced.clear()
+
+    def copy(self, content: Callable[[str, FileImage], bytes]) -> Tree:
+        """A disk on whose device are the names that are on this one's, and in each file what
+        *content* says, called in the order of their paths."""
+        copied = Tree()
+        copied.root = _copy(self.root, "", content)
+        return copied
+
+
+def _files_in(directory: Directory, path: str) -> Iterator[tuple[str, FileImage]]:
+    for name, node in sorted(directory.cached.items()):
+        below = f"{path}/{name}"
+        if isinstance(node, Directory):
+            yield from _files_in(node, below)
+        else:
+            yield below, node
+
+
+def _copy(directory: Directory, path: str, content: Callable[[str, FileImage], bytes]) -> Directory:
+    copied = Directory()
+    for name, node in sorted(directory.durable.items()):
+        below = f"{path}/{name}"
+        if isinstance(node, Directory):
+            copied.durable[name] = _copy(node, below, content)
+        else:
+            copied.durable[name] = FileImage(content(below, node))
+    copied.cached = dict(copied.durable)
+    return copied

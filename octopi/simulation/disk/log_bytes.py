@@ -1,0 +1,102 @@
+"""The records that a simulated host has in a log, read past the process that keeps them.
+
+Only reads what `octopi.storage` lays out (`octopi.storage.file_names`); decides nothing.
+"""
+
+from __future__ import annotations
+
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.log_files import log_directory
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.image import Directory, FileImage
+from octopi.storage.file_names import segment_bases, segment_path
+
+
+class LogBytes:
+    """The log in one directory of one disk."""
+
+    def __init__(self, disk: SimulatedDisk, directory: str) -> None:
+        self._disk = disk
+        self._path = directory
+        self._names: dict[str, object] = {}
+        self._segments: list[tuple[int, FileImage]] = []
+
+    def segments(self) -> list[tuple[int, FileImage]]:
+        """Base offset and content of each segment, in order; empty if there is no log."""
+        directory = self._disk.tree.find(self._path)
+        if not isinstance(directory, Directory):
+            return []
+        if directory.cached != self._names:
+            self._names = dict(directory.cached)
+            self._segments = [
+                (base, image)
+                for base in segment_bases(self._names)
+                if isinstance(image := self._names[segment_path("", base)[1:]], FileImage)
+            ]
+        return self._segments
+
+    @property
+    def start(self) -> int:
+        """Offset of the first record that is kept; 0 if there is none."""
+        segments = self.segments()
+        return segments[0][0] if segments else 0
+
+    @property
+    def end(self) -> int:
+        """Where the records end that processes see."""
+        segments = self.segments()
+        return segments[-1][0] + len(segments[-1][1].cached) if segments else 0
+
+    @property
+    def durable_end(self) -> int:
+        """Where those end that any failure of power leaves."""
+        end = 0
+        for base, image in self.segments():
+            end = base + min(image.settled_bytes, len(image.cached))
+            if image.settled_bytes < len(image.cached):
+                break
+        return end
+
+    def read(self, start: int, end: int) -> bytes:
+        """The records from *start* to *end*, as far as they are there."""
+        parts = []
+        for base, image in self.segments():
+            if base < end and base + len(image.cached) > start:
+                with memoryview(image.cached) as cached:
+                    parts.append(bytes(cached[max(0, start - base) : end - base]))
+        return b"".join(parts)
+
+
+class ReplicaBytes(LogBytes):
+    """One replica of a topic's log, below *data_directory*."""
+
+    def __init__(
+        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
+    ) -> None:
+        super().__init__(disk, log_directory(data_directory, PartitionId(partition), topic))
+
+
+class JournalBytes:
+    """The register's journal, below *data_directory*: the one in force, and maybe others that
+    are to follow it or were before it."""
+
+    def __init__(self, disk: SimulatedDisk, data_directory: str) -> None:
+        self._disk = disk
+        self._path = f"{data_directory}/journal"
+
+    @property
+    def durable_end(self) -> int:
+        """Where the longest of them ends that any failure of power leaves."""
+        directories = {path.rpartition("/")[0] for path in self._files()}
+        return max((LogBytes(self._disk, one).durable_end for one in directories), default=0)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the device has all that processes see."""
+        try:
+            return all(self._disk.durable(one) == self._disk.cached(one) for one in self._files())
+        except FileNotFoundError:  # not even its name is durable
+            return False
+
+    def _files(self) -> list[str]:
+        return [one for one in self._disk.files(self._path) if one.endswith(".log")]

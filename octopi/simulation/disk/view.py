@@ -1,0 +1,500 @@
+"""A simulated disk as one process sees it, and as its calls come to their edges.
+
+In charge of what a call does, tells and raises.  `octopi.simulation.disk.disk` says what is
+promised; this module keeps to it for one process and knows no power failure: it only stops
+working when its process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from octopi.environment import Disk, DiskSpace, File
+from octopi.errors import DirectoryInUseError
+from octopi.simulation.disk.faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
+from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
+
+if TYPE_CHECKING:
+    from octopi.simulation.disk.disk import SimulatedDisk
+
+_REPLACEMENT_SUFFIX: Final = ".new"
+_LOCK_NAME: Final = "lock"
+
+Effect = Callable[[str, str, str], None]
+"""Called as ``effect(operation, edge, path)``; never waits, may raise."""
+
+After = Callable[[float, Callable[[], object]], object]
+"""Called as ``after(seconds, action)``: has *action* called in so many seconds."""
+
+
+def after_by_trio(seconds: float, action: Callable[[], object]) -> None:
+    """An `After` for where there is no world, only Trio's clock."""
+
+    async def wait() -> None:
+        await trio.sleep(seconds)
+        action()
+
+    trio.lowlevel.spawn_system_task(wait)
+
+
+class _Wait:
+    """A task waits for the device: a cancel scope with a shield, only much cheaper."""
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    def end(self) -> None:
+        """Let the task go on, if it waits still."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+
+class DiskView:
+    """`octopi.environment.Disk` of one process."""
+
+    def __init__(self, disk: SimulatedDisk, effect: Effect, after: After) -> None:
+        self.disk = disk
+        self.effect = effect
+        self._after = after
+        self._ended = False
+        self._waits: dict[Callable[[], None], None] = {}
+        """What ends each wait for the device."""
+        self._files: dict[SimulatedFile, None] = {}
+        self._syncing: dict[FileImage, trio.Lock] = {}
+
+    @property
+    def open_files(self) -> list[str]:
+        """Paths of the files that the process has open, in the order of opening."""
+        return [file.path for file in self._files]
+
+    def end(self) -> None:
+        """The process is gone.  Its locks are the disk's to release."""
+        self._ended = True
+        for file in self._files:
+            file.is_usable = False
+        self._files.clear()
+        for end_wait in self._waits:
+            end_wait()
+
+    # --- Disk: reading -------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        failure = self._enter("open", path)
+        if create:
+            self._check_changeable(path)
+        found = self.disk.tree.find(path)
+        if found is None:
+            if not create:
+                raise os_error(errno.ENOENT, path)
+            found = FileImage()
+            self.disk.tree.change((*self._place(path), found))
+            self._leave("open", path, failure)
+        elif failure is not None:
+            raise os_error(failure.error_number, path)
+        if isinstance(found, Directory):
+            raise os_error(errno.EISDIR, path)
+        file = SimulatedFile(self, path, found)
+        self._files[file] = None
+        return file
+
+    def read_file(self, path: str) -> bytes:
+        self._look("read_file", path)
+        content = self.disk.cached(path)
+        self.disk.turns.note(len(content))
+        return content
+
+    def list_directory(self, path: str) -> list[str]:
+        self._look("list_directory", path)
+        found = self.disk.tree.find(path)
+        if isinstance(found, FileImage):
+            raise os_error(errno.ENOTDIR, path)
+        return sorted(found.cached) if found is not None else []
+
+    def is_link(self, path: str) -> bool:
+        return False  # there are none here
+
+    def room(self, path: str) -> DiskSpace | None:
+        free_bytes, total_bytes = self.disk.free_bytes(), self.disk.capacity_bytes
+        return None if total_bytes is None else DiskSpace(max(0, int(free_bytes)), total_bytes)
+
+    def page_cache_id(self) -> str:
+        return self.disk.page_cache_id()
+
+    # --- Disk: changing ------------------------------------------------------------------
+
+    async def replace_file(self, path: str, data: bytes) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        failure = self._enter("replace_file", path)
+        beside = path + _REPLACEMENT_SUFFIX
+        with trio.CancelScope(shield=True):
+            file = self.open(beside, create=True)
+            try:
+                if file.size_bytes:
+                    file.truncate(0)  # what an earlier failure left
+                file.append(data)
+                await file.sync()
+            finally:
+                file.close()
+            self.rename(beside, path)
+            await self.sync_directory(path.rpartition("/")[0])
+        self._leave("replace_file", path, failure)
+
+    def make_directory(self, path: str) -> None:
+        failure = self._enter("make_directory", path)
+        names = _names(path)
+        directory, changed = self.disk.tree.root, failure is not None
+        for number, name in enumerate(names, 1):
+            node = directory.cached.get(name)
+            if node is None:
+                self._check_changeable(path)
+                node, changed = Directory(), True
+                self.disk.tree.change((directory, name, node))
+            elif isinstance(node, FileImage):
+                raise os_error(errno.EEXIST if number == len(names) else errno.ENOTDIR, path)
+            directory = node
+        if changed:
+            self._leave("make_directory", path, failure)
+
+    def remove(self, path: str) -> None:
+        failure = self._enter("remove", path)
+        self._check_changeable(path)
+        if isinstance(self._existing(path), Directory):
+            raise os_error(errno.EISDIR, path)
+        self.disk.tree.change((*self._place(path), None))
+        self._leave("remove", path, failure)
+
+    def remove_directory(self, path: str) -> None:
+        failure = self._enter("remove_directory", path)
+        self._check_changeable(path)
+        if self._existing_directory(path).cached:
+            raise os_error(errno.ENOTEMPTY, path)
+        self.disk.tree.change((*self._place(path), None))
+        self._leave("remove_directory", path, failure)
+
+    def rename(self, old: str, new: str) -> None:
+        failure = self._enter("rename", old)
+        self._check_changeable(old)
+        found = self._existing(old)
+        source, source_name = self._place(old)
+        target, target_name = self._place(new)
+        replaced = target.cached.get(target_name)
+        if replaced is not found:
+            if _names(new)[: len(_names(old))] == _names(old):
+                raise os_error(errno.EINVAL, new)  # below itself
+            if isinstance(replaced, Directory):
+                if isinstance(found, FileImage):
+                    raise os_error(errno.EISDIR, new)
+                if replaced.cached:
+                    raise os_error(errno.ENOTEMPTY, new)
+            elif isinstance(replaced, FileImage) and isinstance(found, Directory):
+                raise os_error(errno.ENOTDIR, new)
+            self.disk.tree.change((source, source_name, None), (target, target_name, found))
+        self._leave("rename", old, failure)
+
+    async def sync_directory(self, path: str) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self.check_alive("sync_directory", path)
+        directory = self._existing_directory(path)
+        covered = self.disk.tree.begin_sync(directory)
+
+        def settle() -> None:
+            self.disk.tree.settle(covered)
+
+        def forget() -> None:
+            for operation in covered:
+                operation.forgotten = True
+
+        await self.write_back("sync_directory", path, settle, forget)
+
+    def lock_directory(self, path: str) -> DiskLock:
+        failure = self._enter("lock_directory", path)
+        self._check_changeable(path)
+        directory = self._existing_directory(path)
+        file = directory.cached.get(_LOCK_NAME)
+        if file is None:
+            file = FileImage()
+            self.disk.tree.change((directory, _LOCK_NAME, file))
+        if isinstance(file, Directory):
+            raise os_error(errno.EISDIR, path)
+        if file in self.disk.locks:
+            raise DirectoryInUseError(f"{path} is in use by another process")
+        lock = self.disk.locks[file] = DiskLock(self.disk, file)
+        self._leave("lock_directory", path, failure)
+        return lock
+
+    # --- within --------------------------------------------------------------------------
+
+    def check_alive(self, operation: str, path: str) -> None:
+        """Raise if the process has ended: what its *effect* raises, or else `OSError`."""
+        if self._ended:
+            self.effect(operation, "before", path)
+            raise os_error(errno.EBADF, path)
+
+    def _look(self, operation: str, path: str) -> None:
+        """Come to the only edge of a call that changes nothing."""
+        failure = self._enter(operation, path)
+        if failure is not None:
+            raise os_error(failure.error_number, path)
+
+    def _enter(self, operation: str, path: str) -> Fail | None:
+        """Come to a call's first edge; return what it fails with once it is done."""
+        self.effect(operation, "before", path)
+        self.check_alive(operation, path)
+        failure = _first_failure(self.disk.faults.strike(operation, path))
+        if failure is not None and not failure.done:
+            raise os_error(failure.error_number, path)
+        return failure
+
+    def _leave(self, operation: str, path: str, failure: Fail | None) -> None:
+        """Come to the last edge of a call that changed something."""
+        self.effect(operation, "after", path)
+        if failure is not None:
+            raise os_error(failure.error_number, path)
+
+    async def write_back(
+        self,
+        operation: str,
+        path: str,
+        settle: Callable[[], None],
+        forget: Callable[[], None],
+    ) -> None:
+        """Sync something: *settle* it when the device has it, *forget* it if that fails.
+
+        Not interrupted by cancellation, only by the end of the process.
+        """
+        try:
+            failure = await self._wait_for_device(operation, path)
+        except OSError:
+            if not self._ended:
+                forget()
+            raise
+        settle()
+        self._leave(operation, path, failure)
+
+    async def _wait_for_device(self, operation: str, path: str) -> Fail | None:
+        self.effect(operation, "before", path)
+        self.check_alive(operation, path)
+        met = self.disk.faults.strike(operation, path)
+        self.effect(operation, "during", path)
+        self.check_alive(operation, path)
+        seconds = self.disk.sync_s + sum(how.seconds for how in met if isinstance(how, Delay))
+        if seconds == inf:
+            with trio.CancelScope(shield=True) as scope:  # which a run that is given up can lift
+                self._waits[scope.cancel] = None
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    del self._waits[scope.cancel]
+        else:
+            wait = _Wait()
+            self._waits[wait.end] = None
+            self._after(seconds, wait.end)
+            await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+            del self._waits[wait.end]
+        self.check_alive(operation, path)
+        failure = _first_failure(met)
+        if failure is not None and not failure.done:
+            raise os_error(failure.error_number, path)
+        return failure
+
+    def syncing(self, image: FileImage) -> trio.Lock:
+        """What lets one sync of a file follow the other, as the system does."""
+        lock = self._syncing.get(image)
+        if lock is None:
+            lock = self._syncing[image] = trio.Lock()
+        return lock
+
+    def closed(self, file: SimulatedFile) -> None:
+        """*file* is not open any more."""
+        self._files.pop(file, None)
+
+    def _check_changeable(self, path: str) -> None:
+        if self.disk.read_only:
+            raise os_error(errno.EROFS, path)
+
+    def _existing(self, path: str) -> Node:
+        found = self.disk.tree.find(path)
+        if found is None:
+            raise os_error(errno.ENOENT, path)
+        return found
+
+    def _existing_directory(self, path: str) -> Directory:
+        found = self._existing(path)
+        if isinstance(found, FileImage):
+            raise os_error(errno.ENOTDIR, path)
+        return found
+
+    def _place(self, path: str) -> tuple[Directory, str]:
+        """The directory that *path* is in, and its name there."""
+        head, _, name = path.rstrip("/").rpartition("/")
+        return self._existing_directory(head), name
+
+
+class SimulatedFile:
+    """`octopi.environment.File` of one process."""
+
+    __slots__ = ("_disk", "_effect", "_image", "_path", "_size_bytes", "_view", "is_usable")
+
+    def __init__(self, view: DiskView, path: str, image: FileImage) -> None:
+        self._view = view
+        self._disk = view.disk
+        self._effect = view.effect
+        self._path = path
+        self._image = image
+        self._size_bytes = len(image.cached)
+        self.is_usable = True
+        """Neither closed nor left behind by its process."""
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, data: bytes | memoryview) -> None:
+        self._effect("append", "before", self._path)
+        if not self.is_usable:
+            raise os_error(errno.EBADF, self._path)
+        disk, cached = self._disk, self._image.cached
+        # A real one would write where it believes the end to be, over what is there.
+        assert self._size_bytes == len(cached), f"{self._path} was changed by another open file"
+        if disk.faults or disk.read_only or disk.capacity_bytes is not None:
+            try:
+                self._append_if_possible(memoryview(data))
+            finally:
+                self._size_bytes = len(cached)
+        else:
+            cached += data
+            self._size_bytes += len(data)
+        self._effect("append", "after", self._path)
+
+    def _append_if_possible(self, data: memoryview) -> None:
+        disk, image = self._disk, self._image
+        if disk.read_only:
+            raise os_error(errno.EROFS, self._path)
+        met = disk.faults.strike("append", self._path)
+        written = 0
+        for how in met:
+            if isinstance(how, Tear):
+                torn_at = max(written, int(len(data) * how.written_fraction))
+                image.cached += data[written:torn_at]
+                written = torn_at
+                self._effect("append", "during", self._path)
+                if not self.is_usable:
+                    raise os_error(errno.EBADF, self._path)
+        failure = _first_failure(met)
+        end = len(data)
+        if failure is not None and not failure.done:
+            end = int(len(data) * failure.written_fraction)
+        free_bytes = disk.free_bytes()
+        if end - written > free_bytes:
+            end, failure = written + int(free_bytes), Fail(errno.ENOSPC)
+        image.cached += data[written:end]
+        if failure is not None:
+            raise os_error(failure.error_number, self._path)
+
+    def pread(self, size_bytes: int, position_bytes: int) -> bytes:
+        self._effect("pread", "before", self._path)
+        if not self.is_usable:
+            raise os_error(errno.EBADF, self._path)
+        if position_bytes < 0 or size_bytes < 0:
+            raise os_error(errno.EINVAL, self._path)
+        if self._disk.faults:
+            return self._pread_amiss(size_bytes, position_bytes)
+        end_bytes = position_bytes + size_bytes
+        self._disk.turns.note(max(0, min(end_bytes, len(self._image.cached)) - position_bytes))
+        return bytes(memoryview(self._image.cached)[position_bytes:end_bytes])
+
+    def _pread_amiss(self, size_bytes: int, position_bytes: int) -> bytes:
+        image = self._image
+        source, start = image.cached, position_bytes
+        size_bytes = max(0, min(size_bytes, len(image.cached) - start))
+        self._disk.turns.note(size_bytes)
+        met = self._disk.faults.strike("pread", self._path)
+        for how in met:
+            if isinstance(how, MisdirectedRead):
+                start += how.shift_bytes
+            elif isinstance(how, StaleRead):
+                source = image.durable
+        failure = _first_failure(met)
+        if failure is not None:
+            raise os_error(failure.error_number, self._path)
+        before = min(size_bytes, max(0, -start))
+        there = bytes(source[max(0, start) : max(0, start + size_bytes)])
+        return (bytes(before) + there).ljust(size_bytes, b"\0")
+
+    def truncate(self, size_bytes: int) -> None:
+        self._effect("truncate", "before", self._path)
+        if not self.is_usable:
+            raise os_error(errno.EBADF, self._path)
+        if size_bytes < 0:
+            raise os_error(errno.EINVAL, self._path)
+        if self._disk.read_only:
+            raise os_error(errno.EROFS, self._path)
+        failure = _first_failure(self._disk.faults.strike("truncate", self._path))
+        if failure is None or failure.done:
+            self._image.truncate(size_bytes)
+            self._size_bytes = size_bytes
+        if failure is not None:
+            raise os_error(failure.error_number, self._path)
+        self._effect("truncate", "after", self._path)
+
+    async def sync(self) -> None:
+        view, image = self._view, self._image
+        if not self.is_usable:
+            view.check_alive("sync", self._path)
+            raise os_error(errno.EBADF, self._path)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        lock = view.syncing(image)
+        if lock.locked():
+            await lock.acquire()
+        else:
+            lock.acquire_nowait()  # without giving up the turn: a sync is a wait anyway
+        try:
+            flush = image.begin_flush()
+            settle, forget = partial(image.settle, flush), partial(image.forget, flush)
+            await view.write_back("sync", self._path, settle, forget)
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        self.is_usable = False
+        self._view.closed(self)
+
+
+class DiskLock:
+    """`octopi.environment.DirectoryLock` of one process."""
+
+    def __init__(self, disk: SimulatedDisk, file: FileImage) -> None:
+        self._disk = disk
+        self._file = file
+
+    def release(self) -> None:
+        if self._disk.locks.get(self._file) is self:
+            del self._disk.locks[self._file]
+
+
+def _first_failure(met: Sequence[How]) -> Fail | None:
+    return next((how for how in met if isinstance(how, Fail)), None)
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in {"", "."}]
+
+
+if TYPE_CHECKING:
+
+    def _is_disk(view: DiskView) -> Disk:
+        return view
+
+    def _is_file(file: SimulatedFile) -> File:
+        return file

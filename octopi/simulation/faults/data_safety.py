@@ -1,0 +1,255 @@
+"""Which data may be taken away, so that what the cluster promises can still be asked for.
+
+A promise holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
+"What an acknowledgement promises").  The atlas knows whose data was touched, and refuses an
+action that would touch the last intact copy.  It reads the register's decisions and
+brokers' sync flags, never a log: it errs on the side of sparing data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from octopi.coordination.cluster_state import Removal
+from octopi.simulation.cluster import WIPE
+from octopi.simulation.faults.actions import BitFlip, Destroying, LosePower, RollBack, Wipe
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.kernel.world import Event
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionRecord
+
+if TYPE_CHECKING:
+    from octopi.simulation.cluster import SimulatedCluster
+
+
+class LastCopyGuard:
+    """The intact copies of one cluster."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        *,
+        may_lose_all: bool = False,
+        may_lose_last: bool = False,
+    ) -> None:
+        """*may_lose_all*: power may fail although nobody else has what is in a memory.
+        *may_lose_last*: files may be damaged, and disks lost, although nobody else in sync is
+        whole."""
+        self.may_lose_last: Final = may_lose_last
+        self._cluster = cluster
+        self._may_lose_all = may_lose_all
+        self._destroyed_at: dict[tuple[int, int], int] = {}
+        """Partition and broker -> the version of the register's decisions when its data was
+        touched last."""
+        self._unsure: set[str] = set()
+        """Hosts whose device may lack what they believe to be there: a sync failed."""
+        self._partitions_before_wipe: set[int] = set()
+        """What a register without memory has to find out again."""
+        self._register_is_lost = False
+        """Whether its journal is damaged, and it has no new disk yet."""
+        self._flagged: dict[tuple[str, int], bool] = {}
+        """Host and partition -> whether the sync flag is on the device."""
+        self._proposed: dict[int, steps.E16Proposed] = {}
+        """Partition -> the in-sync set that its leader asked for last."""
+        self._made: set[tuple[str, int, str]] = set()
+        """Host, partition and topic id of logs that are on the device."""
+        cluster.world.observe(
+            self._see,
+            {
+                steps.D2Promised.text,
+                steps.E16Proposed.text,
+                steps.T3Made.text,
+                steps.T7Removing.text,
+                WIPE,
+            },
+        )
+
+    def _see(self, event: Event) -> None:
+        match event.about:
+            case steps.D2Promised() as step:
+                self._flagged[event.host, step.partition] = step.sync_flag
+            case steps.E16Proposed() as step:
+                self._proposed[step.partition] = step
+            case steps.T3Made() as step:
+                self._made.add((event.host, step.partition, step.topic_id))
+            case steps.T7Removing() as step:
+                self._made.discard((event.host, step.partition, step.topic_id))
+            case _ if event.what == WIPE:
+                self._register_is_lost &= self._cluster.nodes[event.host].kind != "register"
+
+    def objection(self, host: str, action: Destroying) -> str:
+        """Why *action* must not happen to *host* now; empty: it may."""
+        node = self._cluster.nodes[host]
+        view = self._cluster.register_view.state
+        if node.kind == "client":
+            return ""
+        if self._register_is_lost:
+            return "the register has no journal until it gets another disk"
+        missing = self._partitions_before_wipe - view.partitions.keys()
+        # Who lost its power can tell what it heard all the same, and that it lost something.
+        tells = isinstance(action, LosePower) and node.kind == "broker" and not self._may_lose_all
+        if missing and not tells:
+            return f"the register has yet to learn of partitions {sorted(missing)}"
+        if node.kind == "register":
+            return self._register_objection(host, action)
+        broker = self._cluster.broker_of(host)
+        assert broker is not None
+        if self._may_lose_all and isinstance(action, LosePower):
+            return "" if host not in self._unsure else "its device may lack what it believes in"
+        if self.may_lose_last and not isinstance(action, LosePower):
+            return self._objection_to_the_last(broker, action)
+        for record in self._cluster.register_view.records.values():
+            if broker in record.lost and not isinstance(action, LosePower):
+                return f"what is left of partition {record.partition} may be there alone"
+            if (
+                self._may_lose_all
+                and not isinstance(action, LosePower)
+                and broker in record.in_sync
+                and all(self._is_destroyed(one, record) for one in record.in_sync)
+            ):
+                return f"nobody in sync in partition {record.partition} has all of it"
+            if record.in_sync == [broker] and not isinstance(action, LosePower):
+                # Whatever became of its data before: without it nobody may lead.
+                return f"nobody else is in sync in partition {record.partition}"
+            if (
+                _is_for_good(action)
+                and broker in record.replicas
+                and broker not in record.in_sync
+                and len(record.in_sync) == 1
+            ):
+                # A move may be under way: its harm goes unnoticed, and the whole one is removed.
+                return f"it may take the place of the only one in sync in {record.partition}"
+            if any(self._is_last(broker, one) for one in self._sets_to_be(record)):
+                if not self._is_durable(host, record, action):
+                    return f"it has the last intact copy of partition {record.partition}"
+            elif (
+                broker in record.in_sync
+                and not isinstance(action, LosePower)  # who accepts has flushed before
+                and view.announced_epoch(record.partition) > record.epoch
+            ):
+                return f"it may be the only one to accept a new leader of {record.partition}"
+        return ""
+
+    def _objection_to_the_last(self, broker: int, action: Destroying) -> str:
+        """The same, where an operator orders who leads when nobody in sync is whole any more."""
+        if isinstance(action, Damage) and action.is_noticed:
+            return ""
+        if not isinstance(action, Wipe):
+            return "an operator could not tell that it isn't whole"
+        for record in self._cluster.register_view.state.partitions.values():
+            others = [one for one in record.replicas if one != broker]
+            if broker in record.replicas and not any(map(self._has_its_disk, others)):
+                return f"no replica of partition {record.partition} would be left"
+        return ""
+
+    def _has_its_disk(self, broker: int) -> bool:
+        return self._cluster.broker_of(self._cluster.host_of(broker)) == broker
+
+    @property
+    def flushes_before_ack(self) -> bool:
+        """Whether some topic's logs count as intact when their broker has lost its power."""
+        view = self._cluster.register_view.state
+        return any(one.options.flush_before_ack for one in view.topics_on({*view.partitions}))
+
+    def _sets_to_be(self, record: PartitionRecord) -> list[PartitionRecord]:
+        """The record of a partition, and those that may come without another word of who is in
+        sync: what the register is about to make durable, and what the leader asked for."""
+        records = [record, *self._cluster.register_view.to_be(record.partition)]
+        asked = self._proposed.get(record.partition)
+        if asked is not None and (asked.epoch, asked.version) == (record.epoch, record.version):
+            records.append(attrs.evolve(record, in_sync=asked.in_sync))
+        return records
+
+    def _is_last(self, broker: int, record: PartitionRecord) -> bool:
+        """Whether nobody else who is in sync by *record* has intact data."""
+        intact = [one for one in record.in_sync if not self._is_destroyed(one, record)]
+        return intact == [broker]
+
+    def _register_objection(self, host: str, action: Destroying) -> str:
+        match action:
+            case LosePower() if host not in self._unsure:
+                return ""
+            case Wipe() | Damage():
+                view = self._cluster.register_view.state
+                if not all(self._is_replaced(*one) for one in view.removals.items()):
+                    return "brokers have yet to remove a topic, and nobody else knows"
+                gone = {one for record in view.partitions.values() for one in record.replicas}
+                gone -= {self._cluster.broker_of(node.name) for node in self._cluster.brokers}
+                if gone:
+                    return f"what brokers {sorted(gone)} could tell it is lost"
+                hurt = [
+                    record.partition
+                    for record in view.partitions.values()
+                    if any(self._is_destroyed(one, record) for one in record.in_sync)
+                ]
+                if hurt:
+                    return f"not all that are in sync can tell it of partitions {hurt}"
+                return ""
+        return "nobody else has its journal"
+
+    def _is_replaced(self, topic_id: str, removal: Removal) -> bool:
+        """Whether all that hold the topic of that name can tell that the older one was deleted."""
+        view = self._cluster.register_view.state
+        topic = view.topic(removal.topic)
+        return (
+            topic is not None
+            and topic_id in topic.replaces
+            and all(
+                (self._cluster.host_of(broker), partition, topic.topic_id) in self._made
+                for partition in topic.partitions
+                for broker in view.partitions[partition].in_sync
+            )
+        )
+
+    def _is_durable(self, host: str, record: PartitionRecord, action: Destroying) -> bool:
+        """Whether what is committed is on the device of *host*."""
+        if not isinstance(action, LosePower) or host in self._unsure:
+            return False
+        topics = self._cluster.register_view.state.topics_on({record.partition})
+        flushed = all(one.options.flush_before_ack for one in topics)
+        # A broker without logs can't tell that what it had was flushed.
+        flushed &= any((host, record.partition, one.topic_id) in self._made for one in topics)
+        led_alone = len(record.in_sync) == 1 and len(record.replicas) > 1
+        # Whoever is alone because the register took the others out may have to hear of it yet.
+        return flushed or (led_alone and self._flagged.get((host, record.partition), False))
+
+    def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
+        """Whether the in-sync set still counts on data that was touched."""
+        at = self._destroyed_at.get((record.partition, broker))
+        if at is None:
+            return False
+        return self._cluster.register_view.was_out_of_sync(record.partition, broker) <= at
+
+    # --- what happened -------------------------------------------------------------------
+
+    def destroyed(self, host: str, action: Destroying) -> None:
+        """*action* happened to *host*."""
+        node = self._cluster.nodes[host]
+        view = self._cluster.register_view
+        if node.kind == "register" and isinstance(action, Wipe | Damage):
+            self._partitions_before_wipe |= view.state.partitions.keys()
+            self._register_is_lost |= isinstance(action, Damage)
+        broker = self._cluster.broker_of(host)
+        at = _FOR_GOOD if _is_for_good(action) else view.version_to_be
+        for record in view.records.values():
+            if broker is not None and not self._is_durable(host, record, action):
+                self._destroyed_at[record.partition, broker] = at
+        if isinstance(action, Wipe):
+            self._unsure.discard(host)
+            self._made = {one for one in self._made if one[0] != host}
+
+    def sync_failed(self, host: str) -> None:
+        """A sync of *host* fails, or may."""
+        self._unsure.add(host)
+
+
+_FOR_GOOD: Final = 1 << 62
+"""Nothing mends a log that rots, or an old one, but a new disk; its broker has a new id then."""
+
+
+def _is_for_good(action: Destroying) -> bool:
+    if isinstance(action, Damage):
+        return not action.is_noticed
+    return isinstance(action, BitFlip | RollBack)

@@ -1,0 +1,600 @@
+"""Carries faults out, at the very moment that they name.
+
+An observer of the world's steps and of the effects of those hosts that are aimed at.  It
+acts at once, within the step: a host that is killed there does nothing that follows.  Each
+fault strikes once.  One that can't (the host is down already, or its data is the last intact copy:
+`octopi.simulation.faults.data_safety`) is noted as skipped: a plan says what it really did.
+
+It has to be the last of the world's observers: the others hear of the step before they
+hear of what was done at it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import partial
+from math import inf
+from typing import Final
+
+from octopi.simulation.cluster import Node, SimulatedCluster
+from octopi.simulation.disk.disk import DiskSnapshot
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.faults import damage, pending_faults
+from octopi.simulation.faults.actions import (
+    STEPS,
+    Action,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BitFlip,
+    BlackholeAccepts,
+    BreakDisk,
+    CorruptLink,
+    Cut,
+    DriftClock,
+    FillDisk,
+    InjectedFault,
+    JumpClock,
+    Kill,
+    LosePower,
+    Pause,
+    ProtectDisk,
+    Refuse,
+    Reset,
+    RollBack,
+    Slow,
+    Stop,
+    SwizzleClog,
+    When,
+    Wipe,
+)
+from octopi.simulation.faults.damage import Damage
+from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.pending_faults import PendingFault
+from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.world import Event
+from octopi.tracing import steps
+
+FAULT: Final = "fault"
+SKIPPED: Final = "fault skipped"
+HEALED: Final = "healed"
+"""What the events are called."""
+
+_LEADING: Final = frozenset({"leader", "follower"})
+
+
+class Injector:
+    """Has *faults* happen to *cluster*, as far as *atlas* lets them."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, last_copies: LastCopyGuard, faults: Iterable[InjectedFault]
+    ) -> None:
+        self.broken_disks: set[str] = set()
+        """Hosts whose disk failed: their processes may end by that, or play no role."""
+        self._restarted: set[str] = set()
+        """Those of them whose processes can't go on when the disk is sound again.  A disk that was
+        only full may have space again, and who has it goes on."""
+        self.unfit: set[str] = set()
+        """Hosts whose disk holds what no register may take them back with: an operator has
+        to give them an empty one."""
+        self.counts: Counter[str] = Counter()
+        """What was done, and what was skipped."""
+        self.timed_count = 0
+        """Faults that wait for their time, and for nothing else."""
+        self._cluster = cluster
+        self._world = cluster.world
+        self._last_copies = last_copies
+        self._faults = tuple(faults)
+        self._at_steps: dict[str, list[PendingFault]] = defaultdict(list)
+        self._conditions: list[tuple[When, int]] = []
+        self._acknowledged_count = 0
+        self._version_seen = -1
+        self._is_over = False
+        self._cut_off = ""
+        self._gone: list[str] = []
+        """Hosts that are never to start again, if the others can do without them."""
+        self._ended: list[str] = []
+        """Hosts that are not to start again before everything is healed."""
+        self._slowed: Counter[tuple[str, str]] = Counter()
+        self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
+        """Latency, bandwidth and loss of routes as they were before they were slowed."""
+        self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
+        self._copied_in: dict[tuple[str, float], int] = {}
+        """How many lives the host of a snapshot had had."""
+        self._flushed = damage.Flushed()
+        self._world.observe(self._flushed, self._flushed.kinds)
+
+    # --- waiting for places --------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Have the faults strike from now on."""
+        self._world.observers.append(self)
+        for number, fault in enumerate(self._faults):
+            if not (number and pending_faults.is_behind(fault)):
+                self._arm(number, None, None)
+            if isinstance(fault.action, RollBack | Damage):
+                self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
+
+    def _arm(self, number: int, here: str | None, partition: int | None) -> None:
+        """Wait for the place of a fault; *here* and *partition* are what the one before it,
+        if it waited for that, had to do with."""
+        fault = self._faults[number]
+        match fault.place:
+            case AtTime(seconds, behind):
+                at = self._world.now + seconds if behind else seconds
+                self.timed_count += 1
+                self._world.at(at, partial(self._come, number, here, partition))
+            case AtStep(step, who, occurrence):
+                self._at_steps[STEPS[step]].append(PendingFault(number, who, occurrence))
+            case AtEffect():
+                self._watch_effects(number, fault.place)
+            case When():
+                self._conditions.append((fault.place, number))
+
+    def _come(self, number: int, here: str | None, partition: int | None) -> None:
+        """The place of a fault has come: it strikes, and those behind it wait for theirs."""
+        fault = self._faults[number]
+        self.timed_count -= isinstance(fault.place, AtTime)
+        if self._is_over:
+            return
+        target = self._target(fault.target, here, partition)
+        self._strike(fault, target, partition)
+        following = number + 1
+        if following < len(self._faults) and pending_faults.is_behind(self._faults[following]):
+            self._arm(following, target, partition)
+
+    def _copy(self, taken_s: float) -> None:
+        for node in self._cluster.servers:
+            self._snapshots[node.name, taken_s] = node.host.disk.snapshot()
+            self._copied_in[node.name, taken_s] = node.host.life_count
+
+    def __call__(self, event: Event) -> None:
+        """Look whether a fault is due at *event*."""
+        waiting = self._at_steps.get(event.what)
+        if waiting:
+            partition = event.get("partition")
+            for one in list(waiting):
+                if one.comes(self.fits(one.who, event.host, partition)):
+                    waiting.remove(one)
+                    self._come(one.number, event.host, partition)
+        if self._conditions:
+            self._look_at_conditions(event)
+
+    def _watch_effects(self, number: int, place: AtEffect) -> None:
+        waiting = PendingFault(number, place.who, place.occurrence)
+
+        def observe(life: ProcessLife, operation: str, edge: str, path: str) -> None:
+            if edge != place.edge or place.operation not in {"", operation}:
+                return
+            host = life.host.name
+            if waiting.left and waiting.comes(self.fits(place.who, host, None)):
+                self._come(number, host, None)
+
+        for node in self._cluster.nodes.values():
+            if self._may_fit(place.who, node):
+                # A list of its own: this effect may be what is being observed.
+                node.host.effect_observers = [*node.host.effect_observers, observe]
+
+    def _look_at_conditions(self, event: Event) -> None:
+        self._acknowledged_count += isinstance(event.about, steps.P7Acknowledged)
+        for one in list(self._conditions):
+            when, number = one
+            # What strikes is an event, too, and may have made others come true.
+            if one in self._conditions and self._holds(when, event):
+                self._conditions.remove(one)
+                self._come(number, event.host, event.get("partition"))
+
+    def _holds(self, when: When, event: Event) -> bool:
+        records, step = self._cluster.register_view.state.partitions.values(), event.about
+        match when.condition:
+            case "acknowledged":
+                return self._acknowledged_count >= when.count
+            case "epoch":
+                return any(record.epoch >= when.count for record in records)
+            case "in_sync":
+                return any(len(record.in_sync) <= when.count for record in records)
+            case "lag" if isinstance(step, steps.P2Forwarding):
+                return step.end - step.highwater >= when.count
+        return False
+
+    # --- who -----------------------------------------------------------------------------
+
+    def _may_fit(self, who: str, node: Node) -> bool:
+        """Whether *who* may ever mean *node*."""
+        word = who.partition("/")[0]
+        return word in {"any", node.kind, node.name} or (word in _LEADING and node.kind == "broker")
+
+    def fits(self, who: str, host: str, partition: int | None) -> bool:
+        """Whether *who* means *host*, where *partition* is spoken of."""
+        node = self._cluster.nodes.get(host)
+        if node is None or not self._may_fit(who, node):
+            return False
+        word, _, number = who.partition("/")
+        if word not in _LEADING:
+            return True
+        return host in self._hosts(word, int(number) if number else partition)
+
+    def _hosts(self, word: str, partition: int | None) -> list[str]:
+        """The leaders or followers of *partition*; None: of any."""
+        view = self._cluster.register_view.state
+        found: dict[str, None] = {}
+        for record in view.partitions.values():
+            if partition is None or record.partition == partition:
+                brokers = [record.leader]
+                if word == "follower":
+                    brokers = [one for one in record.replicas if one != record.leader]
+                found.update(dict.fromkeys(map(self._cluster.host_of, brokers)))
+        return list(found)
+
+    def _target(self, who: str, here: str | None, partition: int | None) -> str:
+        """The host that *who* means; empty: nobody."""
+        word, _, number = who.partition("/")
+        if word == "here":
+            return here or ""
+        if word in _LEADING:
+            hosts = self._hosts(word, int(number) if number else partition)
+        elif word in self._cluster.nodes:
+            hosts = [word]
+        else:
+            hosts = [
+                node.name for node in self._cluster.nodes.values() if self._may_fit(word, node)
+            ]
+        up = [host for host in hosts if self._cluster.nodes[host].host.is_up]
+        if not up:
+            return hosts[0] if hosts else ""
+        return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
+
+    # --- striking ------------------------------------------------------------------------
+
+    def act(self, action: Action, target: str) -> str:
+        """Have *action* happen to *target* now; return why it can't, or nothing."""
+        fault = InjectedFault(AtTime(self._world.now), action, target)
+        return self._strike(fault, self._target(target, None, None), None)
+
+    def _strike(self, fault: InjectedFault, target: str, partition: int | None) -> str:
+        if self._is_over:
+            return "all was healed"
+        kind = type(fault.action).__name__
+        if not target:
+            return self._skip(fault, "", "there is no such host")
+        node = self._cluster.nodes[target]
+        objection = self._objection(node, fault)
+        if objection:
+            return self._skip(fault, target, objection)
+        self.counts[kind] += 1
+        self._world.note(FAULT, target, node.host.life_count, action=fault.action)
+        self._act(fault, node, partition)
+        return ""
+
+    def _skip(self, fault: InjectedFault, target: str, why: str) -> str:
+        self.counts["skipped"] += 1
+        self._world.note(SKIPPED, target, action=fault.action, why=why)
+        return why
+
+    def _objection(self, node: Node, fault: InjectedFault) -> str:
+        """Why *fault* can't happen to *node*."""
+        action = fault.action
+        of_disk = Wipe | RollBack | BitFlip | BreakDisk | FillDisk | ProtectDisk | Damage
+        if node.kind == "client" and isinstance(action, of_disk):
+            return "a client keeps nothing"
+        if isinstance(action, Damage):
+            if not self._damageable(node, action):
+                return f"it has no {action.part} that may be {action.harm}"
+            if not action.touches_records:
+                return ""
+            return self._last_copies.objection(node.name, action)
+        if isinstance(action, Wipe | RollBack | BitFlip):
+            if node.kind == "register" and isinstance(action, RollBack):
+                return "nobody else has its journal"
+            if isinstance(action, RollBack) and (
+                (node.name, action.taken_s) not in self._snapshots
+            ):
+                return "no copy of it was made"
+            if (
+                isinstance(action, RollBack)
+                and self._copied_in[node.name, action.taken_s] == node.host.life_count
+                and self._last_copies.flushes_before_ack
+            ):
+                return "nobody could tell such a copy from what its last life left"
+            if isinstance(action, BitFlip) and not self._rotting(node):
+                return "it has nothing on its disk that may rot"
+        elif isinstance(action, Kill | LosePower | Stop | Pause) and not node.host.is_up:
+            return "it is down"
+        if isinstance(action, Pause) and node.life is not None and node.life.is_paused:
+            return "it is paused"
+        if isinstance(action, Stop) and node.stop.is_set():
+            return "it is stopping"
+        if isinstance(action, LosePower | Wipe | RollBack | BitFlip):
+            return self._last_copies.objection(node.name, action)
+        return ""
+
+    def _act(self, fault: InjectedFault, node: Node, partition: int | None) -> None:
+        name, host, network = node.name, node.host, self._cluster.network
+        match fault.action:
+            case Kill(restart_s):
+                host.kill()
+                self._restart(name, restart_s)
+            case LosePower(restart_s):
+                self._last_copies.destroyed(name, fault.action)
+                host.lose_power()
+                self._restart(name, restart_s)
+            case Stop(restart_s):
+                self._cluster.stop(name)
+                self._restart(name, restart_s)
+            case Wipe(restart_s):
+                self._last_copies.destroyed(name, fault.action)
+                self._kill(node)
+                self._cluster.wipe(name)
+                self._restart(name, restart_s)
+            case BitFlip(restart_s):
+                self._last_copies.destroyed(name, fault.action)
+                self.unfit.add(name)
+                self.broken_disks.add(name)
+                self._kill(node)
+                path, end = self._world.random("rot", name).choice(self._rotting(node))
+                bit = self._world.random("rot", name).randrange(8 * end)
+                self._world.note("bit flipped", name, path=path, bit=bit)
+                host.disk.flip(path, bit)
+                self._restart(name, restart_s)
+            case Damage():
+                self._damage(node, fault.action)
+            case RollBack(taken_s, restart_s):
+                self._last_copies.destroyed(name, fault.action)
+                self.unfit.add(name)
+                if host.is_up:
+                    host.lose_power()
+                host.disk.restore(self._snapshots[name, taken_s])
+                self._restart(name, restart_s)
+            case Pause(seconds):
+                host.pause()
+                self._world.after(seconds, partial(self._resume, node, node.life))
+            case Cut(peer):
+                self._cut(name, self._peers(peer, node, partition), fault.action)
+            case Reset(peer, ""):
+                self._reset(name, self._peers(peer, node, partition))
+            case Reset(peer, link):
+                self._reset_link(name, self._peers(peer, node, partition), link)
+            case CorruptLink(mishap, peer, way, after_bytes):
+                for source, target in self._ways(way, name, self._peers(peer, node, partition)):
+                    network.spoil(source, target, mishap, after_bytes)
+            case Slow(peer):
+                self._slow(name, self._peers(peer, node, partition), fault.action)
+            case Refuse(seconds):
+                self._world.after(seconds, network.refuse(name))
+            case BlackholeAccepts(seconds):
+                self._world.after(seconds, network.swallow(name))
+            case SwizzleClog(seconds):
+                network.swizzle(self._cluster.nodes, seconds)
+            case BreakDisk(disk_fault):
+                how = disk_fault.how
+                if not isinstance(how, Delay):  # a slow one is no excuse
+                    self.broken_disks.add(name)
+                    if not pending_faults.is_full(disk_fault):
+                        self._restarted.add(name)
+                if disk_fault.operation in {"", "sync", "sync_directory"} and isinstance(how, Fail):
+                    self._last_copies.sync_failed(name)
+                host.disk.inject(disk_fault)
+            case FillDisk(seconds):
+                self.broken_disks.add(name)
+                host.disk.capacity_bytes = 0
+                self._world.after(seconds, partial(pending_faults.empty, node))
+            case ProtectDisk(seconds):
+                self.broken_disks.add(name)
+                self._restarted.add(name)
+                host.disk.read_only = True
+                self._world.after(seconds, partial(pending_faults.unprotect, node))
+            case DriftClock(rate, seconds):
+                host.clock.set_rate(rate)
+                self._world.after(seconds, partial(pending_faults.keep_time, node))
+            case JumpClock(jump_s):
+                host.clock.wall_jump_ms += int(jump_s * 1000)
+
+    def _kill(self, node: Node) -> None:
+        if node.host.is_up:
+            node.host.kill()
+
+    def _restart(self, name: str, seconds: float | None) -> None:
+        if seconds is None:
+            self._ended.append(name)
+        elif seconds == inf:
+            self._ended.append(name)
+            self._gone.append(name)
+        else:
+            self._cluster.boot_after(name, seconds)
+
+    def _resume(self, node: Node, life: ProcessLife | None) -> None:
+        if life is not None and node.host.life is life and life.is_paused:
+            node.host.resume()
+
+    def _damageable(self, node: Node, action: Damage) -> list[damage.Target]:
+        snapshot = self._snapshots.get((node.name, action.taken_s))
+        return damage.targets(node.host.disk, node.name, action, self._flushed, snapshot)
+
+    def _damage(self, node: Node, action: Damage) -> None:
+        name = node.name
+        snapshot = self._snapshots.get((name, action.taken_s))
+        if action.touches_records:
+            self._last_copies.destroyed(name, action)
+        if not action.is_noticed:
+            self.unfit.add(name)
+        self.broken_disks.add(name)
+        # What has been flushed for some time is the same before and after a death.
+        chosen = self._world.random("damage", name).choice(self._damageable(node, action))
+        self._kill(node)
+        randomness = self._world.random("damage", name)
+        what = damage.harm(node.host.disk, chosen, action, randomness, snapshot)
+        self._world.note("file damaged", name, path=chosen.path, done=what)
+        self._restart(name, action.restart_s)
+
+    def _rotting(self, node: Node) -> list[tuple[str, int]]:
+        """Files of logs, and how much of each is on the device."""
+        disk = node.host.disk
+        found = []
+        for path in disk.files("data/logs"):
+            if path.endswith(".log"):
+                end = len(disk.durable(path)) if disk.tree.find(path, durable=True) else 0
+                if end:
+                    found.append((path, end))
+        return found
+
+    # --- the network ---------------------------------------------------------------------
+
+    def _peers(self, peer: str, node: Node, partition: int | None) -> list[str]:
+        if peer in {"others", "any"}:
+            hosts = list(self._cluster.nodes)
+        elif peer.partition("/")[0] in _LEADING:
+            hosts = [host for host in self._cluster.nodes if self.fits(peer, host, partition)]
+        else:
+            hosts = [one.name for one in self._cluster.nodes.values() if self._may_fit(peer, one)]
+        return [host for host in hosts if host != node.name]
+
+    def _ways(self, way: str, host: str, peers: list[str]) -> list[tuple[str, str]]:
+        ways = [(host, other) for other in peers if way in {"both", "out"}]
+        return ways + [(other, host) for other in peers if way in {"both", "in"}]
+
+    def _cut(self, host: str, peers: list[str], action: Cut) -> None:
+        network = self._cluster.network
+        block = network.hold if action.holds else network.cut
+        undos = [block(*way) for way in self._ways(action.way, host, peers)]
+
+        def end() -> None:
+            if action.resets and not self._is_over:
+                self._reset(host, peers)
+            for undo in undos:
+                undo()
+
+        self._world.after(action.seconds, end)
+
+    def _reset(self, host: str, peers: list[str]) -> None:
+        for other in peers:
+            self._cluster.network.reset(host, other)
+
+    def _reset_link(self, host: str, peers: list[str], link: str) -> None:
+        """Reset one connection of *host*, drawn from those with *peers* that are for *link*."""
+        network = self._cluster.network
+        ends = [end for other in peers for end in network.links(host, other, f"/v1/{link}")]
+        if ends:
+            network.reset_link(self._world.random("link", host).choice(ends))
+
+    def _slow(self, host: str, peers: list[str], action: Slow) -> None:
+        ways = self._ways("both", host, peers)
+        for way in ways:
+            self._slowed[way] += 1
+            route = self._cluster.network.route(*way)
+            self._usual.setdefault(way, (route.latency_s, route.bytes_per_s, route.loss_chance))
+            route.latency_s, route.bytes_per_s = action.latency_s, action.bytes_per_s
+            route.loss_chance = action.loss_chance
+
+        def end() -> None:
+            for way in ways:
+                self._slowed[way] -= 1
+                if not self._slowed[way]:
+                    route = self._cluster.network.route(*way)
+                    route.latency_s, route.bytes_per_s, route.loss_chance = self._usual[way]
+
+        self._world.after(action.seconds, end)
+
+    # --- healing -------------------------------------------------------------------------
+
+    def heal(self, cut_off: str = "") -> str:
+        """Have no fault strike any more, take back what can be, and start what is down.
+
+        *cut_off*: a host that nothing comes from or goes to from now on, for ever.  Without it
+        one that was ended for good stays down.  Return which one it is, if any, because the
+        last intact copy of a log has to stay within reach.
+        """
+        away = [one for one in [cut_off, *self._gone] if one and self._may_stay_away(one)][:1]
+        gone = away[0] if away and away[0] != cut_off else ""
+        cut_off = away[0] if away else ""
+        self._is_over = True
+        self._world.note(HEALED, cut_off=cut_off)
+        self._at_steps.clear()
+        self._conditions.clear()
+        self._cluster.network.heal()
+        for node in self._cluster.nodes.values():
+            self._resume(node, node.life)
+            pending_faults.empty(node)
+            pending_faults.unprotect(node)
+            pending_faults.keep_time(node)
+            node.host.disk.heal()
+        if cut_off:
+            self._cluster.network.isolate(cut_off)
+        self._cut_off = cut_off
+        for name in sorted(self._restarted | self.unfit):
+            self._kill(self._cluster.nodes[name])
+        if gone:
+            self.unfit.discard(gone)
+            self._kill(self._cluster.nodes[gone])
+        for node in self._cluster.servers:
+            if node.name != gone:
+                self._cluster.boot_after(node.name, 0.0)  # also one that is still stopping
+        for name in self._ended:
+            if name != gone:
+                self._cluster.boot(name)
+        self.replace_unfit()
+        return cut_off
+
+    def fill(self, name: str) -> None:
+        """Leave no space on the disk of *name*, until `make_room`.  To be called after `heal`."""
+        self.broken_disks.add(name)
+        self._cluster.nodes[name].host.disk.capacity_bytes = 0
+
+    def make_room(self, name: str) -> None:
+        """Take back what `fill` did."""
+        pending_faults.empty(self._cluster.nodes[name])
+
+    def fail_append(self, name: str, partition: int) -> None:
+        """Have the next append to a log of the partition fail on the host *name*.  Its process has
+        to be started again after that.  To be called after `heal`."""
+        self.broken_disks.add(name)
+        disk = self._cluster.nodes[name].host.disk
+        paths = [one for one in disk.files(f"data/logs/{partition}") if one.endswith(".log")]
+        disk.inject(DiskFault("append", Fail(errno.EIO), max(paths)[1:]))
+
+    def _may_stay_away(self, host: str) -> bool:
+        if self._last_copies.may_lose_last:
+            return False  # what it has may be all that there is
+        node = self._cluster.nodes[host]
+        is_spared = not self._last_copies.objection(host, Wipe()) and not self._is_needed(host)
+        return node.kind == "broker" and host not in self.unfit and is_spared
+
+    def is_gone(self, host: str) -> bool:
+        """Whether *host* was ended for good."""
+        return host in self._gone
+
+    def _is_needed(self, host: str) -> bool:
+        """Whether topics want more replicas in sync than there are without a broker, or may want
+        them as soon as they are made."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return not state.partitions or any(
+            len(record.replicas) - 1 < topic.options.min_insync
+            for record in state.partitions.values()
+            if broker in record.replicas
+            for topic in state.topics_on({record.partition})
+        )
+
+    def replace_unfit(self) -> str:
+        """Give unfit hosts new disks, as an operator does once others can do without what is
+        on the old ones; return who waits for that.  To be called after `heal`, until nobody
+        does."""
+        for name in sorted(self.unfit):
+            if self._can_be_spared(name):
+                self.unfit.discard(name)
+                self._kill(self._cluster.nodes[name])
+                self._cluster.wipe(name)
+                self._cluster.boot(name)
+        return ", ".join(sorted(self.unfit))
+
+    def _can_be_spared(self, name: str) -> bool:
+        cluster = self._cluster
+        broker = cluster.broker_of(name)
+
+        def is_there(other: int) -> bool:
+            host = cluster.host_of(other)
+            is_it = other != broker and cluster.broker_of(host) == other
+            return is_it and cluster.nodes[host].host.is_up and host != self._cut_off
+
+        in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
+        return all(any(map(is_there, one)) for one in in_sync if broker in one)

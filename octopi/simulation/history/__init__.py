@@ -1,0 +1,1 @@
+"""What clients did and saw, and the checker that judges it."""

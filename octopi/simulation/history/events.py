@@ -1,0 +1,339 @@
+"""What clients did and saw, event by event: the evidence that the checker judges.
+
+A history holds what a program did through its clients, in the order in which it noted it:
+`Invoked` *before* it asks for a send, the outcome *after* it has it, `Delivered` when a
+message was handed out.  Then one event standing before another means that it was over before
+the other began, and nothing else is needed to judge the order of things::
+
+    history = History()
+    value = unique_value("alice", 1)
+    history.note(Invoked(now(), "alice", "orders", 0, value))
+    receipt = await producer.send("orders", value, partition=0)
+    log = LogName(receipt.topic, receipt.partition)
+    offsets = receipt.offset, receipt.next_offset
+    history.note(Acknowledged(now(), log, value, *offsets, receipt.epoch))
+
+Every value is sent once and is unlike every other, so a value names its message.  A send is
+settled by at most one of `Acknowledged`, `Failed` and `OutcomeUnknown`; without any, its
+outcome is unknown too.
+
+A history is data, and knows neither the rules (`octopi.simulation.history.checker`) nor who notes
+it. Events are tuples because hundreds of thousands are made a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+
+from octopi.errors import OctopiError
+from octopi.record import NO_HEADERS
+
+_NAME_END: Final = b"|"
+_SHOWN_BYTES_MAX: Final = 40
+
+
+class HistoryError(OctopiError):
+    """The history can't be read or judged: whoever noted it broke the rules of noting."""
+
+
+class LogName(NamedTuple):
+    """One log: a topic's share of one partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def unique_value(sender: str, number: int, size_bytes: int = 0) -> bytes:
+    """A value to send: its name, ``sender-number``, a mark, and dots up to *size_bytes*.
+
+    By the name the checker knows a message again whose bytes were changed on their way.
+    """
+    return b"%s-%d%s" % (sender.encode(), number, _NAME_END) + b"." * (
+        size_bytes - len(sender.encode()) - len(str(number)) - 2
+    )
+
+
+def name_of(value: bytes) -> bytes:
+    """What stands before the mark of `unique_value`; of other values, all."""
+    return value.partition(_NAME_END)[0]
+
+
+def show(value: bytes) -> str:
+    """The name of a value, for people to read."""
+    name = name_of(value)
+    text = repr(name[:_SHOWN_BYTES_MAX]).removeprefix("b")
+    return text if len(name) <= _SHOWN_BYTES_MAX else f"{text}... ({len(name)} bytes)"
+
+
+# --- sends -----------------------------------------------------------------------------
+
+
+class Invoked(NamedTuple):
+    """A producer is about to be asked to send *value*."""
+
+    at: float
+    """Seconds on a clock that all events share; only for people to read."""
+    producer: str
+    """Whoever sends one message after another: two tasks that share a producer have two
+    names, because nothing is promised about their order."""
+    topic: str
+    partition: int | None
+    """None: left to the producer."""
+    value: bytes
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = NO_HEADERS
+
+    def __str__(self) -> str:
+        where = "" if self.partition is None else f"/{self.partition}"
+        return f"{self.producer} sends {show(self.value)} to {self.topic}{where}"
+
+
+class Acknowledged(NamedTuple):
+    """The producer of *value* got its receipt; the fields are those of `octopi.Receipt`."""
+
+    at: float
+    log: LogName
+    value: bytes
+    offset: int
+    next_offset: int
+    epoch: int
+    duplicate: bool = False
+
+    def __str__(self) -> str:
+        again = ", as a duplicate" if self.duplicate else ""
+        return (
+            f"{show(self.value)} is acknowledged in {self.log} from {self.offset} to "
+            f"{self.next_offset} in epoch {self.epoch}{again}"
+        )
+
+
+class Failed(NamedTuple):
+    """The producer of *value* was told that it is certainly not stored."""
+
+    at: float
+    value: bytes
+    why: str
+
+    def __str__(self) -> str:
+        return f"{show(self.value)} is said to be surely not stored: {self.why}"
+
+
+class OutcomeUnknown(NamedTuple):
+    """The producer of *value* was told that it may or may not be stored."""
+
+    at: float
+    value: bytes
+    why: str
+
+    def __str__(self) -> str:
+        return f"{show(self.value)} is said to be stored or not: {self.why}"
+
+
+# --- consumers -------------------------------------------------------------------------
+
+
+class Assigned(NamedTuple):
+    """A consumer was told to read *log* from *offset* on: it starts, seeks, or goes on behind
+    a gap that retention made.  What lies between is no fault of anybody."""
+
+    at: float
+    consumer: str
+    log: LogName
+    offset: int
+    forked: bool = False
+    """Whether it was told that what it read behind that is gone."""
+
+    def __str__(self) -> str:
+        why = ", as what it read behind that is gone" if self.forked else ""
+        return f"{self.consumer} is to read {self.log} from {self.offset} on{why}"
+
+
+class Delivered(NamedTuple):
+    """A consumer was handed a message.  A consumer that is closed and goes on where it was
+    keeps its name."""
+
+    at: float
+    consumer: str
+    log: LogName
+    offset: int
+    next_offset: int
+    value: bytes
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = NO_HEADERS
+
+    def __str__(self) -> str:
+        return (
+            f"{self.consumer} is handed {show(self.value)} in {self.log} from {self.offset} to "
+            f"{self.next_offset}"
+        )
+
+
+class PositionStored(NamedTuple):
+    """A consumer's position in *log* was put where it outlives the consumer."""
+
+    at: float
+    consumer: str
+    log: LogName
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.consumer}'s position in {self.log} is stored: {self.offset}"
+
+
+class Resumed(NamedTuple):
+    """A consumer began again at its stored position.  What it was handed since that was
+    stored may be handed to it again."""
+
+    at: float
+    consumer: str
+    log: LogName
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.consumer} resumes {self.log} at {self.offset}"
+
+
+class ReachedEnd(NamedTuple):
+    """A consumer that reads to the end of *log* came to it, at *offset*.  It asked where the
+    end is later than *since* (by the clock of `at`)."""
+
+    at: float
+    consumer: str
+    log: LogName
+    offset: int
+    since: float
+
+    def __str__(self) -> str:
+        return f"{self.consumer} takes {self.offset} for the end of {self.log}"
+
+
+class Rested(NamedTuple):
+    """All is quiet, nothing fails any more, and the consumer has had the time to read all of
+    *log*."""
+
+    at: float
+    consumer: str
+    log: LogName
+
+    def __str__(self) -> str:
+        return f"{self.consumer} has had the time to read all of {self.log}"
+
+
+# --- logs and topics -------------------------------------------------------------------
+
+
+class Committed(NamedTuple):
+    """A highwater mark of *log* rose: nobody may be handed more than that.  Only who sees
+    into the brokers can note it; if it is noted, then each time and at once, and 0 at the
+    beginning: what is handed out before the first of them is not held against it."""
+
+    at: float
+    log: LogName
+    highwater: int
+
+    def __str__(self) -> str:
+        return f"{self.log} is committed up to {self.highwater}"
+
+
+class StartMoved(NamedTuple):
+    """What lies below *start* was removed from *log* by retention."""
+
+    at: float
+    log: LogName
+    start: int
+
+    def __str__(self) -> str:
+        return f"retention moves the start of {self.log} to {self.start}"
+
+
+class LossTold(NamedTuple):
+    """It was said that *log* may have lost what lay from *end* on and was acknowledged in an
+    older epoch than *epoch*.  A consumer that read some of it has to be told."""
+
+    at: float
+    log: LogName
+    end: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.log} may have lost what lay from {self.end} on before epoch {self.epoch}"
+
+
+class StoredMessage(NamedTuple):
+    """A message of a log as it is in the end."""
+
+    offset: int
+    next_offset: int
+    value: bytes
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = NO_HEADERS
+
+
+class FinalLog(NamedTuple):
+    """All messages of *log*, read when everything had come to rest.  The last one counts."""
+
+    at: float
+    log: LogName
+    messages: tuple[StoredMessage, ...]
+
+    def __str__(self) -> str:
+        end = self.messages[-1].next_offset if self.messages else 0
+        return f"{self.log} has {len(self.messages)} messages in the end, up to {end}"
+
+
+class TopicRemoval(NamedTuple):
+    """Somebody asks to remove *topic*.  From here on nothing that is said about it counts,
+    until it is created again."""
+
+    at: float
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.topic} is removed"
+
+
+class TopicCreation(NamedTuple):
+    """*topic* is there, and empty: what was sent to it before is gone by intention."""
+
+    at: float
+    topic: str
+
+    def __str__(self) -> str:
+        return f"{self.topic} is created"
+
+
+Event: TypeAlias = (
+    Invoked
+    | Acknowledged
+    | Failed
+    | OutcomeUnknown
+    | Assigned
+    | Delivered
+    | PositionStored
+    | Resumed
+    | ReachedEnd
+    | Rested
+    | Committed
+    | StartMoved
+    | LossTold
+    | FinalLog
+    | TopicRemoval
+    | TopicCreation
+)
+
+
+@attrs.define
+class History:
+    """Events in the order in which they were noted."""
+
+    events: list[Event] = attrs.field(factory=list)
+
+    def note(self, event: Event) -> None:
+        """Something happened."""
+        self.events.append(event)

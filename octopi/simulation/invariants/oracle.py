@@ -1,0 +1,580 @@
+"""What may never happen inside a cluster, checked at the moment at which it would.
+
+The oracle observes the named steps (`octopi.tracing.steps`) and looks at the hosts' disks itself;
+of what a node believes it takes only what the step says.  It keeps, for each log, the
+records that were ever committed, and who committed them.  Everything else is held against
+that: replicas, receipts, consumers, the choice of leaders.
+
+Data that a fault took away excuses its host as far as the protocol excuses it: until the
+host has been out of the in-sync set and come back (`docs/protocol.md`).
+
+Rules have the numbers of the invariants that they watch over:
+
+======================= ================================================================
+rule                    broken when
+======================= ================================================================
+acknowledged-unheld     (W1) records are committed that a member of the in-sync set, or
+                        of one proposed, doesn't hold; or on too few replicas; or, by a
+                        leader that is alone, that its device doesn't hold
+promised-unheld         (W1) a follower acknowledges what it doesn't hold, or, with the
+                        sync flag, what its device doesn't
+highwater-back          (W2) a highwater mark goes back in one life, or passes the end
+                        of the log
+committed-differs       (W3) replicas have different records below their highwater marks
+committed-cut           (W4) a member of the in-sync set cuts committed records off; or any
+                        replica cuts off what it knows as committed
+two-leaders             (W5) two lives lead in one epoch, or a record appoints nobody
+                        that leads
+undecided-told          (W5) the register tells what it may forget, or takes that for
+                        flushed
+epoch-used-again        (W5) the register begins a change with an epoch that a member of
+                        the in-sync set has promised before
+promise-forgotten       (W5) a broker accepts an epoch that it would forget, or acts in an
+                        older one; or it asks to lead alone and would forget that
+stopping-proposes       (W5) a broker that heard that it is to stop asks to have fewer in sync: it
+                        is to hand over, and those that stay are to lead
+in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
+                        epoch, or by what another life of it held
+incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
+                        committed records
+uncommitted-seen        a consumer or follower is told more than is committed
+receipt-wrong           (W10) a producer is told of records that aren't committed, or
+                        that are others than its own; or its newest batches are forgotten
+committed-twice         (W11) one sequence of a producer is committed twice, or a gap
+invalid-committed       bytes are committed that are no records
+removed-too-early       retention removes what the settings of its topic keep, or what is not
+                        committed; or a replica begins behind what may be gone
+retired-unkept          a broker gives a replica up, and its records are not on its disk any
+                        more, which was never full
+bound-passed            a queue of a node is longer than its bound
+credit-passed           a consumer is sent more than its credit, but for the rest of one record
+turn-too-long           a task reads so much before others have their turn that a node which
+                        isn't simulated would stand still
+lost-too-much           a leader begins with what it has, and was not in sync last; or another
+                        one that was has more, or is behind in fewer logs; or what is lost had
+                        to be on the device; or one leads by an operator's order, and a better
+                        one is left
+lost-unasked            a leader begins with what it has, though a member of the last in-sync set
+                        may come back whole, or all lack what was on their devices: that takes an
+                        operator's order
+lost-untold             what a leader lacks that begins with what it has isn't told, as far as the
+                        replicas know it
+======================= ================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from octopi.coordination.journal_entries import PartitionDecided
+from octopi.errors import Status
+from octopi.limits import RECENT_BATCHES_COUNT
+from octopi.record import scan
+from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
+from octopi.simulation.faults.injector import FAULT
+from octopi.simulation.invariants.committed_log import CommittedLog, agreement
+from octopi.simulation.invariants.recoveries import ORDERED
+from octopi.simulation.invariants.retention_rules import removed_wrongly
+from octopi.simulation.invariants.succession import Succession
+from octopi.simulation.kernel.host import KILL, LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS, RESUME
+from octopi.simulation.kernel.turn_meter import TURN_BYTES_MAX
+from octopi.simulation.kernel.world import Event, StepEvent, Violation
+from octopi.simulation.step_handlers import StepHandlers
+from octopi.tracing import steps
+from octopi.tracing.common import CommitStep, EpochStep, LogStep, MarkStep
+from octopi.wire.messages import PartitionRecord
+
+
+class Oracle(Succession):
+    """An observer of *cluster*'s world: gives the run up at the first broken rule, or only
+    calls *report* with it and looks at nothing more."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, report: Callable[[Violation], None] | None = None
+    ) -> None:
+        super().__init__(cluster, report)
+        self._handlers = StepHandlers()
+        on, on_word = self._handlers.on, self._handlers.on_word
+        on_word(self._note_fault, FAULT)
+        on_word(self._note_removed, KILL)
+        on_word(self._note_lost_power, LOSE_POWER)
+        on_word(self._check_turn, LONG_TURN)
+        on_word(self._check_bound, OUT_OF_BOUNDS)
+        on_word(self._note_order, ORDERED)
+        on(self._note_recovery, steps.J5Admitted, steps.E7Counted)
+        on(self._note_set_aside, steps.D6SetAside)
+        on_word(self._note_empty_disk, WIPE)
+        on_word(self._note_stop, STOP)
+        on_word(self._note_resumption, RESUME)
+        on(self._note_leaving, steps.E21Stopping)
+        on(self._note_flag, steps.D2Promising)
+        on(self._note_promise, steps.D2Promised)
+        on(self._check_promise, steps.P4Acknowledging)
+        on(self._check_commit, steps.P6Committing)
+        on(self._commit, steps.P6Committed)
+        on(self._check_receipt, steps.P7Acknowledging)
+        on(self._check_following, steps.P8Following)
+        on(self._check_refusal, steps.P9Refusing)
+        on(self._check_journal, steps.R3Flushed)
+        on(self._check_epoch, steps.E2Announced)
+        on(self._check_announced, steps.E3Announcing)
+        on(self._check_acceptance, steps.E6Accepting)
+        on(self._check_decision, steps.E8Decided)
+        on(self._check_told, steps.E9Telling)
+        on(self._check_leader, steps.E11Leading)
+        on(self._check_role, steps.E12Following)
+        on(self._check_cut, steps.E13Truncating)
+        on(self._check_restart, steps.E14Restarted)
+        on(self._check_retention, steps.D4Retired)
+        on(self._note_opening, steps.D5Recovered)
+        on(self._note_deletion, steps.T5Deleted)
+        on(self._forget_highwater, steps.T7Removed)
+        on(self._check_proposal, steps.E16Proposing)
+        on(self._note_giving_up, steps.J13Retiring)
+        on(self._check_kept, steps.J13Retired)
+        on(self._check_joiner, steps.E17Altering)
+        on(self._check_altered, steps.E17Altered)
+        on(self._check_delivery, steps.C10Delivering)
+
+    @property
+    def kinds(self) -> Iterable[str]:
+        """The events that it looks at."""
+        return self._handlers.kinds
+
+    def __call__(self, event: Event) -> None:
+        """Hold *event* against the rules."""
+        handler = self._handlers.of(event)
+        if handler is not None and not self._is_broken and self._world.failure is None:
+            handler(event)
+
+    def at_rest(self) -> None:
+        """Everything is healed and nothing moves: every in-sync replica has it all."""
+        event = self._world.note("at rest")
+        for log in self._live_logs():
+            record = self._view.state.partitions.get(log.partition)
+            if record is not None:
+                self._require_complete(event, log, record.in_sync)
+
+    # --- producing ---------------------------------------------------------------------
+
+    def _check_promise(self, event: StepEvent[steps.P4Acknowledging]) -> None:
+        log, end = self._log(event), event.step.end
+        replica = self._replica(event.host, log)
+        if replica.end < end:
+            text = f"{event.host} acknowledges {log.name} up to {end}, and has it to "
+            self._break("promised-unheld", text + str(replica.end), event)
+        elif self._flags.get((event.host, log.partition)) and replica.durable_end < end:
+            text = f"{event.host} acknowledges {log.name} up to {end} with its sync flag set, "
+            text += f"and its device has it to {replica.durable_end}"
+            self._break("promised-unheld", text, event)
+
+    def _check_commit(self, event: StepEvent[steps.P6Committing]) -> None:
+        log, step = self._log(event), event.step
+        highwater, members = step.highwater, step.in_sync
+        self._check_highwater(event, log)
+        leader = self._replica(event.host, log)
+        if highwater <= log.end:
+            return  # it was committed before, and who had to hold it then does
+        counted = {*members, *(step.proposed or ())}
+        out = self._taken_out(log, step)
+        ours = leader.read(log.end, highwater)
+        for broker in sorted(counted):
+            host = self._cluster.host_of(broker)
+            if host == event.host or broker in out or self._is_excused(broker, log):
+                continue
+            theirs = self._replica(host, log).read(log.end, highwater)
+            if theirs != ours:
+                text = f"{event.host} commits {log.name} up to {highwater}, and {host}, "
+                text += "which counts as in sync, "
+                text += "has other records there" if theirs else "has nothing there"
+                self._break("acknowledged-unheld", text, event)
+                return
+        record = self._view.state.partitions.get(log.partition)
+        topic = self._view.state.topic(log.topic)
+        if topic is not None and len(members) < topic.options.min_insync:
+            text = f"{log.name} is committed with {members} in sync, fewer than its topic asks for"
+            self._break("acknowledged-unheld", text, event)
+        alone = len(counted) == 1 and record is not None and len(record.replicas) > 1
+        flushed = topic is not None and topic.options.flush_before_ack
+        if alone and leader.durable_end < highwater:
+            text = f"{event.host} leads {log.name} alone and commits up to {highwater}; its "
+            text += f"device has it to {leader.durable_end}"
+            self._break("acknowledged-unheld", text, event)
+        elif flushed:
+            self._check_flushed(event, log, sorted(counted - out))
+
+    def _check_flushed(
+        self, event: StepEvent[CommitStep], log: CommittedLog, counted: list[int]
+    ) -> None:
+        for broker in counted:
+            host = self._cluster.host_of(broker)
+            durable_end = self._replica(host, log).durable_end
+            if durable_end < event.step.highwater and not self._is_excused(broker, log):
+                text = f"{log.name} is committed up to {event.step.highwater} and has to be "
+                text += f"on the devices first; that of {host} has it to {durable_end}"
+                self._break("acknowledged-unheld", text, event)
+
+    def _commit(self, event: StepEvent[MarkStep]) -> None:
+        log, highwater = self._log(event), event.step.highwater
+        replica = self._replica(event.host, log)
+        compared = (event.host, event.life), event.step.epoch
+        if compared not in log.compared:
+            log.compared.add(compared)
+            self._compare(event, log, replica.start, min(log.end, highwater))
+        if highwater > log.end:
+            broken = log.extend(replica.read(log.end, highwater), event)
+            if broken is not None:
+                self._break(*broken, event)
+
+    def _check_receipt(self, event: StepEvent[steps.P7Acknowledging]) -> None:
+        log, step = self._log(event), event.step
+        offset, end = step.offset, step.end
+        if end > log.end:
+            text = f"a producer is told that it has {log.name} {offset} to {end}, and only what "
+            self._break("receipt-wrong", text + f"lies before {log.end} is committed", event)
+            return
+        if step.producer is None:
+            return
+        runs = scan(bytes(log.data[offset:end])).runs
+        told = step.producer, step.producer_epoch, step.sequence
+        found = (
+            (runs[0].producer_id, runs[0].producer_epoch, runs[0].first_sequence) if runs else None
+        )
+        if found != told:
+            text = f"a producer is told that its sequence {step.sequence} is at {offset} of "
+            text += f"{log.name}, where other records are"
+            self._break("receipt-wrong", text, event, *log.committed_by(offset))
+
+    def _check_refusal(self, event: StepEvent[steps.P9Refusing]) -> None:
+        step = event.step
+        if step.status != Status.RECEIPT_FORGOTTEN or step.producer is None:
+            return
+        assert step.producer_epoch is not None, "a producer has an epoch"
+        assert step.sequence is not None, "and a batch of its a sequence"
+        log = self._log(event)
+        if self._replica(event.host, log).start:
+            return  # where it began may have been counted from a record that is gone
+        behind = log.next_sequence(step.producer, step.producer_epoch)
+        if behind - step.sequence <= RECENT_BATCHES_COUNT:
+            text = f"a producer is told that its sequence {step.sequence} is too old to be "
+            self._break("receipt-wrong", text + f"remembered, and {behind} comes next", event)
+
+    def _check_following(self, event: StepEvent[steps.P8Following]) -> None:
+        log, highwater = self._log(event), event.step.highwater
+        before = log.highwater.get((event.host, event.life), 0)
+        self._check_highwater(event, log)
+        if highwater > log.end and not event.step.epoch:
+            # It committed as the leader, and left that role before it could say so.
+            self._commit(event)
+        elif highwater > log.end:
+            text = f"{event.host} is told that {log.name} is committed up to {highwater}; it is "
+            self._break("uncommitted-seen", text + f"up to {log.end}", event)
+        else:
+            self._compare(event, log, before, highwater)
+
+    def _check_highwater(self, event: StepEvent[MarkStep], log: CommittedLog) -> None:
+        highwater, where = event.step.highwater, (event.host, event.life)
+        before = log.highwater.get(where, 0)
+        if highwater < before:
+            text = f"the highwater mark of {log.name} on {event.host} goes from {before} back to "
+            self._break("highwater-back", text + str(highwater), event)
+        elif highwater > event.step.log_end:
+            text = f"the highwater mark of {log.name} on {event.host} is {highwater}; the log "
+            self._break("highwater-back", text + f"ends at {event.step.log_end}", event)
+        log.highwater[where] = highwater
+
+    def _compare(self, event: Event, log: CommittedLog, start: int, end: int) -> None:
+        """Whether the host of *event* has what was committed from *start* to *end*."""
+        if event.host in self._spoiled:
+            return
+        replica = self._replica(event.host, log)
+        start = max(start, replica.start)
+        ours, theirs = replica.read(start, end), log.data[start:end]
+        if ours != theirs:
+            at = start + agreement(ours, theirs)
+            text = f"{event.host} has other records at {at} of {log.name} than were committed"
+            self._break("committed-differs", text, event, *log.committed_by(at))
+
+    # --- leadership --------------------------------------------------------------------
+
+    def _check_acceptance(self, event: StepEvent[steps.E6Accepting]) -> None:
+        epoch, partition = event.step.epoch, event.step.partition
+        promised = self._promised.get((event.host, partition), 0)
+        if promised < epoch:
+            text = f"{event.host} accepts epoch {epoch} of partition {partition}; on its disk is "
+            self._break("promise-forgotten", text + f"a promise of {promised}", event)
+
+    def _check_proposal(self, event: StepEvent[steps.E16Proposing]) -> None:
+        leader, partition = event.step.leader, event.step.partition
+        known = self._view.state.partitions.get(partition)
+        if (
+            self._has_heard_stop(event)
+            and known is not None
+            and not set(known.in_sync) <= set(event.step.in_sync)
+        ):
+            text = f"{event.host} was asked to stop, and asks to have only {event.step.in_sync}"
+            text += f" in sync in partition {partition}, instead of {known.in_sync}"
+            self._break("stopping-proposes", text, event)
+        if event.step.in_sync == [leader] and not self._flags.get((event.host, partition)):
+            text = (
+                f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
+            )
+            self._break("promise-forgotten", text + "the sync flag yet", event)
+
+    def _check_decision(self, event: StepEvent[steps.E8Decided]) -> None:
+        self._note_recovery(event)
+        for entry in event.step.entries:
+            if isinstance(entry, PartitionDecided):
+                self._check_acceptances(event, entry.record)
+                self._check_record(event, entry.record)
+                if not event.step.losses:
+                    self._orders.discard(entry.record.partition)  # nothing had to be given up
+
+    def _check_acceptances(self, event: Event, record: PartitionRecord) -> None:
+        before = self._view.state.partitions.get(record.partition)
+        if before is not None and _leader(before) == _leader(record):
+            return  # it leads on, and commits as before: with all that are in sync
+        missing = [
+            broker
+            for broker in record.in_sync
+            if self._has_its_disk(broker)
+            and self._promised.get((self._cluster.host_of(broker), record.partition), 0)
+            < record.epoch
+        ]
+        # Where more than one has to be in sync, others are waited for rather than left out.
+        if missing and self._view.state.min_insync(record.partition) == 1:
+            text = f"brokers {missing} are to be in sync in epoch {record.epoch} of partition "
+            text += f"{record.partition}, and have not promised it"
+            self._break("in-sync-unasked", text, event)
+
+    def _check_joiner(self, event: StepEvent[steps.E17Altering]) -> None:
+        asked, record = event.step.asked, event.step.record
+        if record is None or not event.step.accepted or asked.joiner_incarnation is None:
+            return
+        known = self._view.state.partitions.get(asked.partition)
+        for broker in set(record.in_sync).difference(known.in_sync if known else ()):
+            life = self._view.incarnation_to_be(broker)
+            if life != asked.joiner_incarnation:
+                text = f"broker {broker} joins the in-sync set of partition {asked.partition} by "
+                text += f"what its life {asked.joiner_incarnation} held, and lives life {life}"
+                self._break("in-sync-unasked", text, event)
+
+    def _check_altered(self, event: StepEvent[steps.E17Altered]) -> None:
+        record = event.step.record
+        if event.step.accepted and record is not None:
+            self._require_durable(event, record, event.step.asked.leader)
+            self._check_record(event, record)
+
+    def _check_record(self, event: Event, record: PartitionRecord) -> None:
+        for log in self._live_logs(record.partition):
+            self._require_complete(event, log, record.in_sync)
+
+    def _check_told(self, event: StepEvent[steps.E9Telling]) -> None:
+        for record in event.step.records:
+            self._require_durable(event, record, event.step.broker)
+
+    def _require_durable(self, event: Event, record: PartitionRecord, broker: int) -> None:
+        """Whether the register, which tells *broker* of *record*, can't forget it any more."""
+        known = self._view.state.partitions.get(record.partition)
+        told = record.epoch, record.version
+        if known is not None and told <= (known.epoch, known.version):
+            return
+        if not self._journal.is_durable:
+            text = f"the register tells broker {broker} a decision about partition "
+            text += f"{record.partition} that is not on its disk"
+            self._break("undecided-told", text, event)
+
+    def _check_journal(self, event: StepEvent[steps.R3Flushed]) -> None:
+        durable_end, end = self._journal.durable_end, event.step.log_end
+        # Whoever waits for the flush learns of it before the step of its end is told.
+        if durable_end < end:
+            text = f"the register takes its journal for flushed up to {end}; its device has it to "
+            self._break("undecided-told", text + str(durable_end), event)
+
+    def _check_epoch(self, event: StepEvent[steps.E2Announced]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
+        record = self._view.state.partitions.get(partition)
+        for broker in record.in_sync if record is not None else ():
+            host = self._cluster.host_of(broker)
+            if self._has_its_disk(broker) and self._promised.get((host, partition), 0) >= epoch:
+                text = f"epoch {epoch} of partition {partition} is announced as a new one; {host} "
+                self._break("epoch-used-again", text + "has promised it before", event)
+
+    def _check_announced(self, event: StepEvent[steps.E3Announcing]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
+        known = self._view.state.announced_epoch(partition)
+        if epoch > known and not self._journal.is_durable:
+            text = f"the register announces epoch {epoch} of partition {partition} to broker "
+            text += f"{event.step.broker}, and that is not on its disk"
+            self._break("undecided-told", text, event)
+
+    def _check_role(self, event: StepEvent[EpochStep]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
+        promised = self._promised.get((event.host, partition), 0)
+        if epoch < promised:
+            text = f"{event.host} acts in epoch {epoch} of partition {partition}; it has promised "
+            self._break("promise-forgotten", text + str(promised), event)
+
+    def _check_leader(self, event: StepEvent[steps.E11Leading]) -> None:
+        partition, epoch = event.step.partition, event.step.epoch
+        self._check_role(event)
+        first = self._leaders.setdefault((partition, epoch), event)
+        if (first.host, first.life) != (event.host, event.life):
+            text = f"{first.host} and {event.host} lead partition {partition} in epoch {epoch}"
+            self._break("two-leaders", text, event, first)
+            return
+        record = self._view.state.partitions.get(partition)
+        if record is None:
+            if not self._register_wiped:
+                text = f"{event.host} leads partition {partition}, which nothing was decided about"
+                self._break("two-leaders", text, event)
+        elif record.epoch > epoch:
+            return  # a life that slept: it finds out when it tries to commit
+        elif record.epoch == epoch and self._cluster.host_of(record.leader) != event.host:
+            text = f"{event.host} leads partition {partition} in epoch {epoch}; the register "
+            self._break("two-leaders", text + f"appointed broker {record.leader}", event)
+        for log in self._live_logs(partition):
+            if (
+                event.host not in self._spoiled
+                and (event.host, partition) not in self._serving_less
+            ):
+                self._require_held(event, log, event.host)
+
+    def _require_complete(self, event: Event, log: CommittedLog, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            if not self._is_excused(broker, log):
+                self._require_held(event, log, self._cluster.host_of(broker))
+
+    def _require_held(self, event: Event, log: CommittedLog, host: str) -> None:
+        """Whether *host* has all that is committed."""
+        if (host, log.topic, log.partition) in self._cut_to_be:
+            return
+        replica = self._replica(host, log)
+        start = min(replica.start, log.end)
+        ours, committed = replica.read(start, log.end), log.data[start:]
+        if replica.start > log.removed_end:
+            text = f"{host} leads or is in sync, and begins {log.name} at {replica.start}; what is "
+            text += f"gone from there by its topic's settings ends at {log.removed_end}"
+            self._break("removed-too-early", text, event)
+        elif ours != committed:
+            at = start + agreement(ours, committed)
+            text = f"{host} leads or is in sync, and of {log.name} it lacks what is committed "
+            text += f"from {at} to {log.end}"
+            self._break("incomplete-leader", text, event, *log.committed_by(at))
+
+    def _check_cut(self, event: StepEvent[steps.E13Truncating]) -> None:
+        log, end = self._log(event), event.step.end
+        record = self._view.state.partitions.get(log.partition)
+        broker = self._cluster.broker_of(event.host)
+        if end >= log.end or record is None or broker is None:
+            return
+        # One that isn't in sync may have the same records from an epoch that lost: what it knows
+        # as committed, it keeps.
+        is_in_sync = broker in record.in_sync and not self._is_excused(broker, log)
+        where = event.host, event.life
+        known = max(log.highwater.get(where, 0), log.opened_with.get(where, 0))
+        if not (is_in_sync or (end < known and event.host not in self._spoiled)):
+            return
+        until, commit = next(
+            ((until, commit) for until, commit in log.commits if until > end), (0, event)
+        )
+        if self._replica(event.host, log).read(end, until) == log.data[end:until]:
+            text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
+            self._break("committed-cut", text + str(until), event, commit)
+
+    # --- turns -------------------------------------------------------------------------
+
+    def _check_turn(self, event: Event) -> None:
+        task, read_bytes = event.facts["task"], event.facts["read_bytes"]
+        text = f"{event.host} reads {read_bytes:,} bytes in one turn of {task}, and all its other "
+        text += f"tasks wait; at most {TURN_BYTES_MAX:,} are promised"
+        self._break("turn-too-long", text, event)
+
+    def _check_bound(self, event: Event) -> None:
+        facts = event.facts
+        text = f"{event.host} holds {facts['size']:,} {facts['queue']} for one peer, and may hold "
+        self._break("bound-passed", f"{text}{facts['bound']:,}", event)
+
+    # --- keeping -----------------------------------------------------------------------
+
+    def _check_retention(self, event: StepEvent[steps.D4Retired]) -> None:
+        log = self._log(event)
+        replica = self._replica(event.host, log)
+        topic = self._view.state.topic(log.topic)
+        if topic is not None and topic.topic_id != event.step.topic_id:
+            topic = None  # the log is one of an older topic of that name
+        wrong = removed_wrongly(log, replica, topic, self._wall_ms(event.host))
+        if wrong:
+            text = f"retention removes what {event.host} has of {log.name} before {replica.start}: "
+            self._break("removed-too-early", text + wrong, event)
+        log.removed_end = max(log.removed_end, replica.start)
+
+    def _note_lost_power(self, event: Event) -> None:
+        self._note_removed(event)
+        self._note_power_loss(event)
+
+    def _note_removed(self, event: Event) -> None:
+        """A process that dies while it removes segments doesn't come to the step that says so.
+        Its disk is still as the process saw it."""
+        now_ms = self._wall_ms(event.host)
+        for log in self._live_logs():
+            replica = self._replica(event.host, log)
+            topic = self._view.state.topic(log.topic)
+            if not removed_wrongly(log, replica, topic, now_ms):
+                log.removed_end = max(log.removed_end, replica.start)
+
+    def _wall_ms(self, host: str) -> int | None:
+        """What the clock of *host* shows; None where ages mean nothing."""
+        return None if self._clocks_differ else self._cluster.nodes[host].host.clock.wall_ms()
+
+    def _check_restart(self, event: StepEvent[steps.E14Restarted]) -> None:
+        """A follower begins where the leader's log does: there is nothing before that any more."""
+        self._forget_highwater(event)
+        log, begin = self._log(event), event.step.begin
+        if begin > log.removed_end:
+            text = f"{event.host} begins {log.name} anew at {begin}; what is gone by its topic's "
+            text += f"settings ends at {log.removed_end}"
+            self._break("removed-too-early", text, event)
+
+    def _note_opening(self, event: StepEvent[steps.D5Recovered]) -> None:
+        log = self._log(event)
+        log.opened_with[event.host, event.life] = min(event.step.highwater, log.end)
+
+    def _forget_highwater(self, event: StepEvent[LogStep]) -> None:
+        self._log(event).highwater.pop((event.host, event.life), None)
+
+    # --- reading -----------------------------------------------------------------------
+
+    def _check_delivery(self, event: StepEvent[steps.C10Delivering]) -> None:
+        step = event.step
+        ends = [
+            max(log.end, log.furthest_end)  # what was lost may still be on its way
+            for log in self._logs.values()
+            if (log.topic, log.partition) == (step.topic, step.partition)
+        ]
+        if step.end > max(ends, default=0):
+            text = f"{event.host} gets {step.topic}/{step.partition} up to {step.end}; "
+            text += f"committed is what lies before {max(ends, default=0)}"
+            self._break("uncommitted-seen", text, event)
+        else:
+            self._check_credit(event)
+
+    def _check_credit(self, event: StepEvent[steps.C10Delivering]) -> None:
+        """Records that begin below the credit are delivered; of the last one all of it."""
+        step = event.step
+        offset, end, credit = step.offset, step.end, step.credit
+        last_ends = [
+            log.record_end(offset)
+            for log in self._logs.values()
+            if (log.topic, log.partition) == (step.topic, step.partition)
+            and end <= log.end
+            and end > credit > offset
+        ]
+        if offset >= credit or (last_ends and end > max(credit, *last_ends)):
+            text = f"{event.host} gets {step.topic}/{step.partition} from {offset} to {end}"
+            self._break("credit-passed", f"{text}; it granted a credit up to {credit}", event)
+
+
+def _leader(record: PartitionRecord) -> tuple[int, int]:
+    """Who leads, in which life."""
+    return record.leader, record.leader_incarnation

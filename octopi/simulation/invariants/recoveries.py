@@ -1,0 +1,147 @@
+"""Leaders that were chosen although acknowledged records may be lost.
+
+When all replicas that were in sync have lost what was in their memory, the best of them leads,
+and its record says so (`octopi.model.PartitionRecord.recovered_epoch`).  The only replica
+of a partition leads again with what it has.  Where those that were in sync are gone, or their
+files are damaged, an operator orders that the best of the replicas that are left leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from octopi.coordination.in_sync_changes import newest_set
+from octopi.coordination.journal_entries import PartitionDecided
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.kernel.host import LOSE_POWER
+from octopi.simulation.kernel.world import Event
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionRecord
+
+ORDERED: Final = "order"
+"""What the event is called when an operator orders that the best of the replicas that are left
+leads a partition: with its number as ``partition``."""
+
+
+@attrs.frozen
+class Accepted:
+    """What a replica said when it accepted an epoch."""
+
+    incarnation: int
+    log_epoch: int
+    """The newest epoch in which it led or agreed with the leader."""
+    ends: Mapping[str, int]
+    """Topic id -> up to where the log is sound."""
+    known_ends: Mapping[str, int]
+    """Topic id -> up to where the log is, or was."""
+    damaged: frozenset[str]
+    """The ids of the topics whose logs lack something that was on the device."""
+
+    @classmethod
+    def of(cls, step: steps.E7Counted) -> Accepted:
+        """By the acceptance that the register counted."""
+        logs = step.ends
+        return cls(
+            step.incarnation,
+            step.log_epoch,
+            {one["topic_id"]: one["end"] for one in logs},
+            {one["topic_id"]: max(one["end"], one["held_end"]) for one in logs},
+            frozenset(one["topic_id"] for one in logs if not one["sound"]),
+        )
+
+
+class Recoveries:
+    """Finds such decisions among the events of *cluster*'s world."""
+
+    kinds: Final = frozenset(
+        {LOSE_POWER, steps.E7Counted.text, steps.E8Decided.text, steps.J5Admitted.text}
+    )
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._seen: dict[int, int] = {}
+        """Partition -> the epoch that was found last."""
+        self._lost_power: set[tuple[str, int]] = set()
+        """Host and partition, for partitions that have no other replica."""
+        self._accepted: dict[int, tuple[int, dict[int, Accepted]]] = {}
+        """Partition -> the epoch that was accepted last, and by which brokers."""
+
+    def accepted(self, record: PartitionRecord) -> dict[int, Accepted]:
+        """Who has accepted the epoch of *record*, in the life that the register knows."""
+        epoch, accepted = self._accepted.get(record.partition, (0, {}))
+        if epoch != record.epoch:
+            return {}
+        lives = self._cluster.register_view.incarnation_to_be
+        return {broker: one for broker, one in accepted.items() if one.incarnation == lives(broker)}
+
+    def found(self, event: Event) -> Iterator[PartitionRecord]:
+        """The records of *event* whose leaders lead with what they have."""
+        step = event.about
+        if isinstance(step, steps.E7Counted):
+            known, accepted = self._accepted.get(step.partition, (0, {}))
+            accepted = accepted if known == step.epoch else {}
+            accepted[step.broker] = Accepted.of(step)
+            self._accepted[step.partition] = step.epoch, accepted
+            return
+        if event.what == LOSE_POWER:
+            broker = self._cluster.broker_of(event.host)
+            for record in self._cluster.register_view.state.partitions.values():
+                if record.replicas == [broker]:
+                    self._lost_power.add((event.host, record.partition))
+            return
+        assert isinstance(step, steps.E8Decided | steps.J5Admitted)
+        for entry in step.entries:
+            if not isinstance(entry, PartitionDecided):
+                continue
+            record = entry.record
+            key = self._cluster.host_of(record.leader), record.partition
+            is_only = len(record.replicas) == 1 and key in self._lost_power
+            is_new = self._seen.get(record.partition, 0) < record.epoch
+            if is_new and (is_only or record.recovered_epoch == record.epoch):
+                self._seen[record.partition] = record.epoch
+                self._lost_power.discard(key)
+                yield record
+
+
+def better_than(leader: int, ends: Mapping[int, Sequence[int]]) -> str:
+    """Which broker lacks less than *leader*, in words; empty if none does.  *ends*: broker -> the
+    ends of its logs, in one order; those of a leader that isn't there are not judged.
+
+    Log by log, as docs/protocol.md says: who is behind in the fewest, then who lacks the fewest
+    bytes of what any of them has.
+    """
+    if leader not in ends:
+        return ""
+    furthest = [max(column) for column in zip(*ends.values(), strict=True)]
+    lacks: dict[int, tuple[int, int]] = {}
+    for broker, held in ends.items():
+        missing = [most - end for most, end in zip(furthest, held, strict=True)]
+        lacks[broker] = sum(size > 0 for size in missing), sum(missing)
+    best = min(lacks, key=lambda one: (lacks[one], one))
+    if lacks[best] == lacks[leader]:
+        return ""
+    return (
+        f"broker {leader} leads: it is behind in {lacks[leader][0]} logs, by {lacks[leader][1]} "
+        f"bytes, and broker {best} in {lacks[best][0]}, by {lacks[best][1]}"
+    )
+
+
+def best_by_order(
+    record: PartitionRecord, accepted: Mapping[int, Accepted], topics: Sequence[str]
+) -> tuple[set[int], dict[int, list[int]]]:
+    """Which of the brokers that *accepted* may lead by an operator's order, and the ends of their
+    logs of *topics*, which are ids.  *record*: what the order replaces.
+
+    As docs/protocol.md says: whose logs lack nothing that was on the device come first, then who
+    was in sync last, then who agreed last with a leader.
+    """
+    pool = {one for one in accepted if one in record.replicas}
+    pool = {one for one in pool if not accepted[one].damaged} or pool
+    for known in (newest_set(record), {*record.in_sync, *record.lost}):
+        pool = pool & known or pool
+    newest = max((accepted[one].log_epoch for one in pool), default=0)
+    pool = {one for one in pool if accepted[one].log_epoch == newest}
+    return pool, {one: [accepted[one].ends.get(topic, 0) for topic in topics] for one in pool}

@@ -1,0 +1,122 @@
+"""What a register has made durable, as the trace of its steps tells it.
+
+A register that loses its power forgets what it had decided and not flushed, so this counts
+an entry only once it is on the device.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.journal_entries import BrokerRegistered, Entry, PartitionDecided
+from octopi.simulation.kernel.world import Event
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionRecord
+
+
+class RegisterView:
+    """An observer of a world with one register."""
+
+    def __init__(self, register: str) -> None:
+        """*register* is its host."""
+        self._register = register
+        self.kinds: Final = {
+            steps.R1Read.text,
+            steps.R2Appended.text,
+            steps.R3Flushing.text,
+            steps.R3Flushed.text,
+            "wipe",
+        }
+        self.state = ClusterState()
+        """As its journal would make it."""
+        self.version = 0
+        """Counts the changes of `state`."""
+        self.before: dict[int, PartitionRecord] = {}
+        """For each partition the record before the one in `state`."""
+        self._out_of_sync: dict[tuple[int, int], int] = {}
+        self._known_before: dict[int, PartitionRecord] = {}
+        """What the register knew of partitions when it lost its disk."""
+        self._appended: deque[Entry] = deque()
+        self._flushing: dict[int, int] = {}
+        """For each flush that was begun, by the end of the journal then: how many entries it
+        covers, of all that were appended in this life."""
+        self._appended_count = 0
+
+    def __call__(self, event: Event) -> None:
+        """Take note of *event*."""
+        match event.about:
+            case steps.R2Appended(entries):
+                self._appended.extend(entries)
+                self._appended_count += len(entries)
+            case steps.R3Flushing(log_end):
+                self._flushing[log_end] = self._appended_count
+            case steps.R3Flushed(log_end):
+                flushed_count = self._flushing[log_end]
+                still = self._appended_count - flushed_count
+                while len(self._appended) > still:
+                    self._apply(self._appended.popleft())
+            case _ if event.what == "wipe" and event.host == self._register:
+                self._known_before |= self.state.partitions
+                self.state = ClusterState()
+                self.version += 1
+            case steps.R1Read(entries):
+                self.state = ClusterState()
+                self._appended.clear()
+                self._flushing.clear()
+                self._appended_count = 0
+                for entry in entries:  # what is known, and maybe a few more
+                    self.state.apply(entry)
+                self.version += 1
+
+    @property
+    def records(self) -> dict[int, PartitionRecord]:
+        """The newest record of each partition, also of those that the register lost with its disk
+        and has yet to hear of again."""
+        return self._known_before | self.state.partitions
+
+    @property
+    def version_to_be(self) -> int:
+        """What `version` will be when all that is decided is on the device."""
+        return self.version + len(self._appended)
+
+    def incarnation_to_be(self, broker: int) -> int:
+        """The registered life of *broker* when all that is decided is on the device; 0: none."""
+        known = self.state.brokers.get(broker)
+        lives = [
+            one.incarnation
+            for one in self._appended
+            if isinstance(one, BrokerRegistered) and one.broker == broker
+        ]
+        return lives[-1] if lives else known.incarnation if known else 0
+
+    def to_be(self, partition: int) -> list[PartitionRecord]:
+        """Records of *partition* that are decided and not on the device yet."""
+        entries = [one for one in self._appended if isinstance(one, PartitionDecided)]
+        return [one.record for one in entries if one.record.partition == partition]
+
+    def was_out_of_sync(self, partition: int, broker: int) -> int:
+        """The `version` up to which *broker* was not in the partition's in-sync set the last
+        time that it wasn't; -1: it was in it ever since."""
+        record = self.state.partitions.get(partition) or self._known_before.get(partition)
+        if record is None or broker not in record.in_sync:
+            return self.version
+        return self._out_of_sync.get((partition, broker), -1)
+
+    def _apply(self, entry: Entry) -> None:
+        if isinstance(entry, PartitionDecided):
+            self._note_joining(entry.record)
+            known = self.state.partitions.get(entry.record.partition)
+            if known is not None:
+                self.before[known.partition] = known
+        self.state.apply(entry)
+        self.version += 1
+
+    def _note_joining(self, record: PartitionRecord) -> None:
+        known = self.state.partitions.get(record.partition)
+        # One that is heard of again is no new partition.
+        known = known or self._known_before.get(record.partition)
+        for broker in record.in_sync:
+            if known is None or broker not in known.in_sync:
+                self._out_of_sync[record.partition, broker] = self.version

@@ -1,0 +1,478 @@
+"""Runs Trio on virtual time: the only module that knows Trio's private names.
+
+Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same
+way); this driver stands where Trio would wait for the operating system.  Whenever no task
+can run it moves the world to the next moment at which something is due.  Tasks that can
+run at the same time run in the order that a schedule gives them.
+
+Where the private names are not what they were when this was written, `run` falls back to
+Trio's public interface (`trio.run` with a clock and an instrument).  That is slower, knows
+no pauses, and is not deterministic among tasks that could run at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import warnings
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from enum import Enum
+from functools import cache
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import trio
+
+from octopi.simulation.kernel import sandbox
+from octopi.simulation.kernel.schedule import Schedule
+from octopi.simulation.kernel.world import World
+
+try:
+    from trio._core import _run
+except ImportError:  # pragma: no cover  # `private_problem` tells
+    _run = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from trio.lowlevel import Task
+
+T = TypeVar("T")
+
+TICKS_WITHOUT_TIME_MAX: Final = 200_000
+"""A run whose time stands still for so many turns of the loop is taken to be spinning."""
+
+GARBAGE_COUNT: Final = 200_000
+"""Python looks for cycles of garbage whenever a run has made so many objects more than it
+gave up: a run leaves few, and the events that it keeps would be looked at again and again."""
+
+TRIO_VERSIONS_KNOWN: Final = ("0.31.0", "0.32.0", "0.33.0", "0.34.0", "0.35.0")
+"""What this was tried with.  Others will do as long as the names are the same."""
+
+_PRIVATE_PARAMETERS: Final = {
+    "setup_runner": (
+        "clock",
+        "instruments",
+        "restrict_keyboard_interrupt_to_checkpoints",
+        "strict_exception_groups",
+    ),
+    "unrolled_run": ("runner", "async_fn", "args", "host_uses_signal_set_wakeup_fd"),
+}
+_PRIVATE_NAMES: Final = (
+    "_ALLOW_DETERMINISTIC_SCHEDULING",
+    "_r",
+    "GLOBAL_RUN_CONTEXT",
+    "Runner",
+    "CancelStatus",
+)
+_RUNNER_FIELDS: Final = (
+    "runq",
+    "deadlines",
+    "io_manager",
+    "waiting_for_idle",
+    "tasks",
+    "instruments",
+)
+_STATUS_FIELDS: Final = ("_scope", "_parent")
+
+
+class How(Enum):
+    """Ways to run Trio."""
+
+    SCHEDULED = "scheduled"
+    """Turn Trio's loop here, by its private names."""
+    PUBLIC = "public"
+    """Let Trio turn it."""
+
+
+class Parkable(Protocol):
+    """Whoever tasks belong to, and may be paused with them."""
+
+    is_paused: bool
+
+
+OWNER: ContextVar[Parkable | None] = ContextVar("OWNER", default=None)
+"""Whom a task, and all tasks that it starts, belong to."""
+
+
+class DeadlockError(Exception):
+    """No task can run, no deadline is set, and nothing is due."""
+
+
+class SpinningError(Exception):
+    """Tasks keep running without any time passing."""
+
+
+class NoPausesError(Exception):
+    """Somebody should be paused, but that needs `How.SCHEDULED`."""
+
+
+@cache
+def private_problem() -> str | None:
+    """Why Trio's private names are of no use here; None if they are what they were."""
+    if _run is None:  # pragma: no cover
+        return f"trio {trio.__version__} has no trio._core._run"
+    for name in (*_PRIVATE_PARAMETERS, *_PRIVATE_NAMES):
+        if not hasattr(_run, name):
+            return f"trio {trio.__version__} has no {name}"
+    for name, parameters in _PRIVATE_PARAMETERS.items():
+        if tuple(inspect.signature(getattr(_run, name)).parameters) != parameters:
+            return f"{name} of trio {trio.__version__} has other parameters"
+    for name in _RUNNER_FIELDS:
+        if name not in inspect.get_annotations(_run.Runner):
+            return f"Runner of trio {trio.__version__} has no {name}"
+    for name in _STATUS_FIELDS:
+        if name not in inspect.get_annotations(_run.CancelStatus):
+            return f"CancelStatus of trio {trio.__version__} has no {name}"
+    return None
+
+
+def run(
+    world: World,
+    main: Callable[[], Awaitable[T]],
+    schedule: Schedule,
+    *,
+    how: How | None = None,
+    strict: bool = True,
+) -> T:
+    """Run *main* in *world* to its end and return its result.  *how* is found out if it is
+    not given; for *strict*, see `sandbox.armed`.
+
+    Raises:
+      DeadlockError: everything waits for ever.
+      SpinningError: time stands still.
+      OutsideReachedError: something reached for the real world.
+      BaseException: what *main* raised, or `World.failure` if the run was given up.
+    """
+    if how is None:
+        how = How.SCHEDULED if private_problem() is None else How.PUBLIC
+    results: list[T] = []
+
+    async def guarded() -> None:
+        guard.is_watching = True
+        with world.scope:
+            results.append(await main())
+        guard.is_watching = False
+
+    problem: BaseException | None = None
+    run_by = _run_scheduled if how is How.SCHEDULED else _run_public
+    with sandbox.armed(world, strict=strict) as guard, _collecting_seldom():
+        try:
+            run_by(world, guarded, schedule)
+        except BaseException as error:  # told below, unless there is a better reason
+            problem = error
+    if world.failure is not None:
+        raise world.failure from world.failure.__cause__ or problem
+    if problem is not None:
+        raise problem
+    return results[0]
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(GARBAGE_COUNT, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+def pause(owner: Parkable) -> None:
+    """Let no task of *owner* run, from now on.
+
+    The one that calls this runs on until it waits.
+
+    Raises:
+      NoPausesError: if that can't be done.
+    """
+    if _turning is None:
+        raise NoPausesError("tasks can be paused only where Trio's private names are known")
+    owner.is_paused = True
+    _turning.park()
+
+
+def resume(owner: Parkable) -> None:
+    """Let them run again; what was due meanwhile is due now."""
+    owner.is_paused = False
+    if _turning is not None:
+        _turning.park()
+
+
+# --- by private names ----------------------------------------------------------------
+
+
+class _VirtualClock(trio.abc.Clock):
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return self._world.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self._world.now
+
+
+class _ParkingQueue(deque[Any]):
+    """A run queue that sets the tasks of paused owners aside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parked: list[Task] = []
+
+    def append(self, task: Any) -> None:  # noqa: ANN401  # deque's own signature
+        owner = task.context.get(OWNER)
+        if owner is not None and owner.is_paused:
+            self.parked.append(task)
+        else:
+            super().append(task)
+
+
+class _NoInstruments(dict[str, Any]):
+    """What Trio asks several times in each turn whether an instrument is there; its own is no
+    dictionary and takes a while to say no."""
+
+    def add_instrument(self, instrument: trio.abc.Instrument) -> None:
+        raise RuntimeError("a scheduled run has no instruments; observe the World")
+
+    remove_instrument = add_instrument
+
+
+class _Turning:
+    """A run whose loop is turned here.  Also Trio's source of randomness meanwhile."""
+
+    def __init__(self, world: World, schedule: Schedule) -> None:
+        self._world = world
+        self._schedule = schedule
+        self._batch: list[Task] = []
+        """What still runs in this turn; Trio takes from its end."""
+        self._is_parking = False
+        self._is_unshielded = False
+        self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
+        no_instruments: Any = _NoInstruments()
+        self._runner.instruments = no_instruments
+
+    def shuffle(self, batch: list[Task]) -> None:
+        """Called by Trio for each turn."""
+        self._batch = batch
+        if len(batch) > 1:
+            waiting = self._schedule.shuffle(batch)
+            if waiting:
+                for task in waiting:
+                    self._runner.runq.append(task)
+
+    def random(self) -> float:
+        """Trio asks in its other mode, and pytest plug-ins may."""
+        return self._schedule.random()
+
+    def park(self) -> None:
+        """An owner was paused, or goes on."""
+        old, new = self._runner.runq, _ParkingQueue()
+        waiting = [*old, *(old.parked if isinstance(old, _ParkingQueue) else ())]
+        for task in waiting:
+            new.append(task)
+        kept = _ParkingQueue()
+        for task in self._batch:
+            kept.append(task)
+        self._batch[:] = kept
+        new.parked += kept.parked
+        # Also when nobody is parked: a paused owner may have no task that could run now.
+        self._runner.runq = new
+        self._is_parking = True
+
+    def _release(self) -> None:
+        """The run was given up: whoever is paused has to end, too."""
+        queue = self._runner.runq
+        self._runner.runq = deque(queue)
+        if isinstance(queue, _ParkingQueue):
+            self._runner.runq.extend(queue.parked)
+        self._is_parking = False
+
+    def turn(self, main: Callable[[], Awaitable[None]]) -> None:
+        """Turn Trio's loop until it ends."""
+        loop = _run.unrolled_run(self._runner, main, (), True)
+        try:
+            self._turn(loop)
+        finally:
+            with warnings.catch_warnings():
+                # Left in its middle only when nothing else ends it.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                loop.close()
+            _run.GLOBAL_RUN_CONTEXT.__dict__.clear()
+            self._runner.close()
+        outcome = self._runner.main_task_outcome
+        if outcome is not None:
+            outcome.unwrap()
+
+    def _turn(self, loop: Any) -> None:  # noqa: ANN401
+        world, runner = self._world, self._runner
+        ticks_left, stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        with contextlib.suppress(StopIteration):
+            timeout = next(loop)
+            while True:
+                events: Any = ()
+                if timeout > 0 and not runner.waiting_for_idle:
+                    events = self._idle()
+                    ticks_left = TICKS_WITHOUT_TIME_MAX
+                elif world.now > stands_at:
+                    ticks_left, stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+                else:
+                    ticks_left -= 1
+                    if ticks_left == 0:
+                        _give_up(world, SpinningError(f"time stands still at {world.now:.6f} s"))
+                        ticks_left = TICKS_WITHOUT_TIME_MAX
+                timeout = loop.send(events)
+
+    def _idle(self) -> Any:  # noqa: ANN401
+        """Nothing can run: move on until something can."""
+        world, runner = self._world, self._runner
+        if self._is_parking and world.failure is not None:
+            self._release()
+        while not runner.runq:
+            deadline = runner.deadlines.next_deadline()
+            is_over = runner.main_task_outcome is not None
+            when = inf if is_over else min(world.next_due(), deadline)
+            if when == inf:
+                # Trio wakes itself through a socket when it ends, whatever is due in the world.
+                events = runner.io_manager.get_events(0)
+                if not events:
+                    self._end_deadlock()
+                return events
+            try:
+                world.advance(when)
+            except BaseException as error:  # kept as the verdict
+                world.fail(error)
+            if when == deadline:
+                break
+        return ()
+
+    def _end_deadlock(self) -> None:
+        world, queue = self._world, self._runner.runq
+        parked = len(queue.parked) if isinstance(queue, _ParkingQueue) else 0
+        paused = f"; {parked} tasks of paused owners could run" if parked else ""
+        error = DeadlockError(f"every task waits, and nothing is due{paused}")
+        if world.failure is not None and not self._is_unshielded:
+            # All was cancelled, and somebody is shielded who will wait for ever.
+            self._is_unshielded = True
+            for task in list(self._runner.tasks):
+                status: Any = task._cancel_status
+                while status is not None:
+                    status._scope.shield = False
+                    status = status._parent
+        else:
+            _give_up(world, error)
+
+
+_turning: _Turning | None = None
+
+
+def _give_up(world: World, error: Exception) -> None:
+    if world.failure is not None:  # the tasks were cancelled before, and don't end
+        raise error
+    world.fail(error)
+
+
+def _run_scheduled(world: World, main: Callable[[], Awaitable[None]], schedule: Schedule) -> None:
+    global _turning
+    assert _turning is None, "a run within a run"
+    _turning = _Turning(world, schedule)
+    try:
+        with deterministic(_turning):
+            _turning.turn(main)
+    finally:
+        _turning = None
+
+
+@contextlib.contextmanager
+def deterministic(order: Schedule) -> Iterator[None]:
+    """Have Trio order its tasks as *order* says within the block, and only there."""
+    private: Any = _run
+    saved = private._ALLOW_DETERMINISTIC_SCHEDULING, private._r
+    private._ALLOW_DETERMINISTIC_SCHEDULING, private._r = True, order
+    try:
+        yield
+    finally:
+        private._ALLOW_DETERMINISTIC_SCHEDULING, private._r = saved
+
+
+# --- by public names -----------------------------------------------------------------
+
+_NOT_ZERO_S: Final = 1e-9
+"""A time to sleep that tells an idle loop from one that has something to do."""
+
+_BARREN_WAITS_MAX: Final = 3
+"""So many waits in a row that nothing can end are a deadlock.  Trio ends some by itself."""
+
+
+class _AbandonedError(Exception):
+    """The run doesn't end although it was given up."""
+
+
+class _VirtualPump(_VirtualClock, trio.abc.Instrument):
+    """A clock, and an instrument that moves it whenever Trio is about to wait."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._deadline = inf
+        self._barren_waits = 0
+        self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        self._is_stuck = False
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Called when no task can run.  Never lets Trio wait."""
+        if self._is_stuck:
+            raise _AbandonedError
+        self._deadline = deadline
+        return _NOT_ZERO_S if deadline > self._world.now else 0.0
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Called whether tasks can run or not, as *timeout* tells."""
+        try:
+            if timeout == 0.0:
+                self._count_tick()
+            else:
+                self._idle()
+                # Makes the wait, which has been decided upon, end at once.
+                token = trio.lowlevel.current_trio_token()
+                token.run_sync_soon(_do_nothing, idempotent=True)
+        except (DeadlockError, SpinningError):
+            self._is_stuck = True
+        except BaseException as error:  # kept as the verdict; Trio would only log it
+            self._world.fail(error)
+
+    def _idle(self) -> None:
+        world = self._world
+        while trio.lowlevel.current_statistics().tasks_runnable == 0:
+            when = min(world.next_due(), self._deadline)
+            if when == inf:
+                self._barren_waits += 1
+                if self._barren_waits > _BARREN_WAITS_MAX:
+                    self._barren_waits = 0
+                    _give_up(world, DeadlockError("every task waits, and nothing is due"))
+                return
+            self._barren_waits = 0
+            world.advance(when)
+            if when == self._deadline:
+                return
+
+    def _count_tick(self) -> None:
+        world = self._world
+        self._ticks_left -= 1
+        if world.now > self._stands_at:
+            self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        elif self._ticks_left == 0:
+            self._ticks_left = TICKS_WITHOUT_TIME_MAX
+            _give_up(world, SpinningError(f"time stands still at {world.now:.6f} s"))
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _run_public(world: World, main: Callable[[], Awaitable[None]], schedule: Schedule) -> None:
+    pump = _VirtualPump(world)
+    trio.run(main, clock=pump, instruments=[pump], strict_exception_groups=True)

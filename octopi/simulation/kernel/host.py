@@ -1,0 +1,290 @@
+"""One simulated machine: its lives, its clock, and how it dies.
+
+A host has a disk that outlives its lives.  A life is one run of a program on it, with an
+`Environment` of its own.  When a life is over, every call to that environment raises
+`NodeDead`: cancelling a task runs its cleanup, and the cleanup of a dead process must reach
+nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from octopi.environment import Environment, Machine, TraceEvent, Watch
+from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.invariants.queue_bounds import Sizes
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.world import World
+
+if TYPE_CHECKING:
+    from octopi.simulation.network.network import Network
+
+EPOCH_MS: Final = 1_767_225_600_000
+"""2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
+
+_TICK_S: Final = 1e-9
+"""What a clock shows at least, so that who waits for the rest of an instant doesn't spin."""
+
+KILL: Final = "kill"
+"""What the event is called when a process is killed; its machine's disk is as it was then."""
+
+LOSE_POWER: Final = "lose power"
+"""What the event is called when a machine loses its power."""
+
+RESUME: Final = "resume"
+"""What the event is called when a paused process goes on."""
+
+LONG_TURN: Final = "long turn"
+"""What the event is called when a task reads too much before it lets others have their turn."""
+
+OUT_OF_BOUNDS: Final = "out of bounds"
+"""What the event is called when something that a node holds grows beyond its bound."""
+
+Program = Callable[[Environment], Awaitable[None]]
+"""What runs on a host: returns when it has stopped."""
+
+
+class NodeDead(BaseException):  # no error: the process is gone
+    """The life that called is over.  Not an `Exception`: nothing may handle it."""
+
+
+class HostClock:
+    """`octopi.environment.Clock` of one host, which may run fast or slow."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rate = 1.0
+        self._rate_since = 0.0
+        """By the world's time."""
+        self._shown_then = 0.0
+        self.wall_jump_ms = 0
+        """How far the wall clock was set off; `now` never jumps."""
+        self._frozen_ms: int | None = None
+
+    def set_rate(self, rate: float) -> None:
+        """From now on *rate* seconds of the host pass in a second of the world.  What waits
+        already goes on waiting at the old rate."""
+        self._shown_then, self._rate_since = self.now(), self._world.now
+        self._rate = rate
+
+    def freeze_wall(self) -> None:
+        """Have the wall clock stand still until `thaw_wall`."""
+        self._frozen_ms = self.wall_ms()
+
+    def thaw_wall(self) -> None:
+        """Let it show what it would show by now."""
+        self._frozen_ms = None
+
+    def now(self) -> float:
+        return self._shown_then + (self._world.now - self._rate_since) * self._rate
+
+    def wall_ms(self) -> int:
+        if self._frozen_ms is not None:
+            return self._frozen_ms
+        return EPOCH_MS + int(self.now() * 1000) + self.wall_jump_ms
+
+    async def sleep_until(self, deadline: float) -> None:
+        while True:
+            await self._world.sleep(self._waiting_s(deadline - self.now()))
+            if self.now() >= deadline:  # else it was slowed down meanwhile, or rounded
+                return
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(self._waiting_s(seconds))
+
+    def _waiting_s(self, seconds: float) -> float:
+        """What passes of the world's time; always some, also where rounding would eat it."""
+        return max(seconds / self._rate, _TICK_S) if seconds > 0 else 0.0
+
+
+class HostRandomness:
+    """`octopi.environment.Randomness` of one life."""
+
+    def __init__(self, world: World, host: str, life: int) -> None:
+        self._random = world.random("chance", host, life)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def token_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class ProcessLife:
+    """One run of a program on a host: what `driver.OWNER` says tasks belong to."""
+
+    def __init__(self, host: SimulatedHost, number: int) -> None:
+        self.host = host
+        self.number = number
+        self.is_over = False
+        self.is_paused = False
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.error: BaseException | None = None
+        """What the program ended with, if that was an error of its own."""
+
+    def check(self) -> None:
+        """Raise `NodeDead` if this life is over."""
+        if self.is_over:
+            raise NodeDead(self.host.name)
+
+    def trace(self, step: TraceEvent) -> None:
+        """`octopi.environment.Trace` of this life."""
+        if self.is_over:
+            raise NodeDead(self.host.name)
+        self.host.world.record_step(step, self.host.name, self.number)
+        if self.is_over:  # an observer may have ended it
+            raise NodeDead(self.host.name)
+
+    def effect(self, operation: str, edge: str, path: str) -> None:
+        """Something is about to be done to the outside, or was done just now."""
+        if self.is_over:
+            raise NodeDead(self.host.name)
+        host = self.host
+        host.effects[operation, edge] += 1
+        for observer in host.effect_observers:
+            observer(self, operation, edge, path)
+        if self.is_over:
+            raise NodeDead(host.name)
+
+
+class SimulatedHost:
+    """A machine in *world*; `boot` starts a life."""
+
+    def __init__(self, world: World, network: Network, name: str) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.disk = SimulatedDisk()
+        self.disk.turns.on_long_turn = self._note_long_turn
+        self.clock = HostClock(world)
+        self.life: ProcessLife | None = None
+        """The current life; None while the host is down."""
+        self.life_count = 0
+        self.effects: Counter[tuple[str, str]] = Counter()
+        """How often each effect came to each of its edges."""
+        self.effect_observers: list[Callable[[ProcessLife, str, str, str], None]] = []
+        network.add(self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a program runs, be it paused."""
+        return self.life is not None
+
+    def boot(self, program: Program, nursery: trio.Nursery) -> ProcessLife:
+        """Start *program*; its tasks are *nursery*'s.  The host must be down."""
+        assert self.life is None, f"{self.name} runs"
+        self.life_count += 1
+        life = self.life = ProcessLife(self, self.life_count)
+        self.world.note("boot", self.name, life.number)
+        self.network.booted(life)
+        nursery.start_soon(self._live, life, program, name=f"{self.name} life {life.number}")
+        return life
+
+    async def _live(self, life: ProcessLife, program: Program) -> None:
+        driver.OWNER.set(life)
+        try:
+            with life.scope:
+                async with trio.open_nursery() as tasks:
+                    await program(self._environment(life, tasks))
+                    tasks.cancel_scope.cancel()
+        except BaseException as error:  # sorted out below
+            self._ended_with(life, error)
+        finally:
+            if not life.is_over:
+                self.world.note("exit", self.name, life.number, error=repr(life.error))
+                self.disk.end_life()
+                self.network.closed(life)
+                self._end(life)
+            life.ended.set()
+
+    def _ended_with(self, life: ProcessLife, error: BaseException) -> None:
+        _, others = (
+            error.split((NodeDead, trio.Cancelled))
+            if isinstance(error, BaseExceptionGroup)
+            else (None, None if isinstance(error, NodeDead | trio.Cancelled) else error)
+        )
+        if others is None or life.is_over:
+            return  # what a dead process does with its death is nobody's business
+        if not (self.world.outlives_crashes or is_ordinary(others)):
+            self.world.fail(others)
+        life.error = others
+
+    def _environment(self, life: ProcessLife, tasks: trio.Nursery) -> Environment:
+        return Environment(
+            clock=self.clock,
+            net=self.network.net(life, tasks),
+            disk=self.disk.attach(life.effect, self.world.after),
+            randomness=HostRandomness(self.world, self.name, life.number),
+            trace=life.trace,
+            audit=_check if self.world.checks_invariants else None,
+            watch=self._watch(life) if self.world.checks_invariants else None,
+        )
+
+    def _note_long_turn(self, task: str, read_bytes: int) -> None:
+        number = self.life.number if self.life is not None else self.life_count
+        self.world.note(LONG_TURN, self.name, number, task=task, read_bytes=read_bytes)
+
+    def _watch(self, life: ProcessLife) -> Watch:
+        def tell(name: str, size: int, bound: int) -> None:
+            facts = {"queue": name, "size": size, "bound": bound}
+            self.world.note(OUT_OF_BOUNDS, self.name, life.number, **facts)
+
+        sizes = Sizes(tell)
+        self.world.looks.at_look[self] = sizes.look
+        return sizes.watch
+
+    # --- ways to end -----------------------------------------------------------------
+
+    def kill(self) -> None:
+        """End the process as SIGKILL does: the page cache and what was sent survive."""
+        life = self._running(KILL)
+        self.disk.end_life()
+        self.network.closed(life)
+        self._end(life)
+
+    def lose_power(self) -> None:
+        """End the machine: what was not synced may be lost, and nobody is told."""
+        life = self._running(LOSE_POWER)
+        self.disk.lose_power(self.world.random("power", self.name, life.number))
+        self.network.vanished(life)
+        self._end(life)
+
+    def pause(self) -> None:
+        """Stop all tasks as SIGSTOP does.  One of them that asks for it goes on until it waits."""
+        driver.pause(self._running("pause"))
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        driver.resume(self._running(RESUME))
+
+    def _running(self, what: str) -> ProcessLife:
+        assert self.life is not None, f"{self.name} is down"
+        self.world.note(what, self.name, self.life.number)
+        return self.life
+
+    def _end(self, life: ProcessLife) -> None:
+        life.is_over = True
+        self.world.looks.at_look.pop(self, None)
+        life.scope.cancel()
+        if life.is_paused:  # its tasks have to run to find out that they are dead
+            driver.resume(life)
+        self.life = None
+
+
+def is_ordinary(error: BaseException) -> bool:
+    """Whether a process may end with *error*, as on a broken disk, instead of having a fault."""
+    from octopi.errors import OctopiError
+
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_ordinary(one) for one in error.exceptions)
+    return isinstance(error, OctopiError)
+
+
+def _check(machine: Machine) -> None:
+    """`octopi.environment.Audit` of a world that checks invariants."""
+    machine.check_invariants()

@@ -1,0 +1,221 @@
+"""The tripwire: a run that reaches for the real world fails, and says who did.
+
+Within a run, real time, threads, sockets, processes, files and entropy are out of bounds: what
+they give differs from run to run.  Some of it is found by Python's audit events, some by
+standing in the place of well-known functions.  It guards against mistakes, not against
+malice: a function that was imported by name before is not seen.
+
+Not guarded against: imports, what a debugger, a profiler or a test framework does for itself,
+and time stamps of log records, which get the world's time.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Any, Final, NoReturn, TypeVar
+
+import trio
+
+from octopi.simulation.kernel.entropy import seeded
+from octopi.simulation.kernel.world import World
+
+EPOCH_S: Final = 1_767_225_600
+"""2026-01-01 UTC, when every run begins, in seconds since 1970."""
+
+_T = TypeVar("_T")
+
+_ALWAYS: Final = frozenset({"socket", "subprocess", "_thread"})
+"""Audit events by the part before their dot: nothing makes them repeatable."""
+
+_STRICT: Final = frozenset(
+    {"open", "os", "shutil", "tempfile", "fcntl", "mmap", "glob", "pathlib", "sqlite3"}
+)
+"""Those of files: programs under test may read theirs, nodes have a disk."""
+
+_TOOLS: Final = frozenset(
+    {
+        "_pytest", "bdb", "coverage", "cProfile", "faulthandler", "hypothesis", "linecache", "pdb",
+        "pluggy", "pydevd", "pytest", "pytest_timeout", "traceback", "tracemalloc",
+    }
+)  # fmt: skip
+"""Modules that may do for themselves whatever they like."""
+
+_IMPORTS: Final = frozenset({"importlib", "zipimport", "pkgutil"})
+
+_OUTERMOST: Final = frozenset({"octopi.simulation.kernel.driver", "trio._core._run"})
+"""Whoever called these did not reach for anything: it runs the simulation."""
+
+_ENTROPY_USERS: Final = frozenset({"wsproto", "trio_websocket"})
+_ENTROPY_WRAPPERS: Final = frozenset({"random", "secrets", "uuid", "tempfile"})
+
+
+class OutsideReachedError(Exception):
+    """Something that runs in a simulation reached for the real world."""
+
+
+class Sandbox:
+    """Watches over one run."""
+
+    def __init__(self, world: World, *, strict: bool) -> None:
+        self.world = world
+        self.is_strict = strict
+        self.is_watching = False
+        """Whether the program runs, and not Trio's own preparations."""
+        self._thread = threading.get_ident()
+
+    def concerns_us(self, caller: FrameType | None) -> bool:
+        """Whether a call from *caller* is the run's."""
+        return (
+            self.is_watching
+            and threading.get_ident() == self._thread
+            and _root(caller) not in _TOOLS
+        )
+
+    def watch_entropy(self, what: str, caller: FrameType) -> bool:
+        """See `entropy.Watch`."""
+        if not self.concerns_us(caller):
+            return False
+        frame: FrameType | None = caller
+        while frame is not None and _root(frame) in _ENTROPY_WRAPPERS:
+            frame = frame.f_back
+        if self.is_strict and _root(frame) not in _ENTROPY_USERS:
+            self.fail(what, frame, "ask the Environment's chance")
+        return True
+
+    def audit(self, event: str) -> None:
+        """Something happens that Python tells its auditors of."""
+        kind = event.partition(".")[0]
+        if kind not in _ALWAYS and not (self.is_strict and kind in _STRICT):
+            return
+        if not self.is_watching or threading.get_ident() != self._thread:
+            return
+        caller = sys._getframe(2)
+        frame: FrameType | None = caller
+        while frame is not None and frame.f_globals.get("__name__") not in _OUTERMOST:
+            if _root(frame) in _TOOLS or _root(frame) in _IMPORTS:
+                return
+            frame = frame.f_back
+        self.fail(event, caller, "ask the Environment's net and disk")
+
+    def fail(self, what: str, caller: FrameType | None, instead: str) -> NoReturn:
+        """Give the run up."""
+        where = f"{caller.f_code.co_filename}:{caller.f_lineno}" if caller is not None else "?"
+        error = OutsideReachedError(f"{what} was called by {where} in a simulation; {instead}")
+        self.world.fail(error)
+        raise error
+
+
+_guard: Sandbox | None = None
+_is_installed = False
+
+
+def _root(frame: FrameType | None) -> str:
+    """The outermost package of the code that *frame* runs."""
+    name: str = frame.f_globals.get("__name__", "") if frame is not None else ""
+    return name.partition(".")[0]
+
+
+_HARMLESS: Final = frozenset({"marshal.dumps", "builtins.id", "object.__getattr__"})
+"""Told thousands of times in a run, so nothing is asked about them."""
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if _guard is not None and event not in _HARMLESS:
+        _guard.audit(event)
+
+
+@contextmanager
+def armed(world: World, *, strict: bool = True) -> Iterator[Sandbox]:
+    """Prepare to guard what happens within the block, whenever `Sandbox.is_watching`.
+
+    If it is not *strict*, files are allowed, and entropy and time are virtual for everybody
+    instead of forbidden.
+    """
+    global _guard, _is_installed
+    if not _is_installed:
+        sys.addaudithook(_audit)  # for ever: there is no way to remove one
+        _is_installed = True
+    guard = Sandbox(world, strict=strict)
+    with (
+        seeded(world.random("entropy"), guard.watch_entropy),
+        _replaced(time, _clocks(guard)),
+        _replaced(trio.to_thread, {"run_sync": _no_trio_threads(guard)}),
+        _replaced(threading.Thread, {"start": _no_threads(guard)}),  # not audited before 3.12
+    ):
+        _guard = guard
+        try:
+            yield guard
+        finally:
+            guard.is_watching = False
+            _guard = None
+
+
+@contextmanager
+def _replaced(owner: ModuleType | type, stand_ins: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    replaced = {name: getattr(owner, name) for name in stand_ins}
+    for name, stand_in in stand_ins.items():
+        setattr(owner, name, stand_in)
+    try:
+        yield
+    finally:
+        for name, function in replaced.items():
+            setattr(owner, name, function)
+
+
+def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
+    """What stands for the functions of `time`."""
+    world = guard.world
+
+    def clock(name: str, now: Callable[[], _T]) -> Callable[[], _T]:
+        real: Callable[[], _T] = getattr(time, name)
+
+        def read() -> _T:
+            caller = sys._getframe(1)
+            if not guard.concerns_us(caller):
+                return real()
+            if guard.is_strict and _root(caller) != "logging":
+                guard.fail(f"time.{name}", caller, "ask the Environment's clock")
+            return now()
+
+        return read
+
+    def sleep(seconds: float, /) -> None:
+        caller = sys._getframe(1)
+        if guard.concerns_us(caller):
+            guard.fail("time.sleep", caller, "wait by the Environment's clock")
+        real_sleep(seconds)
+
+    real_sleep = time.sleep
+    return {
+        "time": clock("time", lambda: EPOCH_S + world.now),
+        "time_ns": clock("time_ns", lambda: int((EPOCH_S + world.now) * 1e9)),
+        "monotonic": clock("monotonic", lambda: world.now),
+        "monotonic_ns": clock("monotonic_ns", lambda: int(world.now * 1e9)),
+        "perf_counter": clock("perf_counter", lambda: world.now),
+        "perf_counter_ns": clock("perf_counter_ns", lambda: int(world.now * 1e9)),
+        "sleep": sleep,
+    }
+
+
+def _no_threads(guard: Sandbox) -> Callable[[threading.Thread], None]:
+    real_start = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        caller = sys._getframe(1)
+        if guard.concerns_us(caller):
+            guard.fail("Thread.start", caller, "start a task in a nursery")
+        real_start(self)
+
+    return start
+
+
+def _no_trio_threads(guard: Sandbox) -> Callable[..., Awaitable[object]]:
+    async def run_sync(*args: object, **options: object) -> object:
+        guard.fail("trio.to_thread.run_sync", sys._getframe(1), "do it in the task itself")
+
+    return run_sync

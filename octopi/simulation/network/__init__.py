@@ -1,0 +1,1 @@
+"""The simulated network: connections, routes, and links of messages or WebSocket bytes."""

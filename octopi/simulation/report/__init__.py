@@ -1,0 +1,1 @@
+"""A run as a page, a diagram, a timeline and lines of text."""

@@ -1,0 +1,200 @@
+"""A recording as one HTML page: to be opened from a disk, without a network, years later.
+
+The page holds its style, its code and its data (`octopi/simulation/report/page`), and forbids
+itself everything else: its content security policy lets no other code run, and nothing be fetched.
+What was broken, and a part of the timeline, is there without JavaScript, too; everything else is
+drawn from data (`octopi.simulation.report.page_data`) that comes packed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from bisect import bisect_right
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from octopi.printable import printable
+from octopi.simulation.faults.injector import FAULT, HEALED, SKIPPED
+from octopi.simulation.kernel.world import Event
+from octopi.simulation.report.formatting import action_words, one_line
+from octopi.simulation.report.page_data import page_data
+from octopi.simulation.report.recording import Came, Note, Recording
+from octopi.simulation.report.space_time_diagram import Diagram, diagram
+from octopi.simulation.report.timeline import Moment, fields, name, timeline
+
+__all__ = ["Recording", "page", "timeline", "write_page"]
+
+_SCRIPTS: Final = ("run.js", "layout.js", "diagram.js", "charts.js", "page.js")
+_PART_LINES: Final = 200
+"""So many lines of the timeline are there without JavaScript."""
+_CONFLICT_FACTS: Final = 12
+
+
+def write_page(recording: Recording, path: Path) -> None:
+    """Write `page` to *path*."""
+    path.write_text(page(recording), encoding="utf-8")
+
+
+def page(recording: Recording) -> str:
+    """The whole page; the same for the same recording."""
+    drawn = diagram(recording)
+    at = (moment for moment, one in enumerate(drawn.moments) if not isinstance(one, Came))
+    lines = dict(zip(at, timeline(recording), strict=True))
+    style = _asset("page.css")
+    script = "\n".join(map(_asset, _SCRIPTS))
+    broken = recording.broken
+    values = {
+        "title": _text(one_line(recording.title)),
+        "outcome": "failed" if broken is not None else "passed",
+        "outcome_words": "A promise is broken" if broken is not None else "All is well",
+        "verdict": _verdict(recording, drawn, lines),
+        "replay": _replay(recording),
+        "plan": _plan(recording, drawn),
+        "data": _packed(page_data(drawn, lines.values())),
+        "part": escape(_part(drawn, lines), quote=False),
+        "part_words": "before the conflict" if drawn.conflict else "before the end",
+        "style": style,
+        "style_hash": _hash(style),
+        "script": script,
+        "script_hash": _hash(script),
+    }
+    return Template(_asset("page.html")).substitute(values)
+
+
+@cache
+def _asset(file: str) -> str:
+    return (files("octopi.simulation") / "page" / file).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """The source expression that allows *text* inline (CSP level 2, section 4.2.5)."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+# --- what is said in words -------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    """*text* as HTML, fit for an attribute, too; line ends stay."""
+    return escape("\n".join(map(printable, text.splitlines())))
+
+
+def _verdict(recording: Recording, drawn: Diagram, lines: dict[int, str]) -> str:
+    broken = recording.broken
+    if broken is None:
+        return ""
+    promise = f"<dt>Promised</dt><dd>{_text(broken.promise)}</dd>" if broken.promise else ""
+    seen = _text(broken.seen).replace("\n", "<br>")
+    details = (
+        f"<details><summary>More</summary><pre>{_text(broken.details)}</pre></details>"
+        if broken.details
+        else ""
+    )
+    return (
+        '<section class="card verdict" aria-labelledby="verdict">'
+        f'<h2 id="verdict">Broken: <code>{_text(broken.rule)}</code></h2>'
+        f"<dl>{promise}<dt>Seen</dt><dd>{seen}</dd></dl>"
+        f"{_conflict(drawn, lines)}{details}</section>"
+    )
+
+
+def _conflict(drawn: Diagram, lines: dict[int, str]) -> str:
+    if not drawn.conflict:
+        return "<p>No single event is to blame: look at what came last.</p>"
+    cards = "".join(
+        _conflict_card(count, moment, drawn, lines)
+        for count, moment in enumerate(drawn.conflict, 1)
+    )
+    what = "These events contradict each other" if len(drawn.conflict) > 1 else "What broke it"
+    return f'<p>{what}:</p><ol class="conflict">{cards}</ol>'
+
+
+def _conflict_card(count: int, moment: int, drawn: Diagram, lines: dict[int, str]) -> str:
+    _, time, host, what, *facts = fields(lines[moment])
+    shown = "".join(f"<li>{_text(one)}</li>" for one in facts[:_CONFLICT_FACTS])
+    who = "a client's note" if isinstance(drawn.moments[moment], Note) else _text(host)
+    return (
+        f'<li><a href="#diagram-section" data-moment="{moment}"><b class="number">{count}</b>'
+        f"<span><b>{_text(what)}</b><br>{who} at {_text(time)}</span></a>"
+        f'<ul class="facts">{shown}</ul></li>'
+    )
+
+
+def _replay(recording: Recording) -> str:
+    digest = (
+        f'<p class="hint">The same run has the digest <code>{_text(recording.digest)}</code>.</p>'
+        if recording.digest
+        else ""
+    )
+    if not recording.command:
+        return digest or '<p class="hint">Nobody has said how.</p>'
+    return (
+        f'<div class="command"><code id="replay">{_text(recording.command)}</code>'
+        f'<button type="button" id="copy">Copy</button></div>{digest}'
+    )
+
+
+def _plan(recording: Recording, drawn: Diagram) -> str:
+    planned = "".join(f"<li>{_text(one_line(one))}</li>" for one in recording.faults)
+    struck = "".join(_struck(moment, one) for moment, one in enumerate(drawn.moments))
+    options = "".join(_option(one) for one in recording.options)
+    return (
+        '<div class="columns"><div><h3>Faults planned</h3>'
+        + (f"<ol>{planned}</ol>" if planned else '<p class="hint">none</p>')
+        + "</div><div><h3>What struck, and when</h3>"
+        + (f'<ol class="struck">{struck}</ol>' if struck else '<p class="hint">nothing</p>')
+        + "</div></div>"
+        + (
+            f'<details><summary>Options</summary><dl class="options">{options}</dl></details>'
+            if options
+            else ""
+        )
+    )
+
+
+def _struck(moment: int, happened: Moment) -> str:
+    if not isinstance(happened, Event) or not _is_fault(happened):
+        return ""
+    action = happened.facts.get("action")
+    why = happened.facts.get("why")
+    words = {FAULT: "", SKIPPED: "skipped: ", HEALED: "healed"}[happened.what]
+    words += "" if action is None else action_words(action)
+    host = f"{_text(name(happened.host))}: " if happened.host else ""
+    because = f" ({_text(one_line(str(why)))})" if why else ""
+    return (
+        f'<li><a href="#diagram-section" data-moment="{moment}">{happened.at:.6f} s</a> '
+        f"{host}{_text(words)}{because}</li>"
+    )
+
+
+def _is_fault(happened: Moment) -> bool:
+    return isinstance(happened, Event) and happened.what in {FAULT, SKIPPED, HEALED}
+
+
+def _option(line: str) -> str:
+    option, _, value = line.partition(" = ")
+    return f"<div><dt>{_text(one_line(option))}</dt><dd>{_text(one_line(value))}</dd></div>"
+
+
+# --- the rest ----------------------------------------------------------------------------
+
+
+def _part(drawn: Diagram, lines: dict[int, str]) -> str:
+    """The lines before the moment that is looked at first, and a few behind."""
+    known = list(lines)
+    end = bisect_right(known, drawn.focus) + _PART_LINES // 10
+    return "\n".join(lines[moment] for moment in known[max(0, end - _PART_LINES) : end])
+
+
+def _packed(value: object) -> str:
+    """*value* as JSON, deflated (RFC 1950), in base64: a tenth of it, and nothing that means
+    anything in HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

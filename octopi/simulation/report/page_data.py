@@ -1,0 +1,109 @@
+"""What a page draws its diagram and its timeline from: lists of numbers, and lines of text.
+
+=========== ========================================================================
+key         value
+=========== ========================================================================
+lanes       name and kind of each
+whats       of each thing that can happen: code of a step or nothing, words, kind
+logs        topic and partition of each; without topic: all of the partition
+kinds       the types of messages
+moments     ``[lane, us, what, log]`` is an event, ``[lane, us, kind, log, bytes, target]`` a
+            message that is sent, ``[lane, us, moment]`` the arrival of what was sent then
+conflict    moments by which a rule is broken
+focus       the moment to look at first
+lives, ...  the fields of the classes in `octopi.simulation.report.space_time_diagram`, in their
+order lines       of `octopi.simulation.report.timeline`, of all moments but arrivals marks       of
+each replica: log, lane, and moment, log end, highwater mark again and again ===========
+========================================================================
+
+Times are whole microseconds.  -1 stands for None, and for what isn't recorded any more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import count
+from typing import Final
+
+import attrs
+
+from octopi.simulation.faults.injector import FAULT, HEALED, SKIPPED
+from octopi.simulation.kernel.world import Event
+from octopi.simulation.report.formatting import one_line
+from octopi.simulation.report.recording import Came, Note, Sent
+from octopi.simulation.report.space_time_diagram import Diagram, LogEndMark, code
+from octopi.simulation.report.timeline import Moment, name
+
+_FAULTS: Final = frozenset({FAULT, SKIPPED, HEALED})
+
+
+def page_data(drawn: Diagram, lines: Iterable[str]) -> dict[str, object]:
+    """All of it, for JSON."""
+    whats: dict[tuple[str, str, str], int] = defaultdict(count().__next__)
+    kinds: dict[str, int] = defaultdict(count().__next__)
+    found = {log for one in drawn.moments if (log := drawn.names.log(one)) is not None}
+    logs = {log: number for number, log in enumerate(sorted(found))}
+    sent: dict[int, int] = {}
+
+    def row(number: int, one: Moment) -> list[int]:
+        log = drawn.names.log(one)
+        log_number = -1 if log is None else logs[log]
+        begin = [drawn.lane(one), round(one.at * 1e6)]
+        match one:
+            case Event():
+                return [*begin, whats[code(one.what), name(one.what), _kind(one)], log_number]
+            case Note():
+                return [*begin, whats["", "a client's note", "note"], log_number]
+            case Sent():
+                sent[one.number] = number
+                target = drawn.hosts[one.target]
+                return [*begin, kinds[name(one.kind)], log_number, one.size_bytes, target]
+            case Came():
+                return [*begin, sent.get(one.number, -1)]
+
+    return {
+        "lanes": [[name(lane.name), one_line(lane.kind)] for lane in drawn.lanes],
+        "moments": [row(number, one) for number, one in enumerate(drawn.moments)],
+        "whats": list(whats),
+        "logs": list(logs),
+        "kinds": list(kinds),
+        "lines": list(lines),
+        "conflict": drawn.conflict,
+        "focus": drawn.focus,
+        "lives": _rows(drawn.lives),
+        "spells": _rows(drawn.spells),
+        "leads": _rows(drawn.leads),
+        "reigns": _rows(
+            attrs.evolve(one, in_sync=tuple(map(name, one.in_sync))) for one in drawn.reigns
+        ),
+        "marks": [
+            [logs[topic, partition], lane, _flat(marks)]
+            for (topic, partition, lane), marks in drawn.marks.items()
+        ],
+    }
+
+
+def _kind(event: Event) -> str:
+    """The letter of a step's protocol, or a word."""
+    letter = code(event.what)[:1]
+    if letter:
+        return letter
+    if event.what in _FAULTS:
+        return "fault"
+    return "host" if event.host else "world"
+
+
+def _rows(things: Iterable[attrs.AttrsInstance]) -> list[list[object]]:
+    return [
+        [-1 if value is None else value for value in attrs.astuple(one, recurse=False)]
+        for one in things
+    ]
+
+
+def _flat(marks: Iterable[LogEndMark]) -> list[int]:
+    return [
+        -1 if value is None else value
+        for mark in marks
+        for value in (mark.moment, mark.log_end, mark.highwater)
+    ]

@@ -1,0 +1,329 @@
+"""Clients that note what they do and see in a history, for the checker to judge.
+
+A history needs values that are unlike each other, and programs may well send the same value
+twice.  So each value has a tag in front of it on its way and in the log, which is taken off
+before anybody is handed it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import attrs
+import trio
+
+from octopi.clients.answers import FetchResult
+from octopi.clients.client import Client
+from octopi.clients.consuming.consumer import Consumer
+from octopi.clients.producing.producer import Producer
+from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError
+from octopi.record import NO_HEADERS, Message
+from octopi.simulation.history.events import (
+    Acknowledged,
+    Assigned,
+    Delivered,
+    Failed,
+    FinalLog,
+    History,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    ReachedEnd,
+    StartMoved,
+    StoredMessage,
+    TopicCreation,
+    TopicRemoval,
+    unique_value,
+)
+from octopi.wire.messages import TopicInfo
+
+_TAG: Final = re.compile(rb"[^|]*-\d+\|")
+
+
+class HistoryRecorder:
+    """Notes what recorded clients do and see in *history*; *now* gives the time."""
+
+    def __init__(self, history: History, now: Callable[[], float]) -> None:
+        self.history = history
+        self.now = now
+        self._tasks: dict[tuple[str, trio.lowlevel.Task], str] = {}
+        self._sent_count = 0
+        self._name_count = 0
+
+    def name(self, host: str) -> str:
+        """A name for a producer or consumer of *host* that nobody has."""
+        self._name_count += 1
+        return f"{host}.{self._name_count}"
+
+    def sender(self, producer: str) -> str:
+        """Whoever sends one message after another: a task that uses *producer*."""
+        key = producer, trio.lowlevel.current_task()
+        if key not in self._tasks:
+            count = sum(name == producer for name, _ in self._tasks)
+            self._tasks[key] = f"{producer}.{count + 1}" if count else producer
+        return self._tasks[key]
+
+    def invoked(
+        self,
+        producer: str,
+        topic: str,
+        value: bytes,
+        partition: int | None,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+    ) -> bytes:
+        """*value* is about to be sent; return it with its tag."""
+        sender = self.sender(producer)
+        self._sent_count += 1
+        tagged = unique_value(sender, self._sent_count) + value
+        event = Invoked(self.now(), sender, topic, partition, tagged, key, headers or NO_HEADERS)
+        self.history.note(event)
+        return tagged
+
+    def settled(self, tagged: bytes, outcome: Receipt | OctopiError) -> None:
+        """It is known what became of a message."""
+        now = self.now()
+        if isinstance(outcome, Receipt):
+            log = LogName(outcome.topic, outcome.partition)
+            offsets = outcome.offset, outcome.next_offset
+            self.history.note(
+                Acknowledged(now, log, tagged, *offsets, outcome.epoch, outcome.duplicate)
+            )
+        else:
+            kind = OutcomeUnknown if isinstance(outcome, OutcomeUnknownError) else Failed
+            self.history.note(kind(now, tagged, str(outcome)))
+
+    def delivered(self, consumer: str, message: Message) -> Message:
+        """A consumer is handed *message*; return it without the tag of its value."""
+        log = LogName(message.topic, message.partition)
+        self.history.note(
+            Delivered(
+                self.now(),
+                consumer,
+                log,
+                message.offset,
+                message.next_offset,
+                message.value,
+                message.key,
+                message.headers,
+            )
+        )
+        return untagged(message)
+
+    def note_final(self, log: LogName, messages: list[Message]) -> None:
+        """*log* has these messages in the end."""
+        if messages and messages[0].offset:
+            self.history.note(StartMoved(self.now(), log, messages[0].offset))
+        stored = tuple(
+            StoredMessage(one.offset, one.next_offset, one.value, one.key, one.headers)
+            for one in messages
+        )
+        self.history.note(FinalLog(self.now(), log, stored))
+
+
+def untagged(message: Message) -> Message:
+    """*message* as it was sent."""
+    tag = _TAG.match(message.value)
+    return message if tag is None else message._replace(value=message.value[tag.end() :])
+
+
+@asynccontextmanager
+async def recorded(
+    opened: AbstractAsyncContextManager[Client], host: str, scribe: HistoryRecorder
+) -> AsyncIterator[Client]:
+    """The client that *opened* opens on *host*, recorded."""
+    async with opened as client:
+        yield RecordedClient(client, host, scribe)
+
+
+class RecordedClient(Client):
+    """Makes producers and consumers that are recorded."""
+
+    def __init__(self, client: Client, host: str, scribe: HistoryRecorder) -> None:
+        vars(self).update(vars(client))  # none of which ever changes
+        self._client = client
+        self._host = host
+        self._scribe = scribe
+
+    async def create_topic(self, name: str, *args: Any, **options: Any) -> TopicInfo:  # noqa: ANN401
+        info = await self._client.create_topic(name, *args, **options)
+        self._scribe.history.note(TopicCreation(self._scribe.now(), name))
+        return info
+
+    async def delete_topic(self, name: str) -> None:
+        self._scribe.history.note(TopicRemoval(self._scribe.now(), name))
+        await self._client.delete_topic(name)
+
+    async def fetch(self, *args: Any, **options: Any) -> FetchResult:  # noqa: ANN401
+        found = await self._client.fetch(*args, **options)
+        return attrs.evolve(found, messages=[untagged(one) for one in found.messages])
+
+    @asynccontextmanager
+    async def producer(self, **options: Any) -> AsyncIterator[Producer]:  # noqa: ANN401
+        async with self._client.producer(**options) as producer:
+            recorded = RecordedProducer(producer, self._scribe.name(self._host), self._scribe)
+            yield recorded
+            await recorded.flush()
+
+    @asynccontextmanager
+    async def consumer(self, topic: str, **options: Any) -> AsyncIterator[Consumer]:  # noqa: ANN401
+        began = self._scribe.now()
+        async with self._client.consumer(topic, **options) as consumer:
+            yield RecordedConsumer(consumer, self._scribe.name(self._host), self._scribe, began)
+
+
+class RecordedProducer(Producer):
+    """Does what *producer* does, and notes it."""
+
+    def __init__(self, producer: Producer, name: str, scribe: HistoryRecorder) -> None:
+        self._producer = producer
+        self._name = name
+        self._scribe = scribe
+        self._open: dict[RecordedReceipt, None] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._producer, name)
+
+    async def send(self, topic: str, value: bytes, **options: Any) -> Receipt:  # noqa: ANN401
+        tagged = self._invoked(topic, value, options)
+        try:
+            receipt = await self._producer.send(topic, tagged, **options)
+        except OctopiError as error:
+            self._scribe.settled(tagged, error)
+            raise
+        self._scribe.settled(tagged, receipt)
+        return receipt
+
+    async def submit(self, topic: str, value: bytes, **options: Any) -> PendingReceipt:  # noqa: ANN401
+        tagged = self._invoked(topic, value, options)
+        try:
+            pending = await self._producer.submit(topic, tagged, **options)
+        except OctopiError as error:
+            self._scribe.settled(tagged, error)
+            raise
+        return self._opened(pending, tagged)
+
+    def submit_nowait(self, topic: str, value: bytes, **options: Any) -> PendingReceipt:  # noqa: ANN401
+        tagged = self._invoked(topic, value, options)
+        try:
+            pending = self._producer.submit_nowait(topic, tagged, **options)
+        except (OctopiError, trio.WouldBlock) as error:
+            self._scribe.settled(tagged, NotDeliveredError(str(error)))
+            raise
+        return self._opened(pending, tagged)
+
+    async def flush(self) -> None:
+        await self._producer.flush()
+        for pending in list(self._open):
+            await pending.receipt()
+
+    def close(self) -> None:
+        self._producer.close()
+
+    def _invoked(self, topic: str, value: bytes, options: dict[str, Any]) -> bytes:
+        names = ("partition", "key", "headers")
+        return self._scribe.invoked(self._name, topic, value, *map(options.get, names))
+
+    def _opened(self, pending: PendingReceipt, tagged: bytes) -> PendingReceipt:
+        receipt = RecordedReceipt(
+            pending, lambda: self._open.pop(receipt, None), self._scribe, tagged
+        )
+        self._open[receipt] = None
+        return receipt
+
+
+class RecordedReceipt(PendingReceipt):
+    """Does what *pending* does, and notes what comes of it."""
+
+    __slots__ = ("_closed", "_is_noted", "_pending", "_scribe", "_tagged")
+
+    def __init__(
+        self,
+        pending: PendingReceipt,
+        closed: Callable[[], object],
+        scribe: HistoryRecorder,
+        tagged: bytes,
+    ) -> None:
+        self._pending = pending
+        self._closed = closed
+        self._scribe = scribe
+        self._tagged = tagged
+        self._is_noted = False
+
+    @property
+    def is_settled(self) -> bool:
+        return self._pending.is_settled
+
+    async def receipt(self) -> Receipt:
+        try:
+            receipt = await self._pending.receipt()
+        except OctopiError as error:
+            self._note(error)
+            raise
+        self._note(receipt)
+        return receipt
+
+    def _note(self, outcome: Receipt | OctopiError) -> None:
+        if not self._is_noted:
+            self._is_noted = True
+            self._closed()
+            self._scribe.settled(self._tagged, outcome)
+
+
+class RecordedConsumer(Consumer):
+    """Does what *consumer* does, and notes it."""
+
+    def __init__(
+        self, consumer: Consumer, name: str, scribe: HistoryRecorder, began: float
+    ) -> None:
+        self._consumer = consumer
+        self._name = name
+        self._scribe = scribe
+        self._began = began
+        self._gap_count = 0
+        for log, offset in self._offsets_of():
+            self._assigned(log, offset)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._consumer, name)
+
+    async def __anext__(self) -> Message:
+        try:
+            message = await self._consumer.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+        self._note_gaps()
+        return self._scribe.delivered(self._name, message)
+
+    async def next_batch(self) -> list[Message] | None:
+        batch = await self._consumer.next_batch()
+        if batch is None:
+            self._ended()
+            return None
+        self._note_gaps()
+        return [self._scribe.delivered(self._name, message) for message in batch]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _offsets_of(self) -> list[tuple[LogName, int]]:
+        position = self._consumer.position
+        return [(LogName(position.topic, one), end) for one, end in position.offsets.items()]
+
+    def _assigned(self, log: LogName, offset: int) -> None:
+        self._scribe.history.note(Assigned(self._scribe.now(), self._name, log, offset))
+
+    def _note_gaps(self) -> None:
+        for gap in self._consumer.gaps[self._gap_count :]:
+            self._assigned(LogName(gap.topic, gap.partition), gap.available_from)
+        self._gap_count = len(self._consumer.gaps)
+
+    def _ended(self) -> None:
+        for log, offset in self._offsets_of():
+            now = self._scribe.now()
+            self._scribe.history.note(ReachedEnd(now, self._name, log, offset, self._began))

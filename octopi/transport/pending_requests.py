@@ -1,0 +1,63 @@
+"""The requests of a connection's peer that have had no answer yet."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from octopi.limits import REQUESTS_IN_FLIGHT_MAX
+
+
+class Numbered(Protocol):
+    """A message with a request number."""
+
+    @property
+    def request(self) -> int:
+        """The number."""
+
+
+class PendingRequests:
+    """What the peer asked, by request number."""
+
+    __slots__ = ("_asked", "_set_aside_count")
+
+    def __init__(self) -> None:
+        self._asked: dict[int, tuple[type, float, bool]] = {}
+        """What it is, when it came, and whether it is set aside."""
+        self._set_aside_count = 0
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def __contains__(self, request: int) -> bool:
+        return request in self._asked
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `REQUESTS_IN_FLIGHT_MAX` are there that are not set aside."""
+        return len(self._asked) - self._set_aside_count >= REQUESTS_IN_FLIGHT_MAX
+
+    def add(self, request: int, cls: type, came_at: float) -> None:
+        """A request has come."""
+        self._asked[request] = (cls, came_at, False)
+
+    def set_aside(self, request: int) -> bool:
+        """Do not count *request* until it is answered; false: it was not counted anyway."""
+        asked = self._asked.get(request)
+        if asked is None or asked[2]:
+            return False
+        self._asked[request] = (*asked[:2], True)
+        self._set_aside_count += 1
+        return True
+
+    def answered(self, request: int | None) -> tuple[type, float] | None:
+        """What *request* was and when it came; None if it has had its answer."""
+        asked = None if request is None else self._asked.pop(request, None)
+        if asked is None:
+            return None
+        self._set_aside_count -= asked[2]
+        return asked[:2]
+
+    def clear(self) -> None:
+        """The connection has ended."""
+        self._asked.clear()
+        self._set_aside_count = 0

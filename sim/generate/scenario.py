@@ -1,0 +1,20 @@
+"""A story: faults that belong together, and the cluster that they befall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from octopi.simulation.faults.actions import InjectedFault
+
+
+@attrs.frozen
+class Scenario:
+    """Faults, and what of the plan has to be so for them to tell anything."""
+
+    faults: tuple[InjectedFault, ...]
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    load: Mapping[str, Any] = attrs.field(factory=dict)
+    """Of the workload."""

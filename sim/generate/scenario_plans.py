@@ -1,0 +1,85 @@
+"""Draws a plan whose faults belong together: a story of `sim.generate.scenarios`.
+
+Where `sim.generate.swarm` draws every option by itself, this draws a story.  The cluster is small
+and the load light and steady, so that there is always something to lose and runs are cheap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeVar
+
+import attrs
+
+from sim.generate.scenario import Scenario
+from sim.generate.scenarios import STORIES
+from sim.generate.swarm import KILLS_EACH
+from sim.run.plan import Plan, Tier, WorkloadOptions
+
+T = TypeVar("T")
+
+
+def draw(seed: int, tier: Tier = "message") -> Plan:
+    """The plan of *seed*."""
+    return _ScenarioDrawing(seed).plan(tier)
+
+
+def _randomness(key: str, number: int) -> Random:
+    state = hashlib.blake2b(f"directed|{number}|{key}".encode(), digest_size=8).digest()
+    return Random(int.from_bytes(state, "big"))
+
+
+class _ScenarioDrawing:
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def _randomness(self, key: str) -> Random:
+        return _randomness(key, self._seed)
+
+    def _pick(self, option: str, choices: Sequence[T]) -> T:
+        return self._randomness(option).choice(choices)
+
+    def plan(self, tier: Tier) -> Plan:
+        partitions = self._pick("partitions", (1, 1, 1, 2))
+        latency_s, jitter_s = self._pick(
+            "latency", ((0.0005, 0.0005), (0.0005, 0.0005), (0.001, 0.02), (0.02, 0.005))
+        )
+        plan = Plan(
+            seed=self._seed,
+            tier=tier,
+            partitions=partitions,
+            replicas=self._pick("replicas", (3, 3, 2)),
+            min_insync=self._pick("min_insync", (1, 1, 1, 1, 2)),
+            flush_before_ack=self._pick("flush_before_ack", (False, False, True)),
+            flush_interval_s=self._pick("flush_interval", (1.0, 0.05)),
+            segment_bytes=self._pick("segment", (None, None, 4096)),
+            latency_s=latency_s,
+            jitter_s=jitter_s,
+            kills_each=self._randomness("kills_each").random() < KILLS_EACH,
+            workload=self._workload(partitions),
+        )
+        story = self._teller()(self._randomness("faults"))
+        workload = attrs.evolve(plan.workload, **story.load)
+        return attrs.evolve(plan, faults=story.faults, workload=workload, **story.options)
+
+    def _teller(self) -> Callable[[Random], Scenario]:
+        """Each story comes once in a round of seeds, so that none is left out by chance."""
+        number, place = divmod(self._seed, len(STORIES))
+        order = _randomness("round", number).sample(STORIES, len(STORIES))
+        return order[place]
+
+    def _workload(self, partitions: int) -> WorkloadOptions:
+        return WorkloadOptions(
+            producers=self._pick("producers", (1, 2, 2)),
+            records=self._pick("records", (15, 30, 30)),
+            consumers=self._pick("consumers", (1, 1, 2)),
+            topic_partitions=partitions,
+            value_bytes_max=self._pick("value_bytes", (40, 400, 3_000)),
+            burst_count=self._pick("burst", (1, 1, 4, 12)),
+            pause_s=self._pick("pause", (0.02, 0.05, 0.1)),
+            reopen_count=self._pick("reopen", (0, 0, 0, 8)),
+            delivery_timeout_s=self._pick("delivery_timeout", (30.0, 30.0, 1.0)),
+            consumer_pause_s=self._pick("consumer_pause", (0.0, 0.0, 0.02)),
+        )

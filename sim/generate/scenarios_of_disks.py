@@ -1,0 +1,318 @@
+"""Stories of disks that fail, fill up or change what they hold, and of power that fails."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import Any, Final, get_args
+
+import attrs
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail, Tear
+from octopi.simulation.faults.actions import (
+    AtEffect,
+    AtStep,
+    AtTime,
+    BitFlip,
+    BreakDisk,
+    FillDisk,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    RollBack,
+    Slow,
+    Stop,
+    Wipe,
+)
+from octopi.simulation.faults.damage import Damage, Harm, Part
+from sim.generate.fault_patterns import (
+    BROKERS,
+    EDGES,
+    QUICK,
+    a_death,
+    a_failing_disk,
+    late,
+    shortly,
+    some_restart_s,
+    some_seconds,
+    soon,
+    when_producing,
+)
+from sim.generate.scenario import Scenario
+
+_PIPELINED: Final = {"batch_bytes": 1}
+"""Each message is a batch, and several are under way."""
+
+
+def back_with_less(randomness: Random) -> Scenario:
+    """A follower loses what was in its memory, and the leader is gone before it can say so."""
+    loss = randomness.choice((LosePower, LosePower, Wipe))(randomness.choice((0.0, 0.1, 0.3)))
+    step = randomness.choice(("J1b", "J2", "J4b", "J5a", "J5b", "J7", "J8a", "J8b"))
+    death = randomness.choice((Kill, Kill, Pause))(some_seconds(randomness, 2.0, 4.0))
+    faults = (
+        InjectedFault(AtStep("P4b", "follower", randomness.choice((2, 3, 5, 8))), loss),
+        InjectedFault(AtStep(step, behind=True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK})
+
+
+def back_with_rot(randomness: Random) -> Scenario:
+    """A bit turns over in what a follower has, and its leader is gone before the two compare."""
+    step = randomness.choice(("J1b", "J2", "J4b", "J5a", "J5b"))
+    death = randomness.choice((Kill, Kill, Pause))(some_seconds(randomness, 2.0, 4.0))
+    faults = (
+        InjectedFault(AtStep("P4b", "follower", randomness.choice((5, 8, 12))), BitFlip(0.0)),
+        InjectedFault(AtStep(step, behind=True), death, "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, "flush_before_ack": True}
+    load = {"topic_partitions": 1, "value_bytes_max": 40}  # for it to lie behind the checkpoint
+    return Scenario(faults, {**options, **QUICK}, load)
+
+
+def leads_at_once(randomness: Random) -> Scenario:
+    """A leader loses what was in its memory and is back before anybody finds out."""
+    busy = randomness.choice(
+        (Pause(0.9), Slow("others", 2.0, latency_s=some_seconds(randomness, 0.2, 0.8)))
+    )
+    faults = [
+        InjectedFault(AtStep("P6b", "leader", randomness.choice((2, 3, 5, 8))), busy, "register"),
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), "leader"),
+    ]
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "follower"))
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    return Scenario(tuple(faults), {**options, "flush_interval_s": 2.5, **QUICK})
+
+
+def older_copy(randomness: Random) -> Scenario:
+    """A follower's machine is set up again from a copy that it went on from, and starts so
+    often that its life could be the next one; then its leader is gone."""
+    taken_s = randomness.choice((0.3, 0.5))
+    faults = (
+        InjectedFault(AtTime(taken_s + 0.1), Kill(0.0), "follower/0"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 1.0, 1.6), behind=True), RollBack(taken_s, 0.0)
+        ),
+        InjectedFault(AtStep("J1b", behind=True), Kill(0.0)),
+        InjectedFault(
+            AtStep(randomness.choice(("J1b", "J2", "J5b")), behind=True), Kill(3.0), "leader/0"
+        ),
+    )
+    options = {"replicas": 2, "min_insync": 1, "flush_before_ack": True, **QUICK}
+    return Scenario(faults, options, {"producers": 1, "records": 60})
+
+
+def power_fails(randomness: Random) -> Scenario:
+    """All machines of a room, at about the same time."""
+    count = randomness.choice((2, 3, 3))
+    deaths = [
+        randomness.choice((LosePower, LosePower, Kill))(some_restart_s(randomness))
+        for _ in range(count)
+    ]
+    gap_s = randomness.choice((0.0, 0.0, 0.01, 0.3))
+    targets = randomness.sample(BROKERS, count)
+    faults = [InjectedFault(when_producing(randomness), deaths[0], targets[0])]
+    for death, target in zip(deaths[1:], targets[1:], strict=True):
+        faults.append(InjectedFault(AtTime(gap_s, True), death, target))
+    return Scenario(tuple(faults), {"flush_before_ack": True} if randomness.random() < 0.7 else {})
+
+
+def full_for_a_moment(randomness: Random) -> Scenario:
+    """A disk doesn't take a batch, and takes what comes right behind it."""
+    full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.0, 0.5, 0.9)))
+    moment = BreakDisk(DiskFault("append", full, ".log"))
+    load = {"burst_count": 12, "producers": 1, "topic_partitions": 1, **_PIPELINED}
+    options: dict[str, Any] = {"partitions": 1, "min_insync": 1}
+    if randomness.random() < 0.5:
+        # A new epoch is stored first, and what is sent meanwhile piles up behind that.
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 0.3)), times=9))
+        faults = [
+            InjectedFault(AtStep("P2a", "leader"), slow, "follower"),
+            InjectedFault(AtStep("P3a", "follower", randomness.choice((1, 1, 2))), moment),
+        ]
+        options.update(replicas=2, latency_s=0.001, jitter_s=0.02)
+        load["producers"] = 3
+    else:
+        faults = [
+            InjectedFault(AtStep("P2a", "leader", randomness.choice((1, 1, 1, 2, 3))), moment)
+        ]
+        options["replicas"] = randomness.choice((1, 1, 3))  # who leads alone goes on leading
+    if randomness.random() < 0.3:
+        faults.append(
+            InjectedFault(
+                shortly(randomness), a_death(randomness), randomness.choice(("leader", "here"))
+            )
+        )
+    return Scenario(tuple(faults), options, load)
+
+
+def disk_fails(randomness: Random) -> Scenario:
+    begins = AtStep(randomness.choice(("J10", "E11", "D3a")), occurrence=randomness.randint(1, 3))
+    place = randomness.choice((begins, when_producing(randomness)))
+    who = randomness.choice(("leader", "follower", "follower"))
+    faults = [InjectedFault(place, a_failing_disk(randomness), who)]
+    if randomness.random() < 0.3:
+        faults.insert(
+            0, InjectedFault(when_producing(randomness), Kill(some_restart_s(randomness)), "leader")
+        )
+        faults[1] = InjectedFault(
+            attrs.evolve(begins, behind=True), a_failing_disk(randomness), who
+        )
+    if randomness.random() < 0.5:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("here", "leader"))
+            )
+        )
+    return Scenario(tuple(faults))
+
+
+def flush_fails(randomness: Random) -> Scenario:
+    """The device refuses what an acknowledgement waits for."""
+    place = AtStep(
+        "D1a", randomness.choice(("leader", "follower")), randomness.choice((1, 2, 3, 5))
+    )
+    faults = [InjectedFault(place, BreakDisk(DiskFault("sync", Fail(errno.EIO), ".log")))]
+    if randomness.random() < 0.5:
+        faults.append(
+            InjectedFault(
+                shortly(randomness), LosePower(0.1), randomness.choice(("here", "leader"))
+            )
+        )
+    return Scenario(tuple(faults), {"flush_before_ack": True})
+
+
+def torn_writes(randomness: Random) -> Scenario:
+    """A machine loses its power while it writes."""
+    operation, edge = randomness.choice(EDGES[:6])
+    who = randomness.choice(("leader", "follower", "register"))
+    slow = DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.3)), times=20)
+    torn = DiskFault("append", Tear(), calls_before=randomness.randrange(9))
+    place = AtEffect(operation, edge, who, randomness.randint(1, 25))
+    return Scenario(
+        (
+            InjectedFault(
+                AtTime(some_seconds(randomness, 0.0, 0.3)),
+                BreakDisk(randomness.choice((slow, torn))),
+                who,
+            ),
+            InjectedFault(place, LosePower(some_restart_s(randomness))),
+            *(
+                (InjectedFault(soon(randomness), a_death(randomness), "leader"),)
+                if randomness.random() < 0.4
+                else ()
+            ),
+        )
+    )
+
+
+def disk_is_lost(randomness: Random) -> Scenario:
+    loss = randomness.choice((Wipe, BitFlip))(randomness.choice((0.0, 0.2, 1.5)))
+    second = randomness.choice(("leader", "follower", "register"))
+    return Scenario(
+        (
+            InjectedFault(
+                when_producing(randomness), loss, randomness.choice(("leader", "follower"))
+            ),
+            InjectedFault(soon(randomness), a_death(randomness), second),
+        )
+    )
+
+
+def damaged_comes_first(randomness: Random) -> Scenario:
+    """All end, and the one that comes back first lacks some of what it had."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    parts: tuple[Part, ...] = ("log", "log", "log", "checkpoint", "directory", "ends")
+    harms: tuple[Harm, ...] = ("cut", "missing")
+    part, harm = randomness.choice(parts), randomness.choice(harms)
+    back_s = randomness.choice(
+        (some_seconds(randomness, 0.3, 0.9), some_seconds(randomness, 1.5, 3.0))
+    )
+    end = randomness.choice((Kill, Kill, Stop))
+    flushed = AtStep("D1b", damaged, randomness.choice((2, 3, 4, 6)))
+    return Scenario(
+        (
+            InjectedFault(flushed, Damage(harm, part, randomness.choice((0.0, 0.2))), damaged),
+            *(InjectedFault(AtTime(0.0, behind=True), end(back_s), one) for one in others),
+        ),
+        {
+            "flush_interval_s": 0.05,
+            "faults_s": 8.0,
+            "checkpoint_bytes": randomness.choice((2000, 1_000_000)),
+        },
+        {"pause_s": 0.03, "records": 40},
+    )
+
+
+def damaged_leads(randomness: Random) -> Scenario:
+    """A node comes back damaged, and the leader is gone before the two compare."""
+    harm: Harm = randomness.choice(get_args(Harm))
+    part: Part = randomness.choice(get_args(Part))
+    damage = Damage(harm, part, randomness.choice((0.0, 0.1, 0.4)), 0.4)
+    step = randomness.choice(("J1b", "J2", "J3", "J4b", "J5a", "J5b", "J6", "J7", "J9b"))
+    who = randomness.choice(("leader", "follower", "follower"))
+    place = AtStep("D1b", who, randomness.choice((2, 3, 5, 8)))
+    faults = [
+        InjectedFault(place, damage, "register" if part == "journal" else "here"),
+        InjectedFault(AtStep(step, behind=True), a_death(randomness), "leader"),
+    ]
+    if randomness.random() < 0.4:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("here", "leader"))
+            )
+        )
+    options: dict[str, Any] = {"flush_interval_s": 0.05, "replicas": randomness.choice((2, 3))}
+    options["checkpoint_bytes"] = randomness.choice((2000, 1_000_000))
+    return Scenario(tuple(faults), options, {"pause_s": 0.03, "records": 40})
+
+
+def starts_with_a_full_disk(randomness: Random) -> Scenario:
+    """A node starts while its disk is full, or full for some of what it does."""
+    times = randomness.choice((1, 1, 2, 5, 20))
+    full = DiskFault(
+        randomness.choice(("append", "append", "open", "make_directory")),
+        Fail(errno.ENOSPC),
+        calls_before=randomness.choice((0, 0, 1, 2, 4, 8)),
+        times=times,
+    )
+    seconds = some_seconds(randomness, 0.3, 4.0)
+    trouble = randomness.choice((FillDisk(seconds), FillDisk(seconds), BreakDisk(full)))
+    who = randomness.choice(("leader", "follower", "follower", "register"))
+    first = randomness.choice((Kill, Kill, Stop))(randomness.choice((0.1, 0.5, 1.5)))
+    faults = [
+        InjectedFault(when_producing(randomness), first, who),
+        InjectedFault(AtTime(0.0, True), trouble),
+    ]
+    if randomness.random() < 0.4:
+        faults.append(InjectedFault(late(randomness), a_death(randomness), "leader"))
+    return Scenario(tuple(faults), {"faults_s": 8.0, "kills_each": randomness.random() < 0.5})
+
+
+def all_lose_power(randomness: Random) -> Scenario:
+    """All machines lose their power, at once or one after the other within a moment."""
+    gap_s = randomness.choice((0.0, 0.0, 0.01, 0.1, 0.5))
+    back = [
+        randomness.choice((0.0, 0.2, some_seconds(randomness, 0.2, 2.0), None)) for _ in BROKERS
+    ]
+    order = randomness.sample(BROKERS, len(BROKERS))
+    faults = [InjectedFault(when_producing(randomness), LosePower(back[0]), order[0])]
+    for target, back_s in zip(order[1:], back[1:], strict=True):
+        faults.append(InjectedFault(AtTime(gap_s, behind=True), LosePower(back_s), target))
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), "register"))
+    if randomness.random() < 0.4:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("leader", "register"))
+            )
+        )
+    options: dict[str, Any] = {"loses_all": True, "faults_s": 8.0}
+    options["flush_before_ack"] = randomness.random() < 0.3
+    options["flush_interval_s"] = randomness.choice((0.05, 0.3, 1.0))
+    options["replicas"] = randomness.choice((3, 3, 2, 1))
+    if options["replicas"] == 1:
+        options["min_insync"] = 1
+    return Scenario(tuple(faults), options, {"value_bytes_max": randomness.choice((0, 40, 400))})

@@ -1,0 +1,193 @@
+"""More of `sim.generate.scenarios`: the last copy in sync is damaged, or its disk lost.
+
+Nothing is decided by itself then.  An operator orders that the best of the replicas that are left
+leads, and what that one lacks is lost, and told to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    Cut,
+    InjectedFault,
+    Kill,
+    Place,
+    Reset,
+    Wipe,
+)
+from octopi.simulation.faults.damage import Damage, Harm, Part
+from sim.generate.fault_kinds import LAST
+from sim.generate.fault_patterns import BROKERS, some_seconds
+from sim.generate.scenario import Scenario
+
+_NO_LOAD: Final[Mapping[str, Any]] = {}
+_DAMAGES: Final[tuple[tuple[Harm, Part], ...]] = (
+    ("cut", "tail"),
+    ("cut", "log"),
+    ("flip", "tail"),
+    ("missing", "log"),
+    ("missing", "directory"),
+    ("cut", "checkpoint"),
+)
+"""What a broker notices when it opens its logs."""
+
+
+def _some_damage(randomness: Random, restart_s: float | None = 0.1) -> Damage:
+    harm, part = randomness.choice(_DAMAGES)
+    return Damage(harm, part, restart_s)
+
+
+def _told(
+    faults: list[InjectedFault],
+    options: Mapping[str, Any],
+    load: Mapping[str, Any] = _NO_LOAD,
+) -> Scenario:
+    """The story of *faults*, in a cluster whose logs are flushed often, while there is always
+    something to send."""
+    # Else all is healed as soon as all messages are sent.
+    faults.append(InjectedFault(AtTime(5.0), Reset("client"), "leader"))
+    usual = {
+        "latency_s": 0.0005,
+        "jitter_s": 0.0005,
+        "partitions": 1,
+        "replicas": 3,
+        "min_insync": 1,
+        "flush_interval_s": 0.05,
+        "checkpoint_bytes": 1_000_000,
+        "faults_s": 8.0,
+        "loses_last": True,
+    }
+    usual_load = {
+        "pause_s": 0.04,
+        "records": 60,
+        "burst_count": 1,
+        "topic_partitions": 1,
+        "value_bytes_max": 400,
+        "delivery_timeout_s": 30.0,
+    }
+    return Scenario(tuple(faults), {**usual, **options}, {**usual_load, **load})
+
+
+def _sole_replica_damaged(randomness: Random) -> Scenario:
+    """The only replica finds that some of what it had flushed is missing.  It serves what lies
+    before that, and takes nothing, until the rest is given up."""
+    flushed = AtStep("D1b", "leader", randomness.choice((4, 8, 15)))
+    faults = [
+        InjectedFault(flushed, _some_damage(randomness, randomness.choice((0.1, 1.0))), "here")
+    ]
+    options = {
+        "replicas": 1,
+        "segment_bytes": randomness.choice((None, 4096)),
+        "flush_before_ack": randomness.random() < 0.3,
+        "checkpoint_bytes": randomness.choice((2000, 1_000_000)),
+    }
+    return _told(faults, options)
+
+
+def _left_behind_and_all_that_is_left(randomness: Random) -> Scenario:
+    """Followers fall out of the in-sync set, one after the other.  Then the leader, alone in sync,
+    loses its disk: of those that are left the one that left the set last has most."""
+    leader, *others = randomness.sample(BROKERS, len(BROKERS))
+    away_s = some_seconds(randomness, 3.5, 4.5)
+    faults = [
+        InjectedFault(AtTime(some_seconds(randomness, 0.4, 0.8)), Kill(0.2), one) for one in others
+    ]  # so that the third one leads
+    first, second = randomness.sample(others, len(others))
+    faults += [
+        InjectedFault(AtTime(some_seconds(randomness, 1.0, 1.4), behind=True), Kill(away_s), first),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.2, 0.8), behind=True), Kill(away_s), second
+        ),
+        InjectedFault(AtTime(some_seconds(randomness, 0.6, 1.2), behind=True), Wipe(0.2), leader),
+    ]
+    return _told(faults, {"faults_s": 9.0})
+
+
+def _all_in_sync_wiped(randomness: Random) -> Scenario:
+    """One broker is away for longer than it is waited for, and those in sync lose their disks; or
+    one of them finds a damaged file."""
+    away, *others = randomness.sample(BROKERS, len(BROKERS))
+    back_s = randomness.choice((2.0, 3.0, None))
+    absence = randomness.choice((Kill(back_s), Cut("others", 3.0, resets=True)))
+    faults = [InjectedFault(AtTime(some_seconds(randomness, 0.5, 1.0)), absence, away)]
+    gap = AtTime(some_seconds(randomness, 1.3, 1.8), behind=True)
+    faults.append(InjectedFault(gap, Wipe(randomness.choice((0.1, 0.5))), others[0]))
+    loss = randomness.choice((Wipe(0.1), _some_damage(randomness)))
+    faults.append(
+        InjectedFault(AtTime(randomness.choice((0.0, 0.1)), behind=True), loss, others[1])
+    )
+    return _told(faults, {"flush_before_ack": randomness.random() < 0.3})
+
+
+def _two_wiped_and_one_damaged(randomness: Random) -> Scenario:
+    """All are in sync when two disks are lost at once, and a file of the third one is damaged."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", damaged, randomness.choice((4, 6, 10)))
+    faults = [
+        InjectedFault(flushed, _some_damage(randomness, randomness.choice((0.1, 0.5))), damaged)
+    ]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Wipe(0.2), one) for one in others]
+    return _told(faults, {"segment_bytes": randomness.choice((None, 4096))})
+
+
+def _all_damaged(randomness: Random) -> Scenario:
+    """A file of each replica is damaged, and all of them come back: each lacks something."""
+    first, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", first, randomness.choice((4, 6, 10)))
+    faults = [InjectedFault(flushed, _some_damage(randomness), first)]
+    for one in others:
+        back_s = randomness.choice((0.1, 0.4, None))
+        faults.append(
+            InjectedFault(AtTime(0.0, behind=True), _some_damage(randomness, back_s), one)
+        )
+    load = {"topics": randomness.choice((1, 1, 2))}
+    return _told(faults, {}, load)
+
+
+def _damaged_while_one_is_filled_again(randomness: Random) -> Scenario:
+    """A replica in sync says that it is damaged, before its leader can say that it is behind.  It
+    has set the damage aside, and is to be sent that again, when files of the others are damaged,
+    too."""
+    leader, *others = BROKERS
+    damaged, other = randomness.sample(others, len(others))
+    flushed = AtStep("D1b", damaged, randomness.choice((6, 10, 15)))
+    faults = [
+        InjectedFault(flushed, Cut("register", 0.3, holds=True), leader),
+        InjectedFault(AtTime(0.0, behind=True), Damage("cut", "tail", 0.02), damaged),
+    ]
+    place: Place = AtStep("D6b", damaged, behind=True)
+    for one in (leader, other):
+        harm, part = randomness.choice(_DAMAGES[:-1])
+        faults.append(InjectedFault(place, Damage(harm, part, randomness.choice((0.1, 0.4))), one))
+        place = AtTime(0.0, behind=True)
+    return _told(faults, {})
+
+
+def _whole_ones_may_come_back(randomness: Random) -> Scenario:
+    """A file of one replica is damaged, and those in sync with it are away for long: they have
+    everything, so nothing may be decided before one of them is back."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", damaged, randomness.choice((4, 6, 10)))
+    faults = [InjectedFault(flushed, _some_damage(randomness), damaged)]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(None), one) for one in others]
+    return _told(faults, {})
+
+
+TOLD_OF_LAST_COPIES: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+    LAST: (
+        _sole_replica_damaged,
+        _sole_replica_damaged,
+        _left_behind_and_all_that_is_left,
+        _all_in_sync_wiped,
+        _two_wiped_and_one_damaged,
+        _all_damaged,
+        _damaged_while_one_is_filled_again,
+        _whole_ones_may_come_back,
+    ),
+}
+"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""

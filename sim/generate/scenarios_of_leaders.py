@@ -1,0 +1,415 @@
+"""Stories of leaders and followers that die, sleep, stop, or are cut off, and of who leads then."""
+
+from __future__ import annotations
+
+from math import inf
+from random import Random
+from typing import Final
+
+from octopi.simulation.disk.faults import Delay, DiskFault
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Reset,
+    Slow,
+    Stop,
+)
+from sim.generate.fault_patterns import (
+    BROKERS,
+    QUICK,
+    a_death,
+    an_absence,
+    at_once,
+    late,
+    shortly,
+    some_restart_s,
+    some_seconds,
+    some_trouble,
+    soon,
+    when_producing,
+)
+from sim.generate.scenario import Scenario
+
+_PIPELINED: Final = {"batch_bytes": 1}
+"""Each message is a batch, and several are under way."""
+
+
+def one_dies(randomness: Random) -> Scenario:
+    who = randomness.choice(("here", "leader", "follower"))
+    return Scenario((InjectedFault(when_producing(randomness), a_death(randomness), who),))
+
+
+def one_after_the_other(randomness: Random) -> Scenario:
+    """Who recovers, or helps to, is struck again."""
+    second = randomness.choice(("here", "here", "leader", "follower", "register"))
+    return Scenario(
+        (
+            InjectedFault(
+                when_producing(randomness),
+                a_death(randomness),
+                randomness.choice(("leader", "follower")),
+            ),
+            InjectedFault(soon(randomness), a_death(randomness), second),
+        )
+    )
+
+
+def leaders_die(randomness: Random) -> Scenario:
+    """One leader after the other: logs part, and meet again."""
+    steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")
+    place = AtStep(
+        randomness.choice((*steps, "E11", "E15")), "leader", randomness.randint(1, 3), True
+    )
+    first = AtStep(randomness.choice(steps), occurrence=randomness.randint(1, 20))
+    again = [
+        InjectedFault(place, a_death(randomness), "leader") for _ in range(randomness.randint(1, 2))
+    ]
+    return Scenario((InjectedFault(first, a_death(randomness), "leader"), *again))
+
+
+def left_alone(randomness: Random) -> Scenario:
+    """A follower is away, the leader goes on without it and dies; the other comes back."""
+    place = randomness.choice((late, soon))
+    replicas = randomness.choice((2, 3))
+    return Scenario(
+        (
+            InjectedFault(when_producing(randomness), an_absence(randomness), "follower"),
+            InjectedFault(
+                place(randomness), randomness.choice((a_death, an_absence))(randomness), "leader"
+            ),
+        ),
+        {"replicas": replicas},
+    )
+
+
+def all_alone(randomness: Random) -> Scenario:
+    """All followers are away, and then the leader is."""
+    away = an_absence(randomness)
+    return Scenario(
+        (
+            InjectedFault(when_producing(randomness), away, "follower"),
+            InjectedFault(
+                AtTime(0.0, True), randomness.choice((away, Pause(2.5), Kill(2.5))), "follower"
+            ),
+            InjectedFault(
+                late(randomness), randomness.choice((a_death, an_absence))(randomness), "leader"
+            ),
+        )
+    )
+
+
+def last_one(randomness: Random) -> Scenario:
+    """One broker is slow; then all others die, and what it has is all that there is."""
+    survivor, *others = randomness.sample(BROKERS, len(BROKERS))
+    weakness = randomness.choice(
+        (
+            Slow("others", 3.0, latency_s=some_seconds(randomness, 0.05, 0.6)),
+            Cut("others", some_seconds(randomness, 0.1, 0.9), "in", holds=True),
+            Cut("others", some_seconds(randomness, 0.1, 0.9), "both", holds=True),
+            Pause(some_seconds(randomness, 0.1, 0.9)),
+            BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.05, 0.9)), times=20)),
+            Kill(some_seconds(randomness, 0.0, 0.8)),
+            LosePower(some_seconds(randomness, 0.0, 0.8)),
+            Reset("others"),
+        )
+    )
+    deaths = [
+        randomness.choice((Kill, LosePower))(
+            randomness.choice((some_seconds(randomness, 1.5, 3.0), None))
+        )
+        for _ in others
+    ]
+    behind = randomness.choice((at_once, shortly, soon))
+    return Scenario(
+        (
+            InjectedFault(when_producing(randomness), weakness, survivor),
+            InjectedFault(behind(randomness), deaths[0], others[0]),
+            *(
+                InjectedFault(AtTime(0.0, True), *one)
+                for one in zip(deaths[1:], others[1:], strict=True)
+            ),
+        )
+    )
+
+
+def left_behind(randomness: Random) -> Scenario:
+    """A slow follower is left behind, the leader dies as soon as it commits without it, and the
+    next one doesn't hear for a while what the others have."""
+    commit = AtStep(
+        randomness.choice(("P6b", "P7a", "P7b")), "any", randomness.choice((1, 2)), True
+    )
+    gone = AtStep(randomness.choice(("E11", "E12", "J7")), behind=True)
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 0.15)), times=40))
+    first = AtStep("P2b", occurrence=randomness.choice((1, 2, 3, 5)))
+    return Scenario(
+        (
+            InjectedFault(first, Cut("leader", 3.0), "follower"),
+            InjectedFault(AtTime(0.0, behind=True), slow),
+            InjectedFault(commit, Kill(3.0), "leader"),
+            InjectedFault(
+                gone, randomness.choice((Pause(0.9), Pause(0.9), Pause(0.9), Kill(2.0))), "follower"
+            ),
+            *(
+                (InjectedFault(soon(randomness), Kill(None), "leader"),)
+                if randomness.random() < 0.3
+                else ()
+            ),
+        ),
+        {"brokers": 4, "replicas": 4, "min_insync": 1, "latency_s": 0.02, "jitter_s": 0.005},
+    )
+
+
+def candidates_die(randomness: Random) -> Scenario:
+    """Who is to lead next, or to vote for it, loses its power in the midst of the change."""
+    before = ("E4", "E6a", "E9a", "E11", "E12", "J10")
+    behind = ("D2b", "E6b", "E7", "E8b", "E10b", "J7")  # who accepted has flushed
+    step = randomness.choice(randomness.choice((before, behind, behind)))
+    place = AtStep(step, occurrence=randomness.choice((1, 1, 2)), behind=True)
+    first = randomness.choice((Kill, Kill, LosePower, Stop))(some_restart_s(randomness))
+    target = randomness.choice(("here", "leader", "follower"))
+    return Scenario(
+        (
+            InjectedFault(when_producing(randomness), first, "leader"),
+            InjectedFault(place, LosePower(randomness.choice((0.0, 0.1, 0.5))), target),
+            *(
+                (InjectedFault(soon(randomness), a_death(randomness), "leader"),)
+                if randomness.random() < 0.3
+                else ()
+            ),
+        ),
+        {
+            "replicas": randomness.choice((2, 3)),
+            "min_insync": 1,
+            "flush_before_ack": False,
+            "flush_interval_s": 2.5,
+        },
+    )
+
+
+def joiner_dies(randomness: Random) -> Scenario:
+    """A follower dies while it is let back into the in-sync set, maybe slowly."""
+    steps = ("J11", "J11", "J11", "E16b", "E17a", "E17b", "J12")
+    death = randomness.choice((Kill, LosePower, LosePower, LosePower))(
+        randomness.choice((0.0, 0.0, 0.1))
+    )
+    slow = Slow("register", 2.0, latency_s=some_seconds(randomness, 0.3, 0.7))
+    faults = [
+        InjectedFault(
+            when_producing(randomness), Kill(some_seconds(randomness, 0.1, 0.4)), "follower"
+        ),
+        InjectedFault(AtStep(randomness.choice(steps), behind=True), death, "follower"),
+    ]
+    if randomness.random() < 0.7:
+        faults.insert(1, InjectedFault(AtStep("J9b", behind=True), slow, "leader"))
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
+    options = {"replicas": randomness.choice((2, 2, 3)), "min_insync": 1, "flush_before_ack": False}
+    return Scenario(tuple(faults), {**options, "flush_interval_s": 1.0, **QUICK})
+
+
+def cut_and_leads_again(randomness: Random) -> Scenario:
+    """A leader appends what nobody hears of, comes back, and leads again before producers found
+    the one in between."""
+    unheard = AtStep("P2a", "leader", randomness.choice((2, 3, 5, 8)))
+    faults = (
+        InjectedFault(
+            unheard, Cut("others", some_seconds(randomness, 1.2, 2.0), "both", resets=True)
+        ),
+        InjectedFault(AtStep("E11", behind=True), Cut("client", 4.0)),
+        InjectedFault(AtStep("J12", behind=True), Kill(4.0), "leader"),
+    )
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1, **QUICK}
+    load = {"delivery_timeout_s": 30.0, "topic_partitions": 1, "reopen_count": 0}
+    return Scenario(faults, options, load)
+
+
+def told_too_soon(randomness: Random) -> Scenario:
+    """What a leader has nobody else hears of, not even when its producers send it again; then
+    it is gone."""
+    step = AtStep(
+        randomness.choice(("P1", "P2a", "P2b")), "leader", randomness.choice((1, 2, 5, 12))
+    )
+    cut = Cut("broker", 4.0, randomness.choice(("both", "out")))
+    faults = [
+        InjectedFault(step, cut, "leader"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.0, 0.3), behind=True), Reset("client"), "leader"
+        ),
+        InjectedFault(AtTime(some_seconds(randomness, 0.1, 0.5), behind=True), Kill(4.0), "leader"),
+    ]
+    if randomness.random() < 0.3:
+        del faults[1]
+    options = {"min_insync": 1, "partitions": 1, **QUICK}
+    return Scenario(tuple(faults), options, {"topic_partitions": 1, "burst_count": 4})
+
+
+def too_few(randomness: Random) -> Scenario:
+    """Nothing can be taken until who died is back, and as much as before."""
+    place = when_producing(randomness)
+    slow = Slow("others", 2.0, latency_s=some_seconds(randomness, 0.05, 0.3))
+    return Scenario(
+        (
+            InjectedFault(place, LosePower(some_seconds(randomness, 0.0, 0.5)), "follower"),
+            InjectedFault(AtStep(randomness.choice(("J2", "J5b", "J7")), behind=True), slow),
+            InjectedFault(soon(randomness), a_death(randomness), "leader"),
+        )[: randomness.randint(1, 3)],
+        {"replicas": 2, "min_insync": 2, "flush_before_ack": False, "flush_interval_s": 1.0},
+    )
+
+
+def refused_for_long(randomness: Random) -> Scenario:
+    """Nothing can be taken for longer than producers try."""
+    gone = randomness.choice((Kill, LosePower, Stop))(some_seconds(randomness, 2.5, 4.0))
+    faults = [InjectedFault(when_producing(randomness), gone, "follower")]
+    if randomness.random() < 0.5:
+        faults.append(
+            InjectedFault(
+                late(randomness), randomness.choice((Reset("client"), Pause(0.3))), "leader"
+            )
+        )
+    options = {"replicas": 2, "min_insync": 2, "flush_before_ack": True}
+    load = {"delivery_timeout_s": 0.5, "burst_count": 4, "reopen_count": 0, "records": 40}
+    return Scenario(tuple(faults), options, {**load, **_PIPELINED})
+
+
+def sleeper(randomness: Random) -> Scenario:
+    """A leader sleeps, or is cut off, while another one is chosen; then it wakes up."""
+    sleep = randomness.choice((Pause(some_seconds(randomness, 1.2, 3.0)), an_absence(randomness)))
+    return Scenario(
+        (
+            InjectedFault(when_producing(randomness), sleep, "leader"),
+            *(
+                (InjectedFault(soon(randomness), a_death(randomness), "leader"),)
+                if randomness.random() < 0.6
+                else ()
+            ),
+        )
+    )
+
+
+def one_replica(randomness: Random) -> Scenario:
+    """There is nobody else who has it."""
+    faults = [InjectedFault(when_producing(randomness), a_death(randomness), "leader/0")]
+    if randomness.random() < 0.5:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader/0"))
+    return Scenario(tuple(faults), {"replicas": 1, "min_insync": 1, "flush_before_ack": True})
+
+
+def answers_get_lost(randomness: Random) -> Scenario:
+    """Producers don't hear what became of their batches, and send them again."""
+    step = randomness.choice(("C1b", "P1", "P2b", "P5a", "P6b", "P7a", "P7b"))
+    place = AtStep(step, occurrence=randomness.randint(2, 40))
+    cut = Cut(
+        "client",
+        some_seconds(randomness, 0.05, 2.0),
+        randomness.choice(("both", "out")),
+        resets=True,
+    )
+    loss = randomness.choice((Reset("client"), cut, a_death(randomness), Pause(1.5)))
+    faults = [InjectedFault(place, loss, "leader")]
+    for _ in range(randomness.randint(0, 2)):
+        again = AtStep(randomness.choice(("C2b", "P1", "P2b", "P7a", "E11", "C6")), behind=True)
+        strike = randomness.choice((Reset("client"), Reset("client"), a_death(randomness)))
+        faults.append(InjectedFault(again, strike, "leader/0"))
+    return Scenario(tuple(faults), load={"burst_count": randomness.choice((4, 12)), **_PIPELINED})
+
+
+def ghost(randomness: Random) -> Scenario:
+    """A follower comes back with less than it acknowledged last, slowly, and maybe before the
+    last that it said has arrived."""
+    records = randomness.choice((3, 5, 8))
+    said = AtStep("P3b", "follower", records - randomness.choice((0, 0, 1)))
+    delayed = Slow("leader", 0.3, latency_s=some_seconds(randomness, 0.5, 0.9))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.6)), times=20))
+    stalled = Cut("leader", some_seconds(randomness, 0.7, 1.2), "in", holds=True)
+    faults = (
+        InjectedFault(said, delayed if randomness.random() < 0.6 else Reset("client")),
+        InjectedFault(AtStep("P4b", "follower", 1, behind=True), LosePower(0.0)),
+        InjectedFault(AtStep("J8b", behind=True), randomness.choice((slow, stalled))),
+        InjectedFault(AtTime(4.0), Reset("client"), "leader"),  # so long nothing is healed
+    )
+    options = {"partitions": 1, "replicas": 2, "min_insync": 1, "flush_before_ack": False}
+    load = {"producers": 1, "records": records, "burst_count": 1, "topic_partitions": 1}
+    return Scenario(faults, {**options, "flush_interval_s": 2.5, **QUICK}, load)
+
+
+def unsteady(randomness: Random) -> Scenario:
+    """Connections and disks have their moods, and somebody dies."""
+    faults = [InjectedFault(when_producing(randomness), some_trouble(randomness))]
+    for _ in range(randomness.randint(1, 2)):
+        what = randomness.choice((some_trouble, some_trouble, a_death))
+        target = randomness.choice(("here", "leader", "follower"))
+        faults.append(InjectedFault(soon(randomness), what(randomness), target))
+    return Scenario(tuple(faults))
+
+
+def stopped(randomness: Random) -> Scenario:
+    """Nodes are asked to end, and what takes over from them is struck."""
+    first = InjectedFault(when_producing(randomness), Stop(some_restart_s(randomness)), "leader")
+    second = randomness.choice(
+        (
+            InjectedFault(
+                AtStep(randomness.choice(("E1", "E2", "E5", "E8a", "E19a", "E16a")), behind=True),
+                randomness.choice((Stop, Kill))(some_restart_s(randomness)),
+                "register",
+            ),
+            InjectedFault(
+                soon(randomness),
+                randomness.choice((Kill, LosePower))(some_restart_s(randomness)),
+                "here",
+            ),
+            InjectedFault(soon(randomness), Stop(some_restart_s(randomness)), "here"),
+            InjectedFault(soon(randomness), Stop(some_restart_s(randomness)), "leader"),
+            InjectedFault(
+                soon(randomness), Slow("others", 2.0, some_seconds(randomness, 0.05, 0.5)), "here"
+            ),
+        )
+    )
+    faults = [first, second]
+    if randomness.random() < 0.4:
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 1.5)), times=20))
+        faults.insert(0, InjectedFault(AtTime(some_seconds(randomness, 0.0, 0.6)), slow, "leader"))
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(soon(randomness), Stop(some_restart_s(randomness)), "follower"))
+    return Scenario(tuple(faults), {"min_insync": randomness.choice((1, 1, 2))})
+
+
+def gone_for_good(randomness: Random) -> Scenario:
+    """A broker ends, maybe slowly, and never comes back."""
+    ends = randomness.choice((Stop, Stop, Stop, Kill, LosePower))(inf)
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.1, 1.5)), times=20))
+    who = randomness.choice(("leader", "leader", "follower"))
+    faults = [InjectedFault(when_producing(randomness), ends, who)]
+    if randomness.random() < 0.5:
+        faults.insert(0, InjectedFault(AtTime(some_seconds(randomness, 0.0, 0.6)), slow, "leader"))
+    if randomness.random() < 0.3:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("leader", "register"))
+            )
+        )
+    return Scenario(tuple(faults), {"replicas": 3, "min_insync": randomness.choice((1, 1, 2))})
+
+
+def one_link_breaks(randomness: Random) -> Scenario:
+    """A single connection breaks, once or more often."""
+    faults = [
+        InjectedFault(
+            when_producing(randomness) if not number else soon(randomness),
+            Reset(
+                randomness.choice(("others", "register", "leader", "follower")),
+                randomness.choice(("membership", "membership", "follow", "follow", "client")),
+            ),
+            randomness.choice(("leader", "leader", "follower")),
+        )
+        for number in range(randomness.randint(1, 4))
+    ]
+    if randomness.random() < 0.4:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
+    return Scenario(tuple(faults))

@@ -1,0 +1,305 @@
+"""More of `sim.generate.scenarios`: what devices lost, and who leads then.
+
+Damage that a broker notices when it opens its logs, failures of power that leave each replica
+with another end, and a broker whose damage nobody can notice.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Reset,
+    Slow,
+    Wipe,
+)
+from octopi.simulation.faults.damage import Damage, Harm, Part
+from sim.generate.fault_kinds import DAMAGE, JOURNAL, POWER
+from sim.generate.fault_patterns import BROKERS, some_seconds
+from sim.generate.scenario import Scenario
+
+_NO_LOAD: Final[Mapping[str, Any]] = {}
+
+
+def _forms_half_a_cluster(randomness: Random) -> Scenario:
+    """The register's disk takes a part of the entries with which it forms its cluster, and for a
+    while nothing more, not even that this part is cut off."""
+    full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.5, 0.6, 0.8)))
+    fault = DiskFault("", full, ".log", calls_before=randomness.choice((1, 1, 1, 2)), times=8)
+    return Scenario((InjectedFault(AtTime(0.0), BreakDisk(fault), "register"),), {"faults_s": 8.0})
+
+
+def _an_older_record_comes_last(randomness: Random) -> Scenario:
+    """A register without memory hears of the newest decision by all that it concerns, and can't
+    note what the last of them says.  One that was away since before comes next, and the others
+    die before it has caught up."""
+    full = DiskFault(
+        "append", Fail(errno.ENOSPC), ".log", calls_before=2
+    )  # it forms, and one joins
+    back_s = some_seconds(randomness, 4.49, 4.52)  # when it has gathered brokers for two seconds
+    dead = Kill(some_seconds(randomness, 4.0, 4.5))  # for longer than they are waited for
+    faults = [
+        InjectedFault(AtTime(0.5), Kill(back_s), "broker-3"),
+        InjectedFault(AtTime(2.2, behind=True), Wipe(0.3), "register"),
+        InjectedFault(AtTime(0.0, behind=True), BreakDisk(full), "register"),
+        InjectedFault(AtTime(2.0, behind=True), Cut("broker", 6.0), "broker-3"),
+        InjectedFault(AtStep("J4b", "broker-3", behind=True), dead, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), dead, "broker-2"),
+    ]
+    return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
+
+
+def _records_of_different_age(randomness: Random) -> Scenario:
+    """A register without memory hears of an older decision from a broker that was away since
+    before, and of the newest one from the others.  These die before that one has caught up."""
+    back_s = some_seconds(randomness, 2.6, 3.6)  # it is gathering brokers by then
+    dead = Kill(some_seconds(randomness, 4.0, 4.5))  # for longer than they are waited for
+    faults = [
+        InjectedFault(AtTime(0.5), Kill(back_s), "broker-3"),
+        InjectedFault(AtTime(2.2, behind=True), Wipe(0.3), "register"),
+        InjectedFault(AtTime(0.0, behind=True), Cut("broker", 8.0), "broker-3"),
+        InjectedFault(AtStep("J4b", "broker-3", behind=True), dead, "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), dead, "broker-2"),
+    ]
+    return _told(faults, {"min_insync": 1, "faults_s": 12.0}, healed_s=11.0)
+
+
+def _says_so_twice(randomness: Random) -> Scenario:
+    """A broker loses its power while a register without memory learns, and says so when it is let
+    in.  The register dies before it has heard of the partition from the others, and asks again.
+    When all have told, these others die."""
+    unlucky, *others = randomness.sample(BROKERS, len(BROKERS))
+    back_s = some_seconds(randomness, 5.0, 6.0)  # when the register has gathered brokers twice
+    dead = Kill(some_seconds(randomness, 5.0, 6.0))  # for longer than they are waited for
+    faults = [InjectedFault(AtTime(some_seconds(randomness, 0.6, 1.2)), Wipe(0.1), "register")]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(back_s), one) for one in others]
+    faults.append(InjectedFault(AtTime(0.0, behind=True), LosePower(0.2), unlucky))
+    let_in = AtStep("J6", "register", behind=True)
+    faults.append(InjectedFault(let_in, Kill(0.1), "register"))
+    all_told = AtStep("J5b", "register", 3, behind=True)
+    faults.append(InjectedFault(all_told, dead, others[0]))
+    faults.append(InjectedFault(AtTime(0.0, behind=True), dead, others[1]))
+    options = {"min_insync": 1, "flush_interval_s": 30.0, "faults_s": 14.0}
+    return _told(faults, options, healed_s=13.5)
+
+
+def _nothing_is_healed_before(seconds: float) -> InjectedFault:
+    """Else that is done as soon as all messages are sent."""
+    return InjectedFault(AtTime(seconds), Reset("client"), "leader")
+
+
+def _found_by_its_owner(harm: Harm, part: Part) -> Callable[[Random], Scenario]:
+    """All brokers are killed, and one finds that some of what it had flushed is missing.  It is
+    back, alone, for as long as it takes to choose a leader."""
+
+    def tell(randomness: Random) -> Scenario:
+        damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+        flushed = AtStep("D1b", damaged, randomness.choice((3, 4, 5, 6)))
+        faults = [InjectedFault(flushed, Damage(harm, part, 0.1), damaged)]
+        faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+        return _told(faults, {"min_insync": 1})
+
+    return tell
+
+
+_shorter = _found_by_its_owner("cut", "tail")
+_gone = _found_by_its_owner("missing", "directory")
+_useless = _found_by_its_owner("cut", "checkpoint")
+
+
+def _altered_and_dark(randomness: Random) -> Scenario:
+    """The same, and the machine has lost its power, too.  All that was acknowledged had been
+    flushed, so it would have lost nothing; but a bit turned over in it, far from its end."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    faults = [
+        # What was flushed is noted on the device within a second.
+        InjectedFault(AtTime(some_seconds(randomness, 1.5, 1.9)), LosePower(0.1), damaged),
+        InjectedFault(AtTime(0.0, behind=True), Damage("flip", "tail", 0.1), damaged),
+    ]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1, "flush_before_ack": True})
+
+
+def _useless_and_dark(randomness: Random) -> Scenario:
+    """The same, and what is damaged is the checkpoint of a log.  No new one is made of what is
+    noted, which may be less than what was: the log is filled again."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    harm: Harm = randomness.choice(("cut", "missing"))
+    faults = [
+        InjectedFault(AtTime(some_seconds(randomness, 1.5, 1.9)), LosePower(0.1), damaged),
+        InjectedFault(AtTime(0.0, behind=True), Damage(harm, "checkpoint", 0.1), damaged),
+    ]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    return _told(faults, {"min_insync": 1, "flush_before_ack": True})
+
+
+def _told(
+    faults: list[InjectedFault],
+    options: Mapping[str, Any],
+    load: Mapping[str, Any] = _NO_LOAD,
+    *,
+    healed_s: float = 4.0,
+) -> Scenario:
+    """The story of *faults*, in a cluster of three whose logs are flushed often, and of which no
+    checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
+    faults.append(_nothing_is_healed_before(healed_s))
+    usual = {
+        "latency_s": 0.0005,
+        "jitter_s": 0.0005,
+        "segment_bytes": None,
+        "partitions": 1,
+        "replicas": 3,
+        "flush_before_ack": False,
+        "flush_interval_s": 0.05,
+        "checkpoint_bytes": 1_000_000,
+        "faults_s": 8.0,
+    }
+    usual_load = {
+        "pause_s": 0.04,
+        "records": 80,
+        "burst_count": 1,
+        "topic_partitions": 1,
+        "value_bytes_max": 400,
+        "delivery_timeout_s": 30.0,
+    }
+    return Scenario(tuple(faults), {**usual, **options}, {**usual_load, **load})
+
+
+def _less_leads_unnoticed(randomness: Random) -> Scenario:
+    """A broker comes back with less than it had flushed, and with an older copy of what it noted
+    of that, so it can't know.  It leads before the others accept, and they know better."""
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    older = Damage("older", "ends", 0.1, taken_s=randomness.choice((0.2, 0.3)))
+    flushed = AtStep("D1b", damaged, randomness.choice((6, 8, 10)))
+    faults = [
+        InjectedFault(flushed, older, damaged),
+        InjectedFault(AtTime(0.0, behind=True), Damage("cut", "log", 0.1), damaged),
+    ]
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.0), one) for one in others]
+    return _told(faults, {"min_insync": 2})
+
+
+def _an_older_checkpoint(randomness: Random) -> Scenario:
+    """A leader died since a copy was made of a checkpoint, so another epoch has begun.  A broker
+    comes back with the copy, and the others are gone for a while, or they go on."""
+    taken_s = randomness.choice((0.5, 0.6))
+    damaged, *others = randomness.sample(BROKERS, len(BROKERS))
+    faults = [
+        InjectedFault(AtTime(taken_s + 0.1), Kill(0.1), "leader"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.8, 1.2), behind=True),
+            Damage("older", "checkpoint", 0.1, taken_s),
+            damaged,
+        ),
+    ]
+    if randomness.random() < 0.5:
+        faults += [InjectedFault(AtTime(0.0, behind=True), Kill(1.5), one) for one in others]
+    options = {"min_insync": 1, "checkpoint_bytes": randomness.choice((1000, 4000))}
+    return _told(faults, options, {"records": 120})
+
+
+def _back_one_by_one(randomness: Random) -> Scenario:
+    """All machines lose their power when one has flushed more than the others.  That one is far
+    from the register, so for a while only those accept that have less."""
+    best, *others = randomness.sample(BROKERS, len(BROKERS))
+    flushed = AtStep("D1b", best, randomness.choice((3, 4, 6)), behind=True)
+    faults = [_slow_sync(one, 3.0, ".log", times=1) for one in others]
+    faults.append(InjectedFault(flushed, LosePower(0.2), best))
+    faults += [InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
+    late = some_seconds(randomness, 0.3, 0.45)
+    faults.append(
+        InjectedFault(AtTime(0.0, behind=True), Slow("register", 3.0, latency_s=late), best)
+    )
+    return _told(faults, {"min_insync": 1, "loses_all": True})
+
+
+def _more_outside_the_set(randomness: Random) -> Scenario:
+    """A follower is out of sync, as what it says is held up, and has all that the leader sends it
+    on its device.  Then all machines lose their power, and those in sync had flushed less."""
+    outside = randomness.choice(BROKERS[1:])  # the first one leads
+    inside = [one for one in BROKERS if one != outside]
+    faults = [_slow_sync(one, 3.0, ".log") for one in inside]
+    faults.append(InjectedFault(AtTime(1.0), Cut("leader", 6.0, "out", holds=True), outside))
+    gap = AtTime(some_seconds(randomness, 1.2, 1.5), behind=True)
+    faults.append(InjectedFault(gap, LosePower(0.0), inside[0]))
+    faults += [
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in (inside[1], outside)
+    ]
+    return _told(faults, {"min_insync": 1, "loses_all": True}, {"records": 22})
+
+
+def _many_logs_in_the_dark(randomness: Random) -> Scenario:
+    """Six logs share a partition, and all machines lose their power.  One has nothing on its
+    device of the first log, and all of the others; another one lacks a little of most."""
+    wide, deep, slow = order = randomness.sample(BROKERS, len(BROKERS))
+    faults = [
+        _slow_sync(wide, 3.0, "topic-1/00000000000000000000.log"),
+        _slow_sync(slow, 0.6, ".log"),
+    ]
+    for number in range(2, 7):
+        late_s = some_seconds(randomness, 0.08, 0.12)
+        faults.append(_slow_sync(deep, late_s, f"topic-{number}/00000000000000000000.log"))
+    faults.append(
+        InjectedFault(AtTime(some_seconds(randomness, 1.6, 2.0)), LosePower(0.0), order[0])
+    )
+    faults += [InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in order[1:]]
+    options = {"min_insync": 1, "loses_all": True}
+    return _told(faults, options, {"topics": 6, "value_bytes_max": 3000, "producers": 3})
+
+
+def _killed_when_power_is_back(randomness: Random) -> Scenario:
+    """All machines lose their power, when it is on their devices that more is committed than is
+    there itself.  When power is back, brokers are killed that have told what they lost."""
+    first, *others = randomness.sample(BROKERS, len(BROKERS))
+    faults = [_slow_sync(one, 3.0, ".log", times=3) for one in BROKERS]
+    faults.append(InjectedFault(AtTime(some_seconds(randomness, 2.4, 3.2)), LosePower(0.0), first))
+    faults += [InjectedFault(AtTime(0.0, behind=True), LosePower(0.0), one) for one in others]
+    at = AtStep(randomness.choice(("D2b", "E10b", "E10b", "E10b")), first, behind=True)
+    faults.append(InjectedFault(at, Kill(0.1), "here"))
+    some = randomness.sample(others, randomness.choice((0, 1, 2)))
+    faults += [InjectedFault(AtTime(0.0, behind=True), Kill(0.1), one) for one in some]
+    return _told(faults, {"min_insync": 1, "loses_all": True})
+
+
+def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> InjectedFault:
+    fault = DiskFault("sync", Delay(delay_s), path_end, times=times)
+    return InjectedFault(AtTime(0.3), BreakDisk(fault), target)
+
+
+TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+    JOURNAL: (
+        _forms_half_a_cluster,
+        _an_older_record_comes_last,
+        _records_of_different_age,
+        _says_so_twice,
+    ),
+    DAMAGE: (
+        _shorter,
+        _gone,
+        _useless,
+        _useless_and_dark,
+        _altered_and_dark,
+        _less_leads_unnoticed,
+        _an_older_checkpoint,
+    ),
+    POWER: (
+        _back_one_by_one,
+        _many_logs_in_the_dark,
+        _many_logs_in_the_dark,
+        _more_outside_the_set,
+        _killed_when_power_is_back,
+        _killed_when_power_is_back,
+    ),
+}
+"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""

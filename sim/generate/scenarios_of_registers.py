@@ -1,0 +1,175 @@
+"""Stories of a register that is slow, dies, or forgets what it decided, and of topics that are made
+again meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import Final
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    BreakDisk,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Reset,
+    Stop,
+    Wipe,
+)
+from sim.generate.fault_patterns import (
+    BROKERS,
+    a_death,
+    an_absence,
+    at_once,
+    some_seconds,
+    soon,
+    when_producing,
+)
+from sim.generate.scenario import Scenario
+
+_REGISTER: Final = ("E2", "E3b", "E7", "E8a", "E8b", "E9a", "E17a", "E17b", "J5a", "R2b", "R3a")
+
+
+def memory_is_lost(randomness: Random) -> Scenario:
+    """The register forgets that a follower was left behind, and who knows it is gone, too."""
+    forgets = randomness.choice((Wipe, LosePower, LosePower))(randomness.choice((0.0, 0.1, 0.3)))
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.6)), times=9))
+    alone = AtStep("P7b", "leader", randomness.choice((1, 1, 2, 4)), behind=True)
+    death = randomness.choice((Kill, LosePower))(some_seconds(randomness, 4.0, 5.0))
+    faults = [
+        InjectedFault(
+            when_producing(randomness), Kill(some_seconds(randomness, 1.5, 2.5)), "follower"
+        ),
+        InjectedFault(AtStep("E16b", behind=True), slow, "register"),
+        InjectedFault(
+            AtStep("E17b", behind=True), Pause(0.0), "register"
+        ),  # others count from here
+        InjectedFault(alone, death, "leader"),
+        InjectedFault(AtTime(0.0, behind=True), forgets, "register"),
+    ]
+    if randomness.random() < 0.5:
+        del faults[1]
+    options = {"replicas": 2, "min_insync": 1, "partitions": 1}
+    return Scenario(tuple(faults), options, {"topic_partitions": 1, "records": 40})
+
+
+def register_fails(randomness: Random) -> Scenario:
+    """The register is slow, or dies, in the midst of what it decides."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.02, 0.5)), times=9))
+    death = randomness.choice((Kill, LosePower, LosePower, Wipe))(
+        randomness.choice((0.0, 0.1, 0.6, 2.5))
+    )
+    step = AtStep(
+        randomness.choice(_REGISTER), occurrence=randomness.choice((1, 1, 2, 3)), behind=True
+    )
+    who = randomness.choice(("leader", "follower"))
+    faults = [
+        InjectedFault(
+            when_producing(randomness), randomness.choice((a_death, an_absence))(randomness), who
+        )
+    ]
+    if randomness.random() < 0.5:
+        faults.insert(0, InjectedFault(AtTime(0.3), slow, "register"))
+    if randomness.random() < 0.7:
+        faults.append(InjectedFault(step, death, "register"))
+    if randomness.random() < 0.6:
+        target = randomness.choice(("here", "leader", "leader/0", "follower"))
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), target))
+    return Scenario(tuple(faults))
+
+
+def spent_epoch(randomness: Random) -> Scenario:
+    """The register loses its disk when an epoch was promised that nothing came of yet."""
+    step = randomness.choice(("E3b", "E4", "E5", "E6b", "E7", "E8a", "E8b", "E9a"))
+    loss = Wipe(randomness.choice((0.0, 0.1, 0.6)))
+    faults = [
+        InjectedFault(when_producing(randomness), a_death(randomness), "leader"),
+        InjectedFault(AtStep(step, behind=True), loss, "register"),
+    ]
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
+    return Scenario(tuple(faults))
+
+
+def slow_to_remember(randomness: Random) -> Scenario:
+    """A leader takes its time to store who is in sync, and goes on replicating meanwhile."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.2, 0.5)), times=20))
+    gone = randomness.choice((Kill, Stop))(some_seconds(randomness, 0.0, 0.4))
+    faults = [
+        InjectedFault(when_producing(randomness), slow, "leader"),
+        InjectedFault(at_once(randomness), gone, "follower"),
+    ]
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
+    options = {"replicas": 3, "min_insync": 1, "flush_before_ack": False}
+    return Scenario(tuple(faults), options, {"pause_s": 0.02, "records": 40})
+
+
+def forgets_with_a_full_disk(randomness: Random) -> Scenario:
+    """A broker comes back with what it heard long ago to a register that has to find everything
+    out again, and whose disk doesn't take every entry."""
+    full = Fail(errno.ENOSPC, written_fraction=randomness.choice((0.0, 0.5)))
+    operation = randomness.choice(("append", "append", "append", "sync", ""))
+    how = full if operation != "sync" else Fail(errno.EIO)
+    fault = DiskFault(
+        operation, how, ".log", randomness.randrange(6), times=randomness.choice((1, 1, 2, 4, 8))
+    )
+    step = randomness.choice(("R1", "J3", "J4a", "J5a", "J5a", "R2a"))
+    wiped_s, late_s = randomness.choice((0.0, 0.1, 0.6)), some_seconds(randomness, 1.2, 2.0)
+    back_s = late_s + wiped_s + some_seconds(randomness, -0.1, 1.5)
+    faults = [
+        InjectedFault(
+            when_producing(randomness), randomness.choice((Kill, Kill, Stop))(back_s), "follower"
+        ),
+        InjectedFault(AtTime(late_s, behind=True), Wipe(wiped_s), "register"),
+        InjectedFault(AtStep(step, behind=True), BreakDisk(fault), "register"),
+    ]
+    if randomness.random() < 0.5:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("leader", "register"))
+            )
+        )
+    options = {
+        "snapshot_entries": randomness.choice((3, 100_000)),
+        "replicas": randomness.choice((2, 3)),
+    }
+    return Scenario(tuple(faults), {**options, "faults_s": 8.0}, {"pause_s": 0.05, "records": 80})
+
+
+def made_again(randomness: Random) -> Scenario:
+    """A broker is away while topics are deleted and made again under their names."""
+    gone = randomness.choice((Kill, Stop, LosePower))(some_seconds(randomness, 0.3, 3.0))
+    step = randomness.choice(("T3b", "T5a", "T5b", "T6a", "T6b", "T7a", "T7b", "T1b", "T2a"))
+    faults = [
+        InjectedFault(
+            AtStep(step, occurrence=randomness.choice((1, 2, 3))),
+            gone,
+            randomness.choice(("here", "follower", "leader")),
+        )
+    ]
+    if randomness.random() < 0.5:
+        faults.append(InjectedFault(soon(randomness), a_death(randomness), "leader"))
+    return Scenario(tuple(faults), {"faults_s": 8.0}, {"chores": ("renew", "renew")})
+
+
+def made_again_and_forgotten(randomness: Random) -> Scenario:
+    """The same, and before it is back the register loses its disk."""
+    away = randomness.choice(BROKERS)
+    faults = (
+        InjectedFault(
+            AtStep("T3b", away, randomness.choice((2, 2, 3))),
+            Kill(some_seconds(randomness, 3.0, 5.0)),
+            away,
+        ),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 1.2, 2.4), behind=True), Wipe(0.2), "register"
+        ),
+        InjectedFault(AtTime(3.0, behind=True), Reset("client"), "leader"),
+    )
+    options = {"faults_s": 12.0, "replicas": 3, "min_insync": 1, "partitions": 1}
+    return Scenario(faults, options, {"chores": ("renew", "renew"), "topic_partitions": 1})

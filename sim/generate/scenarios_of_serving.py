@@ -1,0 +1,190 @@
+"""Stories of full disks and of who serves meanwhile, of producers that have no register to ask,
+and of consumers whose log goes on in another way."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from math import inf
+from random import Random
+from typing import Any, Final
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail
+from octopi.simulation.faults.actions import (
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    FillDisk,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Reset,
+    Stop,
+)
+from sim.generate.fault_kinds import ALONE, FULL, POWER, STOPS
+from sim.generate.fault_patterns import BROKERS, a_death, some_seconds, soon, when_producing
+from sim.generate.scenario import Scenario
+
+
+def _no_space_for(randomness: Random, operation: str, path_end: str = "") -> BreakDisk:
+    """No space for the next few calls of *operation*, and for no other."""
+    fault = DiskFault(operation, Fail(errno.ENOSPC), path_end, times=randomness.choice((1, 1, 2)))
+    return BreakDisk(fault)
+
+
+def _told_with_a_full_disk(randomness: Random) -> Scenario:
+    """A broker can't store the first decisions that it is told when it comes back."""
+    who = randomness.choice(BROKERS)
+    gone = randomness.choice((Kill, Kill, Stop, LosePower))(some_seconds(randomness, 0.3, 2.5))
+    full = randomness.choice(
+        (
+            FillDisk(some_seconds(randomness, 0.2, 1.5)),
+            _no_space_for(randomness, "replace_file", "partitions"),
+            _no_space_for(randomness, "replace_file", "partitions"),
+        )
+    )
+    faults = (
+        InjectedFault(when_producing(randomness), gone, who),
+        InjectedFault(AtStep("E10a", who, behind=True), full),
+    )
+    return Scenario(faults, {"faults_s": 8.0, "kills_each": False}, {"pause_s": 0.1})
+
+
+def _appointed_with_a_full_disk(randomness: Random) -> Scenario:
+    """A leader ends for good, and its successor can't store that it leads now."""
+    ends = randomness.choice((Stop, Kill, Kill))(inf)
+    times = randomness.choice((1, 1, 2, 3))
+    full = BreakDisk(DiskFault("replace_file", Fail(errno.ENOSPC), "partitions", times=times))
+    faults = (
+        InjectedFault(when_producing(randomness), ends, "leader/0"),
+        InjectedFault(
+            AtStep("E8b", behind=True),
+            full,
+            randomness.choice(("leader/0", "leader/0", "follower/0")),
+        ),
+    )
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "kills_each": False}
+    return Scenario(faults, {**options, "faults_s": 6.0}, {"pause_s": 0.1})
+
+
+def _ordered_with_a_full_disk(randomness: Random) -> Scenario:
+    """A broker can't make the log of a topic that it is to hold."""
+    operation = randomness.choice(("make_directory", "append", "open", "replace_file"))
+    full = randomness.choice(
+        (_no_space_for(randomness, operation), FillDisk(some_seconds(randomness, 0.1, 1.5)))
+    )
+    faults = [InjectedFault(AtStep("T3a", "any", randomness.choice((1, 2, 2, 3, 3, 4))), full)]
+    if randomness.random() < 0.3:
+        faults.append(
+            InjectedFault(
+                soon(randomness), a_death(randomness), randomness.choice(("leader", "follower"))
+            )
+        )
+    chores = randomness.choice(((), (), ("topic",), ("renew",), ("move",)))
+    return Scenario(tuple(faults), {"faults_s": 8.0, "kills_each": False}, {"chores": chores})
+
+
+def _full_in_the_end(randomness: Random) -> Scenario:
+    """The disk of one broker after the other is full for a while, or fails once."""
+    faults = []
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(when_producing(randomness), a_death(randomness), "leader"))
+    partitions = randomness.choice((1, 3))
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1, "spoils_disks": True}
+    load = {"topic_partitions": partitions, "records": 15}
+    return Scenario(tuple(faults), {**options, "partitions": partitions}, load)
+
+
+def _finds_its_way(randomness: Random) -> Scenario:
+    """Leaders change while producers are silent, and then the register is down."""
+    faults = []
+    if randomness.random() < 0.3:
+        faults.append(InjectedFault(when_producing(randomness), a_death(randomness), "leader"))
+    options: dict[str, Any] = {"without_register": True, "min_insync": 1}
+    options["replicas"] = randomness.choice((1, 2, 3))
+    options["kills_each"] = randomness.random() < 0.7
+    options["flush_before_ack"] = True
+    load = {"reopen_count": 0, "delivery_timeout_s": randomness.choice((30.0, 5.0)), "chores": ()}
+    return Scenario(tuple(faults), options, {**load, "records": 15})
+
+
+def _stops_beside_a_sleeper(randomness: Random) -> Scenario:
+    """A leader is asked to stop while a follower hangs, or can't be heard."""
+    hangs = randomness.choice(
+        (
+            Pause(some_seconds(randomness, 1.0, 3.0)),
+            Cut("leader", some_seconds(randomness, 1.0, 3.0), randomness.choice(("both", "out"))),
+            BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.3, 1.5)), times=20)),
+        )
+    )
+    faults = [
+        InjectedFault(when_producing(randomness), hangs, "follower/0"),
+        InjectedFault(
+            AtTime(some_seconds(randomness, 0.0, 1.2), behind=True), Stop(0.5), "leader/0"
+        ),
+    ]
+    if randomness.random() < 0.5:
+        slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.3, 1.0)), times=9))
+        faults.insert(1, InjectedFault(AtTime(0.0, behind=True), slow, "register"))
+    options = {"replicas": randomness.choice((2, 3)), "min_insync": 1}
+    return Scenario(tuple(faults), options, {"pause_s": 0.05})
+
+
+def _polls(randomness: Random) -> Scenario:
+    """Many fetches wait on the connections of producers."""
+    faults = []
+    if randomness.random() < 0.5:
+        faults.append(InjectedFault(when_producing(randomness), a_death(randomness), "leader"))
+    load = {"polls": randomness.choice((64, 100)), "records": 15, "delivery_timeout_s": 30.0}
+    return Scenario(tuple(faults), {"min_insync": 1}, load)
+
+
+def _asks_twice(randomness: Random) -> Scenario:
+    """A producer of version 1 records doesn't hear what became of one, and sends it again."""
+    place = AtStep(
+        randomness.choice(("P2b", "P5a", "P6b", "P7a")), "leader", randomness.randint(1, 12)
+    )
+    loss = randomness.choice((Reset("client"), Reset("client"), a_death(randomness)))
+    faults = [InjectedFault(place, loss, "leader")]
+    for _ in range(randomness.randint(0, 2)):
+        again = AtStep(randomness.choice(("P2b", "P6b", "P7a")), "leader", 2, behind=True)
+        faults.append(InjectedFault(again, Reset("client"), "leader"))
+    load = {"opaque_records": 20, "producers": 1, "records": 15, "pause_s": 0.05}
+    return Scenario(tuple(faults), {"flush_before_ack": randomness.random() < 0.5}, load)
+
+
+def _goes_on_differently(randomness: Random) -> Scenario:
+    """The only replica loses what was in its memory, and gets messages of the same sizes in its
+    place, while consumers begin anew from where they were."""
+    back_s = randomness.choice((0.0, 0.1, 0.5))
+    at = AtTime(some_seconds(randomness, 0.3, 1.5))
+    faults = [InjectedFault(at, LosePower(back_s), "leader/0")]
+    if randomness.random() < 0.5:
+        # It comes back before the log is as long again as it was, or when it is longer.
+        away_s = round(back_s + some_seconds(randomness, 0.0, 2.5), 2)
+        faults.insert(0, InjectedFault(at, Kill(away_s), "consumer-1"))
+    options: dict[str, Any] = {"replicas": 1, "min_insync": 1, "partitions": 1, "loses_all": True}
+    options |= {"flush_before_ack": False, "flush_interval_s": randomness.choice((0.3, 1.0, 2.5))}
+    options |= {"faults_s": 8.0, "checkpoint_bytes": randomness.choice((2000, 1_000_000))}
+    load: dict[str, Any] = {"value_bytes_max": 30, "topic_partitions": 1, "consumers": 2}
+    load |= {"records": 60, "pause_s": randomness.choice((0.01, 0.03)), "burst_count": 1}
+    load["reopen_count"] = randomness.choice((0, 4, 8))
+    return Scenario(tuple(faults), options, load)
+
+
+TOLD_OF_SERVING: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+    FULL: (
+        _told_with_a_full_disk,
+        _appointed_with_a_full_disk,
+        _ordered_with_a_full_disk,
+        _full_in_the_end,
+        _full_in_the_end,
+    ),
+    ALONE: (_finds_its_way,),
+    STOPS: (_stops_beside_a_sleeper,),
+    POWER: (_goes_on_differently, _goes_on_differently),
+}
+"""By the kind of `sim.generate.fault_kinds` that has to be drawn."""
+ALWAYS_TOLD_OF_SERVING: Final = (_polls, _asks_twice)

@@ -1,0 +1,90 @@
+"""Plans that go on from where the oracle saw something wrong, so that clients see it, too.
+
+Records on too few disks harm nobody until the disks that have them are gone.  So the brokers
+that could tell are taken away just then, in one way after another; up to that moment the run is
+the one that the oracle saw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from octopi.simulation.faults.actions import (
+    STEPS,
+    AtStep,
+    AtTime,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+)
+from octopi.simulation.kernel.world import Event, Violation
+from sim.run.plan import Plan
+
+_LATER_S: Final = 0.15
+"""By then whoever is told something in consequence has been told."""
+_SOON_S: Final = 0.05
+_GOING_ON_S: Final = 6.0
+
+_CODES: Final = {text: code for code, text in STEPS.items()}
+
+
+class Occurrences:
+    """An observer that counts how often each host came to each step."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def __call__(self, event: Event) -> None:
+        self._counts[event.host, event.what] += 1
+
+    def place(self, event: Event) -> AtStep | None:
+        """Where *event*, the newest of its kind, was; None: that is no place."""
+        code = _CODES.get(event.what)
+        return AtStep(code, event.host, self._counts[event.host, event.what]) if code else None
+
+
+def aftermaths(plan: Plan, seen: Violation, place: AtStep | None) -> Iterator[Plan]:
+    """What may make clients notice that *seen* happened at *place* in the run of *plan*."""
+    if not seen.events:
+        return
+    event = seen.events[-1]
+    brokers = [f"broker-{number}" for number in range(1, plan.brokers + 1)]
+    told_s = plan.latency_s + plan.jitter_s + 0.001  # a client has heard of it
+
+    def without(survivor: str, after_s: float) -> tuple[InjectedFault, ...]:
+        at = AtTime(event.at + after_s)
+        return tuple(InjectedFault(at, Kill(None), one) for one in brokers if one != survivor)
+
+    if place is not None and event.host in brokers:
+        after = attrs.evolve(place, step=f"{place.step[:-1]}b")  # the other edge, if it has two
+        for edge in dict.fromkeys((after, place)) if place.step.endswith("a") else (place,):
+            for death in (Kill(_SOON_S), LosePower(_SOON_S)):
+                for after_s in (told_s, _LATER_S):
+                    yield _with(
+                        plan, event, InjectedFault(edge, death), *without(event.host, after_s)
+                    )
+    if place is not None:
+        for survivor in brokers:
+            if survivor != event.host:
+                lag = InjectedFault(place, Cut("broker", _GOING_ON_S, "in"), survivor)
+                for after_s in (told_s, _LATER_S):
+                    yield _with(plan, event, lag, *without(survivor, after_s))
+    for after_s in (told_s, _LATER_S):
+        for survivor in brokers:
+            yield _with(plan, event, *without(survivor, after_s))
+        at = AtTime(event.at + after_s)
+        yield _with(plan, event, *(InjectedFault(at, LosePower(0.3), one) for one in brokers))
+    if event.host in brokers:
+        at = AtTime(event.at + told_s)
+        yield _with(plan, event, InjectedFault(at, LosePower(0.3), event.host))
+        yield _with(plan, event, InjectedFault(at, Kill(None), event.host))
+
+
+def _with(plan: Plan, event: Event, *faults: InjectedFault) -> Plan:
+    faults_s = max(plan.faults_s, event.at + _GOING_ON_S)
+    return attrs.evolve(plan, faults=(*plan.faults, *faults), faults_s=faults_s)

@@ -1,0 +1,119 @@
+"""Bugs of orders that brokers carry out, and of who serves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
+
+_NODE: Final = "octopi.roles.register.node"
+_SESSIONS: Final = "octopi.roles.register.sessions"
+
+MUTANTS: Final = (
+    Mutant(
+        "what-is-given-up-is-deleted",
+        "octopi.roles.broker.retirement",
+        """
+-        return wanted and self._opening.holds_logs(partition_id)
++        return False
+""",
+        "a broker deletes a replica as soon as the register says that the partition is elsewhere",
+        "retired-unkept",
+    ),
+    Mutant(
+        "who-was-away-keeps-deleted-topics",
+        _NODE,
+        """
+-        await self.have_removed(session, self.controller.removals_of(broker))
+""",
+        "a broker that joins is not told which topics were deleted while it was away, and follows "
+        "nobody with what it holds of them",
+        LIVENESS,
+    ),
+    Mutant(
+        "undone-topics-are-not-told-again",
+        _SESSIONS,
+        """
+-        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
+""",
+        "a topic that a broker could not make, as its disk was full, is never ordered again",
+        LIVENESS,
+    ),
+    Mutant(
+        "undone-decisions-are-not-told-again",
+        _SESSIONS,
+        """
+-        self._undone_partitions.update(one.partition for one in records if one not in done)
+""",
+        "a decision that a broker could not store, as its disk was full, is never told again",
+        LIVENESS,
+    ),
+    Mutant(
+        "one-undone-order-keeps-all-from-serving",
+        _NODE,
+        """
+-        await session.install_partitions(table, self.controller.describe_brokers())
+-        await session.install_topics(topics)
+-        if not (session.is_closed or session.is_silent):
++        confirmed = await session.install_partitions(table, self.controller.describe_brokers())
++        confirmed &= await session.install_topics(topics)
++        if confirmed:
+""",
+        "a broker whose first orders failed once counts as not serving until it joins again",
+        LIVENESS,
+    ),
+    Mutant(
+        "leaders-on-full-disks-stay",
+        "octopi.coordination.elections",
+        """
+-            and health.trouble(record.leader, record.partition)
++            and False
+""",
+        "a leader that takes no records is not replaced by one that would",
+        LIVENESS,
+    ),
+    Mutant(
+        "troubles-are-not-told",
+        "octopi.roles.broker.broker_health",
+        """
+         if news is not None:
+-            post(news)
++            pass
+""",
+        "a broker doesn't say that its disk is full, so it leads on though another one could",
+        LIVENESS,
+    ),
+    Mutant(
+        "changes-wait-for-all",
+        "octopi.roles.register.election_driver",
+        """
+-        if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
++        if not is_complete:
+""",
+        "an epoch that one of those in sync can't promise is never decided, and whoever led has no "
+        "right to any more",
+        LIVENESS,
+    ),
+    Mutant(
+        "waiting-fetches-hold-up-their-connection",
+        "octopi.roles.broker.services.read",
+        """
+-        self._connection.set_aside(message.request)
+""",
+        "a connection with many fetches that wait for records is not read until they have some",
+        HISTORY,
+    ),
+    Mutant(
+        "deleted-logs-sent-to-followers",
+        "octopi.roles.broker.follower_connection",
+        """
+-        if not self._is_kept(followed):
++        if False:
+             self._forget(followed)
+             return 0
+""",
+        "a leader reads a log whose topic was deleted, for a follower that acknowledges late, and "
+        "ends the stream of all logs of the partition",
+        "complaint",
+    ),
+)

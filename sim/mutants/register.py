@@ -1,0 +1,135 @@
+"""Bugs of the register."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import LIVENESS, Mutant
+
+_CHANGE: Final = "octopi.coordination.election"
+_IN_SYNC: Final = "octopi.coordination.in_sync_changes"
+_LEADERSHIPS: Final = "octopi.coordination.elections"
+_REGISTRAR: Final = "octopi.coordination.controller"
+_REBUILD: Final = "octopi.coordination.rebuild"
+_JOURNAL: Final = "octopi.roles.register.journal"
+_NODE: Final = "octopi.roles.register.node"
+_LEADERSHIP: Final = "octopi.roles.register.election_driver"
+
+MUTANTS: Final = (
+    Mutant(
+        "leader-from-outside-the-in-sync-set",
+        _CHANGE,
+        """
+-        members = [one for one in record.in_sync if one in replicas]
++        members = [one for one in replicas if one in live]
+""",
+        "any live replica may lead (unclean election)",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "everybody-stays-in-sync",
+        _CHANGE,
+        """
+-            in_sync = [one.broker for one in staying]
++            in_sync = members
+""",
+        "who did not accept the epoch stays in the in-sync set, and commits wait for it",
+        "in-sync-unasked",
+    ),
+    Mutant(
+        "restarted-joiner-accepted",
+        _IN_SYNC,
+        """
+-        if incarnations.get(broker) != request.joiner_incarnation:
++        if False:
+""",
+        "a broker joins the in-sync set by what an earlier life of it held (KIP-903)",
+        "in-sync-unasked",
+    ),
+    Mutant(
+        "damaged-brokers-stay-in-sync",
+        _REGISTRAR,
+        """
+-            elif partition in damaged and broker in record.in_sync:
++            elif False:
+""",
+        "a broker that lost what it held stays in the in-sync set (KIP-966)",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "empty-disk-not-noticed",
+        _REGISTRAR,
+        """
+-        if has_lost_data:
+-            damaged.update(partitions)
+""",
+        "a broker with an empty data directory stays in the in-sync set",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "rebuilt-from-the-first-report",
+        _REBUILD,
+        """
+-            if not newest_set(record) <= self._standings.keys():
+-                continue
+""",
+        "a register without memory believes the first broker that reports",
+        "two-leaders",
+    ),
+    Mutant(
+        "epochs-used-again",
+        _REBUILD,
+        """
+-            promised = max(record.epoch, self._promised.get(partition, 0))
++            promised = record.epoch
+""",
+        "a register without memory announces an epoch that was promised before",
+        LIVENESS,
+    ),
+    Mutant(
+        "decisions-told-before-they-are-durable",
+        _JOURNAL,
+        """
+-        while log.flushed_end < end:
+-            await log.flush()
+         if trace is not None:
+             trace(steps.R3Flushed(log_end=end))
+""",
+        "the register doesn't flush its journal",
+        LIVENESS,
+    ),
+    Mutant(
+        "what-was-decided-told-by-the-way",
+        "octopi.roles.register.sessions",
+        """
+-            await self._node.durable()
++            pass
+         except NotReadyError:
+             return False
+         return True
+""",
+        "a decision that is being flushed is told to whoever is told something",
+        "undecided-told",
+    ),
+    Mutant(
+        "in-sync-answer-before-durable",
+        _LEADERSHIP,
+        """
+             self._node.record(entries)
+-            await self._node.durable()
+         except (NotReadyError, StorageError):
+""",
+        "a leader is told of its in-sync set before the register can remember it",
+        "undecided-told",
+    ),
+    Mutant(
+        "nobody-looks-for-a-leader",
+        "octopi.roles.register.departures",
+        """
+             _log.warning("broker left", broker=broker, incarnation=incarnation)
+-            node.election_driver.look()
+""",
+        "the death of a leader is noticed and nothing follows from it",
+        LIVENESS,
+    ),
+)

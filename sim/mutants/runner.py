@@ -1,0 +1,256 @@
+"""Runs plans against one mutant until runs notice it: a process of its own for each mutant.
+
+Two searches share the runs.  The white-box one has everything: the oracle, nodes' own
+assertions and complaints, the checker of what clients saw.  The black-box one has only what
+clients saw, and that everything comes to rest in the end; it judges alone, but is told where to
+look: what the oracle saw, clients may see if brokers die right then (`sim.mutants.follow_up`).
+A run counts only if its plan finds nothing in the code as it is (`sim.mutants.baseline`), and
+what is found first is reduced to the faults and the little else that it takes
+(`sim.search.shrink`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from sim.mutants.baseline import Control
+from sim.mutants.catalogue import MUTANTS
+from sim.mutants.mutant import plant
+
+if TYPE_CHECKING:
+    from octopi.simulation.faults.actions import AtStep
+    from octopi.simulation.kernel.world import Violation
+    from sim.run.plan import Plan
+
+
+_AFTERMATHS_COUNT: Final = 12
+"""Of so many plans in which the oracle saw something the aftermath is tried."""
+_STORIES_PER_SWARM: Final = 7
+"""A swarm plan takes as long as three stories."""
+
+
+@attrs.frozen
+class MutantKill:
+    """A mutant was noticed."""
+
+    rule: str
+    """What it broke."""
+    text: str
+    token: str
+    """The plan that shows it."""
+    runs: int
+    """How many runs that took, the last one included."""
+    seconds: float
+    """Of the process's processor time."""
+    least: str = ""
+    """The smallest plan that shows it, as a token; empty: it was not looked for."""
+    faults_count: int = -1
+    """In that."""
+
+
+@attrs.frozen
+class Hunt:
+    """What came of looking for one mutant."""
+
+    name: str
+    white: MutantKill | None
+    black: MutantKill | None
+    runs: int
+    seconds: float
+    """Of processor time."""
+    unsound: tuple[str, ...] = ()
+    """Plans, as tokens, that find something in the code as it is."""
+
+
+@attrs.frozen
+class Seen:
+    """What was noticed in a run."""
+
+    inside: Violation | None
+    """By who sees everything."""
+    outside: Violation | None
+    """By who sees clients only."""
+    place: AtStep | None
+    """Where the oracle saw something."""
+
+
+@attrs.frozen
+class Budget:
+    """How long to look, in seconds of processor time."""
+
+    white_s: float = 180.0
+    black_s: float = 180.0
+    """For the black-box search, the white-box one's included."""
+    shrink_s: float = 20.0
+    """By the clock on the wall."""
+
+
+class _Hunter:
+    def __init__(self, name: str, is_sound: Callable[[Plan], bool], budget: Budget) -> None:
+        self._name = name
+        self._is_sound = is_sound
+        self._budget = budget
+        self._began = time.process_time()
+        self._runs = 0
+        self._white: MutantKill | None = None
+        self._black: MutantKill | None = None
+        self._unsound: list[str] = []
+        self._aftermaths_left = _AFTERMATHS_COUNT
+
+    def hunt(self, plans: Iterable[Plan]) -> Hunt:
+        for plan in plans:
+            if not (self._wants_white or self._wants_black):
+                break
+            self._try(plan)
+        spent_s = self._spent_s
+        return Hunt(self._name, self._white, self._black, self._runs, spent_s, tuple(self._unsound))
+
+    @property
+    def _spent_s(self) -> float:
+        return time.process_time() - self._began
+
+    @property
+    def _wants_white(self) -> bool:
+        return self._white is None and self._spent_s < self._budget.white_s
+
+    @property
+    def _wants_black(self) -> bool:
+        return self._black is None and self._spent_s < self._budget.black_s
+
+    def _try(self, plan: Plan) -> None:
+        seen = self._look(plan, self._wants_white or self._aftermaths_left > 0)
+        is_news = (seen.inside and self._wants_white) or (seen.outside and self._wants_black)
+        if is_news and not self._is_fine(plan):
+            return
+        if seen.outside and self._wants_black:
+            self._black = self._kill(plan, seen.outside)
+        if seen.inside and self._wants_white:
+            white = self._kill(plan, seen.inside)
+            before_s = self._spent_s
+            least = shrunk(plan, self._is_sound, self._budget.shrink_s)
+            self._began += self._spent_s - before_s
+            self._white = attrs.evolve(
+                white, least=_token_of(least), faults_count=len(least.faults)
+            )
+        if seen.inside and self._aftermaths_left > 0 and self._wants_black:
+            self._look_behind(plan, seen)
+
+    def _look_behind(self, plan: Plan, seen: Seen) -> None:
+        """Try *plan* with more faults, that strike when the oracle has *seen* something."""
+        from sim.mutants.follow_up import aftermaths
+
+        self._aftermaths_left -= 1
+        assert seen.inside is not None
+        for one in aftermaths(plan, seen.inside, seen.place):
+            if not self._wants_black:
+                return
+            outside = self._look(one, watches=False).outside
+            if outside and self._is_fine(one):
+                self._black = self._kill(one, outside)
+
+    def _look(self, plan: Plan, watches: bool) -> Seen:
+        self._runs += 1
+        return look(plan, watch=watches)
+
+    def _is_fine(self, plan: Plan) -> bool:
+        is_fine = self._is_sound(plan)
+        if not is_fine:
+            self._unsound.append(_token_of(plan))
+        return is_fine
+
+    def _kill(self, plan: Plan, seen: Violation) -> MutantKill:
+        return MutantKill(seen.rule, str(seen)[:500], _token_of(plan), self._runs, self._spent_s)
+
+
+def hunt(
+    name: str, plans: Iterable[Plan], is_sound: Callable[[Plan], bool], budget: Budget
+) -> Hunt:
+    """Run *plans* in this process, where the mutant is planted, until it is found both ways, or
+    the budget is spent."""
+    return _Hunter(name, is_sound, budget).hunt(plans)
+
+
+def look(plan: Plan, *, watch: bool = True) -> Seen:
+    """What is noticed in a run; an oracle sees it only if it is to *watch*."""
+    from octopi.simulation.invariants.oracle import Oracle
+    from sim.mutants.follow_up import Occurrences
+    from sim.run.simulation import ObserverMaker, simulate
+
+    found: list[tuple[Violation, AtStep | None]] = []  # the run goes on, for others to notice, too
+    counts = Occurrences()
+
+    def report(violation: Violation) -> None:
+        found.append((violation, counts.place(violation.events[-1])))
+
+    observers: list[ObserverMaker] = []
+    if watch:
+        observers = [lambda cluster: counts, lambda cluster: Oracle(cluster, report)]
+    verdict = simulate(plan, observers, events_kept=10, outlives_crashes=True)
+    inside, place = found[0] if found else (verdict.violation, None)
+    return Seen(inside, verdict.outside, place)
+
+
+def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> Plan:
+    """The smallest plan that is found within *seconds_max* and fails here as *plan* does."""
+    from sim.search.shrink import NothingFailsError, shrink
+
+    try:
+        least = shrink(plan, seconds_max).plan
+    except NothingFailsError:  # only the run as a whole shows it, beyond the oracle's first word
+        return plan
+    return least if is_sound(least) else plan
+
+
+def plans(first: int = 1) -> Iterator[Plan]:
+    """What is searched, from that seed on: stories and swarm by turns."""
+    from sim.generate import scenario_plans, swarm
+
+    for seed in itertools.count(first):
+        yield scenario_plans.draw(seed)
+        if seed % _STORIES_PER_SWARM == 0:
+            yield swarm.draw(seed, "message")
+
+
+def _token_of(plan: Plan) -> str:
+    from sim.run.plan import to_token
+
+    return to_token(plan)
+
+
+def _plan_of(token: str) -> Plan:
+    from sim.run.plan import from_token
+
+    return from_token(token)
+
+
+def main() -> int:
+    """Hunt one mutant; the result is one line of JSON on standard output."""
+    parser = argparse.ArgumentParser(prog="python -m sim.mutants.runner", description=__doc__)
+    parser.add_argument("name", choices=sorted(MUTANTS), metavar="NAME")
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--runs", type=int, default=100_000, help="plans at most")
+    parser.add_argument("--plan", metavar="TOKEN", help="only this plan")
+    for option in attrs.fields(Budget):
+        parser.add_argument(f"--{option.name}", type=float, default=option.default)
+    arguments = parser.parse_args()
+    budget = Budget(arguments.white_s, arguments.black_s, arguments.shrink_s)
+    with Control() as control:
+        plant(MUTANTS[arguments.name])
+        searched: Iterator[Plan] = itertools.islice(plans(arguments.first), arguments.runs)
+        if arguments.plan:
+            searched = iter([_plan_of(arguments.plan)])
+        found = hunt(arguments.name, searched, control.is_sound, budget)
+    print(json.dumps(attrs.asdict(found)))
+    return 0 if found.white else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

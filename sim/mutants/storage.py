@@ -1,0 +1,245 @@
+"""Bugs of what keeps and serves logs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
+
+_LOG: Final = "octopi.storage.segmented_log"
+_RECOVERY: Final = "octopi.storage.recovery"
+_BROKER_LOG: Final = "octopi.roles.broker.local_log"
+_READABLE_LOG: Final = "octopi.roles.broker.readable_log"
+_REPLICA: Final = "octopi.roles.broker.replica_driver"
+
+MUTANTS: Final = (
+    Mutant(
+        "flush-that-does-not-sync",
+        _LOG,
+        """
+-                    await segment.sync()
++                    pass
+""",
+        "a flush says that records are on the device, and they aren't",
+        "acknowledged-unheld",
+    ),
+    Mutant(
+        "names-not-synced",
+        _LOG,
+        """
+-                    await self._disk.sync_directory(self._directory)
+-                    await self._disk.sync_directory(_parent(self._directory))
++                    pass
+""",
+        "a flush makes records durable, and not the name of their file",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "failed-fsync-tried-again",
+        _LOG,
+        """
+-            raise (not_synced(self._directory, error) or self._fail("fsync", error)) from error
++            pass
+         self._flushed_changes = changes
+""",
+        "a failed fsync counts as done (fsyncgate)",
+        "promised-unheld",
+    ),
+    Mutant(
+        "flushed-end-read-after-the-sync",
+        _LOG,
+        """
+-        if truncations == self._truncations:
+-            self._flushed_end = max(self._flushed_end, end)
++        self._flushed_end = self.end
+""",
+        "what was appended while a flush ran counts as flushed",
+        "promised-unheld",
+    ),
+    Mutant(
+        "half-an-append-kept",
+        _LOG,
+        """
+-                    segment.undo()
++                    pass
+""",
+        "what a full disk took of a batch stays in the log",
+        "committed-differs",
+    ),
+    Mutant(
+        "torn-tail-kept",
+        _RECOVERY,
+        """
+-                del segments[number + 1 :]
+-                return self._try_cut(segment, file_bytes, following)
++                segment.size_bytes = file_bytes
++                return None
+""",
+        "what a failure of power left behind the last whole record stays in the log",
+        "invalid-committed",
+    ),
+    Mutant(
+        "rot-taken-for-a-torn-tail",
+        "octopi.roles.broker.opening",
+        """
+-                directory, topic, partition_id, ends, cut_altered=self._lost_power
++                directory, topic, partition_id, ends
+""",
+        "a broker whose log lost records to a flipped bit leads without them",
+        "committed-cut",
+    ),
+    Mutant(
+        "sequences-forgotten-by-restarts",
+        "octopi.roles.broker.log_files",
+        """
+-        sequences.note(scan, base)
++        pass
+
+     opening = SegmentedLog.open(
+""",
+        "a restarted broker doesn't know what producers sent since its checkpoint",
+        "committed-twice",
+    ),
+    Mutant(
+        "sequences-kept-by-truncation",
+        _BROKER_LOG,
+        """
+-        self.state.sequences = sequences
+         if max(self._recovery_point, stored.get("highwater", 0)) > end:
+""",
+        "a log that was cut takes producers' batches for stored that it has no more",
+        "committed-twice",
+    ),
+    Mutant(
+        "reads-to-the-end-of-the-log",
+        _READABLE_LOG,
+        """
+-        until = self._published
++        until = self._files.end
+""",
+        "consumers read what isn't committed",
+        "uncommitted-seen",
+    ),
+    Mutant(
+        "highwater-told-ahead-of-effects",
+        _READABLE_LOG,
+        """
+-        return self._published
++        return self.state.highwater
+""",
+        "followers hear of commits that wait for something to be stored",
+        "uncommitted-seen",
+    ),
+    Mutant(
+        "effects-go-on-behind-a-failure",
+        _REPLICA,
+        """
+-            self._drop_effects(error)
+""",
+        "what stood behind an effect that failed happens all the same",
+        "promise-forgotten",
+    ),
+    Mutant(
+        "promises-not-stored",
+        _REPLICA,
+        """
+     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
++        if isinstance(effect, StoreState):
++            await trio.lowlevel.checkpoint()
++            return []
+         tracer = self._tracer
+""",
+        "what a replica promised and what record it knows is on no disk",
+        "promise-forgotten",
+    ),
+    Mutant(
+        "resume-one-record-late",
+        "octopi.clients.consuming.consumer_session",
+        """
+         self.credit = self._credit_now()
++        late = max(self.wanted, min(self.highwater, Offset(self.wanted + 66)))
++        self._trail = Trail(Place(late))
+         return self.place
+""",
+        "a consumer that goes on elsewhere leaves something out",
+        HISTORY,
+    ),
+    Mutant(
+        "resume-from-what-was-taken",
+        "octopi.clients.consuming.consumer_session",
+        """
+         self.credit = self._credit_now()
++        self._trail = Trail(Place(Offset(self.wanted - self.waiting_bytes)))
+         return self.place
+""",
+        "a consumer that goes on elsewhere asks for what it has and its program didn't take yet",
+        HISTORY,
+    ),
+    Mutant(
+        "unknown-outcomes-called-failures",
+        "octopi.clients.producing.producer_session",
+        """
+-        unknown = batch.maybe_stored or batch.sent_at is not None
++        unknown = False
+""",
+        "a producer says that a message is not stored when it can't know",
+        HISTORY,
+    ),
+    Mutant(
+        "retries-get-new-sequences",
+        "octopi.clients.producing.producer_session",
+        """
+             if batch.sent_at is not None:
+                 batch.sent_at = None
+-                batch.maybe_stored = True
++                batch.first_sequence = Sequence(self._next_sequence)
++                self._next_sequence += len(batch)
+""",
+        "a batch that is sent again is another batch",
+        "committed-twice",
+    ),
+    Mutant(
+        "credit-not-given-back",
+        "octopi.clients.consuming.consumer_session",
+        """
+-        self.waiting_bytes -= len(chunk.records)
+         credit = self._credit_now()
+""",
+        "what a program took goes on to count as waiting for it, so that no credit is left",
+        LIVENESS,
+    ),
+    Mutant(
+        "expired-batches-called-failures",
+        "octopi.clients.producing.producer_session",
+        """
+-            elif head.maybe_stored or head.sent_at is not None:
++            elif False:
+                 self._settle(head, OutcomeUnknownError(late))
+""",
+        "a message whose time is over counts as not stored though it may be",
+        HISTORY,
+    ),
+    Mutant(
+        "replicas-given-up-are-moved-in-part",
+        "octopi.roles.broker.retired_replicas",
+        """
+-        for path in (f"logs/{partition}", ends_path(replica), replica):
++        for path in (ends_path(replica), replica):
+""",
+        "a broker that retires a replica leaves its logs where they are, and deletes what is left "
+        "there",
+        "retired-unkept",
+    ),
+    Mutant(
+        "start-forgotten-when-a-removal-fails",
+        _BROKER_LOG,
+        """
+             _log.error("retention failed", topic=self.topic.topic, why=str(error))
++            return
+         if self._files.start > self.state.start:
+""",
+        "a leader goes on to name the start that its log had before the disk failed in the midst "
+        "of a removal",
+        "removed-too-early",
+    ),
+)

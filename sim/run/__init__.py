@@ -1,0 +1,1 @@
+"""One run of a plan: its clients, its operator, and the verdict."""

@@ -1,0 +1,153 @@
+"""What all clients of one run share: the history, the time, and what may not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import trio
+
+from octopi.clients.client import Client, connect
+from octopi.environment import Environment
+from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
+from octopi.identifiers import PartitionId
+from octopi.roles.broker.log_files import log_directory
+from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.history.events import (
+    Acknowledged,
+    Delivered,
+    Event,
+    History,
+    LogName,
+    LossTold,
+)
+from octopi.simulation.invariants.recoveries import Recoveries
+from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.world import Event as WorldEvent
+from octopi.wire.messages import PartitionRecord
+from sim.run.plan import Plan
+
+
+class ClientLog:
+    """The notes of the clients of *cluster* in one run of *plan*."""
+
+    def __init__(self, cluster: SimulatedCluster, plan: Plan) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.history = History()
+        self.complaints: list[str] = []
+        """What clients were told that nobody may be told."""
+        self.logs: list[LogName] = []
+        """Of the topics that everybody uses."""
+        self.topics_made = trio.Event()
+        """Set when `logs` has all of them."""
+        self.all_well = trio.Event()
+        """Set when everything is healed and has come back."""
+        self.disks_fail: Callable[[], bool] = lambda: False
+        """Whether any disk failed so far."""
+        self.unfit: set[str] = set()
+        """Hosts that get new disks as soon as others have what is on the old ones."""
+        self.removed_end: dict[LogName, int] = {}
+        """What lies before was removed from the beginning of a replica, or given up by an
+        operator's order: nobody has to have it."""
+        self._recoveries = Recoveries(cluster)
+        if plan.loses_all or plan.loses_last:
+            cluster.world.observe(self._see_recovery, Recoveries.kinds)
+        if plan.retention_bytes is not None or plan.retention_ms is not None:
+            for node in cluster.nodes.values():
+                node.host.effect_observers.append(self._see_effect)
+
+    @property
+    def now(self) -> float:
+        """Seconds of the world: what events are noted with."""
+        return self.cluster.world.now
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the topics that everybody uses."""
+        return [f"topic-{number}" for number in range(1, self.plan.workload.topics + 1)]
+
+    def _see_effect(self, life: ProcessLife, operation: str, edge: str, path: str) -> None:
+        """Note where a log begins behind a segment that was removed from its beginning.  The step
+        that retention ends with (`octopi.tracing.durability.D4Retired`) is too late for that: the
+        broker may die between two segments, or its disk may fail there."""
+        if (operation, edge) != ("remove", "after") or not path.endswith(".log"):
+            return
+        for log in self.logs:
+            directory = log_directory(DATA_DIRECTORY, PartitionId(log.partition), log.topic)
+            if path.startswith(f"{directory}/"):
+                held = ReplicaBytes(life.host.disk, DATA_DIRECTORY, log.topic, log.partition)
+                self.removed_end[log] = max(self.removed_end.get(log, 0), held.start)
+
+    def _see_recovery(self, event: WorldEvent) -> None:
+        """Note what is told to be lost.  What is flushed before it is acknowledged never is, but
+        by an operator's order."""
+        is_flushed = self.plan.flush_before_ack and not self.plan.loses_last
+        for record in self._recoveries.found(event):
+            for log in self.logs:
+                if log.partition == record.partition and not is_flushed:
+                    end = self._kept_end(log, record)
+                    self.note(LossTold(self.now, log, end, record.epoch))
+
+                if log.partition == record.partition and self.plan.loses_last:
+                    start = self._held(log, record).start
+                    self.removed_end[log] = max(self.removed_end.get(log, 0), start)
+
+    def _held(self, log: LogName, record: PartitionRecord) -> ReplicaBytes:
+        """What the leader of *record* has of *log*."""
+        disk = self.cluster.nodes[self.cluster.host_of(record.leader)].host.disk
+        return ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
+
+    def _kept_end(self, log: LogName, record: PartitionRecord) -> int:
+        """Up to where the leader of *record* has of *log* what clients know to be there."""
+        held = self._held(log, record)
+        end = held.end
+        topic = self.cluster.register_view.state.topic(log.topic)
+        said = self._recoveries.accepted(record).get(record.leader)
+        if said is not None and topic is not None and topic.topic_id in said.damaged:
+            end = min(end, said.ends[topic.topic_id])  # the rest is set aside
+        if not self.plan.loses_last:
+            return end
+        # One that was not in sync may have other records than were acknowledged.  Who reads before
+        # its start is told.
+        others = (
+            one.offset
+            for one in self.history.events
+            if isinstance(one, Acknowledged | Delivered)
+            and one.log == log
+            and held.start <= one.offset
+            and one.next_offset <= end
+            and one.value not in held.read(one.offset, one.next_offset)
+        )
+        return min(others, default=end)
+
+    def note(self, event: Event) -> None:
+        """*event* happened."""
+        self.history.note(event)
+
+    def complain(self, who: str, error: OctopiError) -> None:
+        """*who* was told *error*, and never should have been, unless a disk failed: a register
+        whose disk fails may have done what it refuses, and says so the next time."""
+        is_of_disks = isinstance(error, RefusedError) and error.meaning.after_disk_failure
+        if self.disks_fail() and is_of_disks:
+            return
+        self.complaints.append(f"{who} was told at {self.now:.6f} s: {error!r}")
+
+    def complain_of_haste(self, who: str, error: DeliveryError) -> None:
+        """*who*, a producer, gave a message up before its time was over.  It may do so where
+        nothing can be known any more: a disk failed, a failure of power left the first records
+        of the batch and took the others, or retention has removed what it repeated."""
+        cause = error.__cause__
+        unknowable = {Status.SEQUENCE_GAP}
+        if self.plan.loses_all or self.plan.loses_last:
+            unknowable.add(Status.UNKNOWN_PRODUCER)  # all that the log had of it may be lost
+        if any(self.removed_end.values()):
+            unknowable.add(Status.RECEIPT_FORGOTTEN)
+        is_unknowable = isinstance(cause, RefusedError) and cause.status in unknowable
+        if not is_unknowable and not self.disks_fail():
+            self.complaints.append(f"{who} gave up early, at {self.now:.6f} s: {error!r}")
+
+    def connected(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
+        """A client of the cluster, for a block."""
+        return connect(self.cluster.address, environment=environment)

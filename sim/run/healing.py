@@ -1,0 +1,367 @@
+"""What an operator does when everything works again, and what has to come about by itself.
+
+The operator gives a broker whose disk was replaced the replicas of the one that is gone:
+it has a new id (docs/operations.md).  Where a partition waits for brokers that won't come back, or
+each of its replicas in sync is damaged, the operator orders that the best of those that are left
+leads (`octopi-node partitions recover --accept-loss`).  All else comes about without anybody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.environment import Environment
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
+from octopi.identifiers import PartitionId
+from octopi.retry import may_pass
+from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.retired_folders import MOVING_SUFFIX
+from octopi.simulation.cluster import DATA_DIRECTORY
+from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.history.events import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    unique_value,
+)
+from octopi.simulation.invariants.recoveries import ORDERED
+from octopi.simulation.invariants.retirements import retired_names
+from octopi.simulation.kernel.world import Event
+from octopi.storage.ends_file import ENDS_SUFFIX
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionInfo, PartitionRecord
+from sim.run.client_log import ClientLog
+
+_HOST: Final = "healer"
+_REPLICA_FILES: Final = ("", ".new", ENDS_SUFFIX, f"{ENDS_SUFFIX}.new")
+_MOVE_TIMEOUT_S: Final = 20.0
+_AGAIN_S: Final = 0.2
+
+
+class Healer:
+    """Looks after the cluster of *notebook*."""
+
+    def __init__(self, client_log: ClientLog) -> None:
+        self._client_log = client_log
+        self._cluster = client_log.cluster
+        self._acts_in: dict[tuple[str, int], int] = {}
+        """Host and partition -> the epoch in which its replica began to lead or follow last."""
+        roles = {steps.E11Leading.text, steps.E12Following.text}
+        self._cluster.world.observe(self._see_role, roles)
+        self.cut_off = ""
+        """A host that doesn't come back."""
+        self._unproven: set[LogName] = set()
+        self._unserved: str | None = ""
+        """Which partitions are not served by all that are in sync; None: nobody asked yet."""
+        self._unmoving: set[int] | None = set()
+        """Partitions whose leaders give their replicas to brokers that have none of them; None:
+        nobody looked yet which those are."""
+        self._number = 0
+        self._cluster.add_client(_HOST, self._run)
+
+    def start(self) -> None:
+        """Begin to move replicas and to send a message to each log."""
+        self._unproven = set(self._client_log.logs)
+        self._cluster.boot(_HOST)
+
+    # --- what is missing: in words, or nothing ---------------------------------------------
+
+    def not_serving(self) -> str:
+        """Which nodes don't serve."""
+        waiting = [
+            node.name
+            for node in self._cluster.servers
+            if not (node.host.is_up and node.url and not node.stop.is_set())
+            and node.name != self.cut_off
+        ]
+        return ", ".join(waiting)
+
+    def unmoved(self) -> str:
+        """Which replicas are those of brokers that are gone."""
+        return str([f"{record.partition} of {broker}" for record, broker in self._lost()] or "")
+
+    def unproven(self) -> str:
+        """Which logs have not taken a message since everything was healed."""
+        return ", ".join(map(str, sorted(self._unproven)))
+
+    def prove_again(self) -> None:
+        """Send one more message to each log."""
+        self._unproven = set(self._client_log.logs)
+
+    def ask_who_serves(self) -> None:
+        """Find out who serves; `unserved` says what came of it."""
+        self._unserved = None
+
+    def unserved(self) -> str:
+        """Which partitions clients are not sent to all replicas of that are in sync."""
+        return "nobody knows" if self._unserved is None else self._unserved
+
+    def move_all(self) -> None:
+        """Begin to move the replica of each leader to a broker that has none of its partition,
+        where there is one."""
+        self._unmoving = None
+
+    def unmoving(self) -> str:
+        """Which partitions have yet to be moved."""
+        return "nobody looked" if self._unmoving is None else str(sorted(self._unmoving) or "")
+
+    def leaders(self) -> list[str]:
+        """The hosts of brokers that lead a partition."""
+        records = self._cluster.register_view.state.partitions.values()
+        return sorted({self._cluster.host_of(one.leader) for one in records})
+
+    def led_by(self, host: str) -> list[int]:
+        """The partitions that the broker on *host* leads."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return [number for number, one in state.partitions.items() if one.leader == broker]
+
+    def survivors(self, host: str) -> bool:
+        """Whether all goes on without *host*: each partition that it holds has enough others in
+        sync."""
+        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
+        return all(
+            len({*record.in_sync} - {broker}) >= max(1, self._min_insync(record.partition))
+            for record in state.partitions.values()
+            if broker in record.replicas
+        )
+
+    def _min_insync(self, partition: int) -> int:
+        topics = self._cluster.register_view.state.topics_on({partition})
+        return max((one.options.min_insync for one in topics), default=1)
+
+    def out_of_sync(self) -> str:
+        """Which partitions have replicas that are not in sync."""
+        away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
+        return str(
+            [
+                record
+                for record in self._cluster.register_view.state.partitions.values()
+                if set(record.replicas) - {away} - set(record.in_sync)
+            ]
+            or ""
+        )
+
+    def untold(self) -> str:
+        """Which partitions have replicas in sync that have not heard yet of their epoch, by which
+        host."""
+        late = [
+            f"{host} of partition {record.partition} in epoch {record.epoch}"
+            for record in self._cluster.register_view.state.partitions.values()
+            for host in map(self._cluster.host_of, record.in_sync)
+            if self._acts_in.get((host, record.partition)) != record.epoch
+        ]
+        return ", ".join(late)
+
+    def _see_role(self, event: Event) -> None:
+        step = event.about
+        assert isinstance(step, steps.E11Leading | steps.E12Following)
+        self._acts_in[event.host, step.partition] = step.epoch
+
+    def undeleted(self) -> str:
+        """Which files of logs and replicas there are that no topic or replica has: what was
+        deleted or given up is gone from its place on every disk."""
+        state = self._cluster.register_view.state
+        left = []
+        for node in self._cluster.brokers:
+            if node.name == self.cut_off:
+                continue
+            broker = self._cluster.broker_of(node.name)
+            held = {one.partition for one in state.partitions.values() if broker in one.replicas}
+            wanted = {
+                log_directory(DATA_DIRECTORY, PartitionId(partition), topic.topic)
+                for topic in state.topics_on(held)
+                for partition in topic.partitions
+                if partition in held
+            }
+            wanted |= {f"data/replicas/{one}{end}" for one in held for end in _REPLICA_FILES}
+            found = {path.rpartition("/")[0][1:] for path in node.host.disk.files("data/logs")}
+            found |= {path[1:] for path in node.host.disk.files("data/replicas")}
+            # What was moved away is moved as a whole.
+            found |= {one for one in retired_names(node.host.disk) if one.endswith(MOVING_SUFFIX)}
+            # What was damaged is kept for an operator.
+            spare = (one for one in found - wanted if not one.endswith(".damaged"))
+            left += [f"{node.name}: {one}" for one in sorted(spare)]
+        return ", ".join(left)
+
+    def differing(self) -> str:
+        """Which logs don't have the same bytes everywhere."""
+        return str([str(log) for log in self._client_log.logs if self._differs(log)] or "")
+
+    def _differs(self, log: LogName) -> bool:
+        """Whether replicas have different records, as far as retention has left all of them."""
+        replicas = self._replicas(log)
+        start = max(one.start for one in replicas)
+        kept = {one.read(start, max(start, one.end)) for one in replicas}
+        return len(kept) != 1 or start > self._client_log.removed_end.get(log, 0)
+
+    def end(self, log: LogName) -> int:
+        """Where a log ends that is the same everywhere."""
+        return self._replicas(log)[0].end
+
+    def _replicas(self, log: LogName) -> list[ReplicaBytes]:
+        record = self._cluster.register_view.state.partitions[log.partition]
+        hosts = [self._cluster.host_of(broker) for broker in record.replicas]
+        return [
+            ReplicaBytes(
+                self._cluster.nodes[host].host.disk, DATA_DIRECTORY, log.topic, log.partition
+            )
+            for host in hosts
+            if host != self.cut_off
+        ]
+
+    def _lost(self) -> list[tuple[PartitionRecord, int]]:
+        """Replicas of brokers that are gone with their disks, or have to go and are the last."""
+        ids = self._ids()
+        away = self._cluster.broker_of(self.cut_off)
+        return [
+            (record, broker)
+            for record in self._cluster.register_view.state.partitions.values()
+            for broker in record.replicas
+            if (broker not in ids and broker != away)
+            or (record.in_sync == [broker] and self._is_unfit(broker))
+        ]
+
+    def _is_unfit(self, broker: int) -> bool:
+        return self._cluster.host_of(broker) in self._client_log.unfit
+
+    def _are_all_known(self) -> bool:
+        """Whether the register knows every broker that there is.  Before, another replica would
+        have to take over, and then there might be fewer than a topic asks for."""
+        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
+        return len(self._ids() & self._cluster.register_view.state.brokers.keys()) == len(hosts)
+
+    def _ids(self) -> set[int]:
+        """The brokers that there are now."""
+        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
+        return {one for one in map(self._cluster.broker_of, hosts) if one is not None}
+
+    # --- doing -------------------------------------------------------------------------------
+
+    async def _run(self, environment: Environment) -> None:
+        client_log, clock = self._client_log, environment.clock
+        async with client_log.connected(environment) as client:
+            while True:  # until all is ended: there may be more to do
+                try:
+                    if self._are_all_known():
+                        waiting: set[int] = set()
+                        if client_log.plan.loses_last:
+                            waiting = await self._order_leaders(client)
+                        for record, broker in self._lost():
+                            if record.partition not in waiting:
+                                await self._replace(client, record, broker)
+                        # Before, each log that waits for a lost replica would take its time.
+                        if self._unproven:
+                            await self._prove(client)
+                        if self._unserved != "":
+                            self._unserved = await self._find_unserved(client)
+                        if self._unmoving != set():
+                            await self._move_leaders(client)
+                except OctopiError as error:
+                    if not may_pass(error):
+                        client_log.complain(_HOST, error)
+                await clock.sleep_until(clock.now() + _AGAIN_S)
+
+    async def _find_unserved(self, client: Client) -> str:
+        info = await client.admin.describe_cluster()
+        away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
+        return ", ".join(
+            f"partition {one.partition}: {one.in_sync} in sync, and clients go to {one.readers}"
+            for one in info.partitions
+            if one.leader is None or len(one.readers) < len({*one.in_sync} - {away})
+        )
+
+    async def _order_leaders(self, client: Client) -> set[int]:
+        """Have the best replica that is left lead where nobody can lead otherwise, as soon as all
+        brokers run that ever will; return the partitions that had no leader."""
+        info = await client.admin.describe_cluster()
+        waiting = {one.partition for one in info.partitions if one.leader is None}
+        if not self._ids() <= {one.broker for one in info.brokers if one.live}:
+            return waiting
+        for one in info.partitions:
+            if not await self._waits_for_an_order(client, one):
+                continue
+            self._cluster.world.note(ORDERED, _HOST, partition=one.partition)
+            found = await client.admin.recover_partition(one.partition, accept_loss=True)
+            if not found.recovered:
+                continue
+            partitions = (await client.admin.describe_cluster()).partitions
+            told = [now for now in partitions if now.partition == one.partition]
+            if [now.recovered_epoch for now in told] != [found.epoch]:
+                self._client_log.complaints.append(
+                    f"messages of partition {one.partition} may be lost since epoch {found.epoch}, "
+                    f"and what describes it doesn't say so: {told}"
+                )
+        return waiting
+
+    async def _waits_for_an_order(self, client: Client, one: PartitionInfo) -> bool:
+        """Whether nothing comes of waiting, by what describes a partition and its logs."""
+        if one.leader is None:
+            are_gone = bool(one.waits_for) and not self._ids() & {*one.waits_for}
+            return are_gone or one.is_stuck
+        # The only replica serves what lies before the damage, and takes nothing.
+        return len(one.replicas) == 1 and any(
+            of.log.fault and of.log.partition == one.partition
+            for of in await client.admin.describe_logs()
+        )
+
+    async def _move_leaders(self, client: Client) -> None:
+        state = self._cluster.register_view.state
+        if self._unmoving is None:
+            count = len(state.brokers)
+            self._unmoving = {
+                number for number, one in state.partitions.items() if len(one.replicas) < count
+            }
+        for number in sorted(self._unmoving):
+            record = state.partitions[number]
+            spare = min(state.brokers.keys() - {*record.replicas})
+            await client.admin.move_replica(number, record.leader, spare, timeout_s=_MOVE_TIMEOUT_S)
+            self._unmoving.discard(number)
+
+    async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
+        """Have a live broker hold what *broker* held."""
+        known = self._cluster.register_view.state.brokers
+        # Who holds a replica already may take over, too, if there are not enough others.
+        fit = [one for one in self._ids() & known.keys() if not self._is_unfit(one)]
+        ids = sorted(fit, key=lambda one: (one in record.replicas, one))
+        if not ids:
+            return
+        try:
+            await client.admin.move_replica(
+                record.partition, broker, ids[0], timeout_s=_MOVE_TIMEOUT_S
+            )
+        except RefusedError:
+            # A broker that is being drained loses its replicas without us.
+            if any(
+                (one.partition, lost) == (record.partition, broker) for one, lost in self._lost()
+            ):
+                raise
+
+    async def _prove(self, client: Client) -> None:
+        """Send a message to each log, as often as it takes."""
+        client_log = self._client_log
+        async with client.producer(delivery_timeout_s=10.0) as producer:
+            for log in sorted(self._unproven):
+                self._number += 1
+                value = unique_value(_HOST, self._number)
+                client_log.note(Invoked(client_log.now, _HOST, log.topic, log.partition, value))
+                try:
+                    receipt = await producer.send(log.topic, value, partition=log.partition)
+                except DeliveryError as error:
+                    kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
+                    client_log.note(kind(client_log.now, value, str(error)))
+                    continue
+                client_log.note(
+                    Acknowledged(
+                        client_log.now,
+                        log,
+                        value,
+                        receipt.offset,
+                        receipt.next_offset,
+                        receipt.epoch,
+                        receipt.duplicate,
+                    )
+                )
+                self._unproven.discard(log)

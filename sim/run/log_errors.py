@@ -1,0 +1,63 @@
+"""What nodes write to their logs that no fault excuses: exceptions, and errors.
+
+An exception that a node logs is a fault of its code whatever fails around it.  An error
+without one is a complaint about the world; it is excused where the world did fail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.host import ProcessLife
+
+_LIBRARY: Final = "octopi"
+
+
+class _Listener(logging.Handler):
+    def __init__(
+        self, is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
+    ) -> None:
+        super().__init__(logging.ERROR)
+        self._is_excused = is_excused
+        self._complain = complain
+
+    def emit(self, record: logging.LogRecord) -> None:
+        life = driver.OWNER.get()
+        if isinstance(life, ProcessLife) and life.is_over:
+            return  # nobody reads the log of a process that is gone
+        host = life.host.name if isinstance(life, ProcessLife) else ""
+        if record.exc_info:
+            trace = logging.Formatter().formatException(record.exc_info)
+            self._complain(f"{host}: {record.getMessage()}: {trace}")
+        elif not self._is_excused(host, record.getMessage()):
+            facts = {
+                name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS
+            }
+            self._complain(f"{host}: {record.getMessage()} {facts}")
+
+
+_PLAIN_FIELDS: Final = frozenset(
+    [*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"]
+)
+
+
+@contextmanager
+def listening(
+    is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
+) -> Iterator[None]:
+    """Within the block, pass to *complain* what hosts complain of that *is_excused*, which
+    is told the host and the message, doesn't excuse, and let nobody else hear of anything."""
+    logger = logging.getLogger(_LIBRARY)
+    saved = logger.level, logger.propagate, logger.handlers
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.handlers = [_Listener(is_excused, complain)]
+    try:
+        yield
+    finally:
+        level, logger.propagate, logger.handlers = saved
+        logger.setLevel(level)

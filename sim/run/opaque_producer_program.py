@@ -1,0 +1,71 @@
+"""A producer of version 1 records, which are known by their request ids when they come again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.environment import Clock, Environment
+from octopi.errors import OctopiError
+from octopi.identifiers import PartitionId, topic_name
+from octopi.record import encode_opaque, request_id_v1
+from octopi.retry import may_pass
+from octopi.simulation.history.events import Invoked, LogName, OutcomeUnknown, unique_value
+from sim.run.client_log import ClientLog
+
+_NAME: Final = "opaque"
+_PORT: Final = 7000
+_AGAIN_S: Final = 0.1
+_VALUE_BYTES: Final = 30
+
+
+class OpaqueProducerProgram:
+    """Sends one message after the other, each again and again until it is taken."""
+
+    host: Final = "opaque-producer"
+
+    def __init__(self, client_log: ClientLog) -> None:
+        self.sent_count = 0
+        self._noted = 0
+        """The last message that is in the history."""
+        self._client_log = client_log
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was taken."""
+        return self.sent_count == self._client_log.plan.workload.opaque_records
+
+    async def run(self, environment: Environment) -> None:
+        """`octopi.simulation.kernel.host.Program`."""
+        client_log = self._client_log
+        await client_log.topics_made.wait()
+        randomness = client_log.cluster.world.random(_NAME)
+        async with client_log.connected(environment) as client:
+            while not self.is_done:
+                number = self.sent_count + 1
+                value = unique_value(_NAME, number, _VALUE_BYTES)
+                log = client_log.logs[number % len(client_log.logs)]
+                if number != self._noted:
+                    self._noted = number
+                    client_log.note(Invoked(client_log.now, _NAME, log.topic, log.partition, value))
+                record = encode_opaque(request_id_v1(_NAME, _PORT, number), value)
+                if await self._append(client, environment.clock, log, record):
+                    # It is taken, and the answer says for no record where.
+                    client_log.note(
+                        OutcomeUnknown(client_log.now, value, "its place was not asked for")
+                    )
+                    self.sent_count = number
+                    pause_s = client_log.plan.workload.pause_s * randomness.random()
+                    await environment.clock.sleep_until(environment.clock.now() + pause_s)
+
+    async def _append(self, client: Client, clock: Clock, log: LogName, record: bytes) -> bool:
+        """Try to have the record in the log; say whether it is there."""
+        topic, partition = topic_name(log.topic), PartitionId(log.partition)
+        try:
+            await client.stored_records.append(topic, partition, record)
+        except OctopiError as error:
+            if not may_pass(error):
+                self._client_log.complain(_NAME, error)
+            await clock.sleep_until(clock.now() + _AGAIN_S)
+            return False
+        return True

@@ -1,0 +1,185 @@
+"""The operator of a run: makes its topics, and does chores while everybody works."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.environment import Environment
+from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError
+from octopi.retry import may_pass
+from octopi.simulation.history.events import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    TopicCreation,
+    TopicRemoval,
+    unique_value,
+)
+from sim.run.client_log import ClientLog
+from sim.run.expensive_requests import ask_for_offsets, have_fetches_wait
+from sim.run.plan import Chore
+
+_FIRST_CHORE_S: Final = 0.5
+"""Chores begin within so long after the topics were made."""
+_CHORE_TIMEOUT_S: Final = 5.0
+_SCRATCH_COUNT: Final = 3
+_RENEWALS: Final = 2
+"""How often a topic is made under its name."""
+
+
+class Operator:
+    """The program on the host from which the cluster is operated."""
+
+    host: Final = "operator"
+
+    def __init__(self, client_log: ClientLog) -> None:
+        self.is_done = False
+        """Whether the topics are there, and every chore was done or given up."""
+        self._client_log = client_log
+        self._chores = list(client_log.plan.workload.chores)
+        self._number = 0
+        self._environment: Environment
+
+    async def run(self, environment: Environment) -> None:
+        """`octopi.simulation.kernel.host.Program`."""
+        client_log, self._environment = self._client_log, environment
+        async with client_log.connected(environment) as client:
+            if not client_log.topics_made.is_set():
+                await self._make_topics(client)
+            while self._chores:
+                self._number += 1
+                randomness = client_log.cluster.world.random("chore", self._number)
+                clock = environment.clock
+                await clock.sleep_until(clock.now() + randomness.random() * _FIRST_CHORE_S)
+                await self._try(client, self._chores[0], randomness)
+                del self._chores[0]
+        self.is_done = True
+
+    async def _make_topics(self, client: Client) -> None:
+        client_log, plan = self._client_log, self._client_log.plan
+        for topic in client_log.topics:
+            if any(log.topic == topic for log in client_log.logs):
+                continue  # an earlier life did
+            while True:
+                try:
+                    info = await client.create_topic(
+                        topic,
+                        plan.workload.topic_partitions,
+                        exist_ok=True,
+                        flush_before_ack=plan.flush_before_ack,
+                        min_insync=plan.min_insync,
+                        segment_bytes=plan.segment_bytes,
+                        retention=(
+                            None
+                            if plan.retention_ms is None
+                            else timedelta(milliseconds=plan.retention_ms)
+                        ),
+                        retention_bytes=plan.retention_bytes,
+                    )
+                    break
+                except OctopiError as error:
+                    if not may_pass(error):
+                        client_log.complain(self.host, error)
+            client_log.note(TopicCreation(client_log.now, topic))
+            client_log.logs += [LogName(topic, one.partition) for one in info.partitions]
+        client_log.topics_made.set()
+
+    # --- chores --------------------------------------------------------------------------
+
+    async def _try(self, client: Client, chore: Chore, randomness: Random) -> None:
+        try:
+            match chore:
+                case "topic":
+                    await self._use_topic(client, f"scratch-{self._number}", randomness)
+                case "drain":
+                    await self._drain(client, randomness)
+                case "renew":
+                    await self._renew(client, f"renewed-{self._number}", randomness)
+                case "ask":
+                    await ask_for_offsets(client, randomness.choice(self._client_log.topics))
+                case "poll":
+                    topic = randomness.choice(self._client_log.topics)
+                    await have_fetches_wait(self._environment, client, topic)
+                case "grow":
+                    await client.admin.add_partitions(1)
+                case "move":
+                    await self._move(client, randomness)
+        except OctopiError as error:
+            # Its broker or partition may be another one by now.
+            is_outdated = isinstance(error, RefusedError) and error.meaning.outdated
+            if not may_pass(error) and not is_outdated:
+                self._client_log.complain(f"{self.host} ({chore})", error)
+
+    async def _drain(self, client: Client, randomness: Random) -> None:
+        brokers = (await client.admin.describe_cluster()).brokers
+        if not brokers:
+            return
+        broker = randomness.choice(brokers).broker
+        await client.admin.drain_broker(broker, timeout_s=_CHORE_TIMEOUT_S)
+
+    async def _move(self, client: Client, randomness: Random) -> None:
+        info = await client.admin.describe_cluster()
+        if not info.partitions:
+            return
+        partition = randomness.choice(info.partitions)
+        others = [one.broker for one in info.brokers if one.broker not in partition.replicas]
+        if others:
+            await client.admin.move_replica(
+                partition.partition,
+                randomness.choice(partition.replicas),
+                randomness.choice(others),
+                timeout_s=_CHORE_TIMEOUT_S,
+            )
+
+    async def _renew(self, client: Client, topic: str, randomness: Random) -> None:
+        """Make and delete a topic again and again under one name; leave the last one to be used
+        like those of everybody."""
+        client_log = self._client_log
+        for number in range(_RENEWALS):
+            await self._use_topic(client, topic, randomness, f"{topic}-{number}")
+        info = await client.create_topic(
+            topic, 1, flush_before_ack=client_log.plan.flush_before_ack
+        )
+        client_log.note(TopicCreation(client_log.now, topic))
+        client_log.logs += [LogName(topic, one.partition) for one in info.partitions]
+
+    async def _use_topic(
+        self, client: Client, topic: str, randomness: Random, sender: str = ""
+    ) -> None:
+        """Make a topic, send something to it, and delete it."""
+        client_log = self._client_log
+        sender = sender or topic
+        count = randomness.randint(1, client_log.plan.partitions)
+        flush_before_ack = client_log.plan.flush_before_ack
+        await client.create_topic(topic, count, exist_ok=True, flush_before_ack=flush_before_ack)
+        client_log.note(TopicCreation(client_log.now, topic))
+        async with client.producer(create_topics=False, delivery_timeout_s=5.0) as producer:
+            for number in range(_SCRATCH_COUNT):
+                value = unique_value(sender, number)
+                client_log.note(Invoked(client_log.now, sender, topic, None, value))
+                try:
+                    receipt = await producer.send(topic, value)
+                except NotDeliveredError as error:
+                    client_log.note(Failed(client_log.now, value, str(error)))
+                except OutcomeUnknownError as error:
+                    client_log.note(OutcomeUnknown(client_log.now, value, str(error)))
+                else:
+                    log = LogName(topic, receipt.partition)
+                    client_log.note(
+                        Acknowledged(
+                            client_log.now,
+                            log,
+                            value,
+                            receipt.offset,
+                            receipt.next_offset,
+                            receipt.epoch,
+                            receipt.duplicate,
+                        )
+                    )
+        client_log.note(TopicRemoval(client_log.now, topic))
+        await client.delete_topic(topic)

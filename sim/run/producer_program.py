@@ -1,0 +1,223 @@
+"""A producer of a run: sends, waits for receipts in its own manner, and notes both."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.clients.client import Client
+from octopi.clients.producing.producer import Producer
+from octopi.clients.producing.receipts import PendingReceipt
+from octopi.environment import Clock, Environment
+from octopi.errors import DeliveryError, NotDeliveredError, OctopiError
+from octopi.limits import FETCH_WAIT_S_MAX
+from octopi.record import NO_HEADERS
+from octopi.retry import may_pass
+from octopi.simulation.history.events import (
+    Acknowledged,
+    Failed,
+    Invoked,
+    LogName,
+    OutcomeUnknown,
+    unique_value,
+)
+from sim.run.client_log import ClientLog
+
+_LINGERS_S: Final = (0.0, 0.002, 0.02)
+_AGAIN_S: Final = 0.1
+_PROMPT_S: Final = 5.0
+"""What a receipt takes at most when all is well, and the connection is known to work."""
+
+
+@attrs.frozen
+class _Sent:
+    value: bytes
+    pending: PendingReceipt
+    due_at: float
+    """By the producer's clock: before that it may not give up.  A message may share the time of
+    one that was submitted before it, and so of the first one of its burst."""
+
+
+class _LeftError(Exception):
+    """The producer is to be closed without waiting for what is on its way."""
+
+
+class ProducerProgram:
+    """Producer number *number*: each life of it goes on behind what the ones before sent."""
+
+    def __init__(self, client_log: ClientLog, number: int) -> None:
+        self.host = f"producer-{number}"
+        self.sent_count = 0
+        self.is_done = False
+        """Whether it has sent all, and knows what became of it."""
+        self.is_heard = False
+        """Whether it was heard once more, when all was well again."""
+        self._client_log = client_log
+        self._number = number
+        self._life = 0
+        self._heard_end = 0
+        """Where the last message ends that it has a receipt for."""
+
+    @property
+    def _name(self) -> str:
+        return f"p{self._number}.{self._life}"
+
+    async def run(self, environment: Environment) -> None:
+        """`octopi.simulation.kernel.host.Program`."""
+        client_log, workload = self._client_log, self._client_log.plan.workload
+        await client_log.topics_made.wait()
+        async with client_log.connected(environment) as client:
+            while self.sent_count < workload.records:
+                self._life += 1
+                randomness = client_log.cluster.world.random("producer", self._number, self._life)
+                on_its_way: list[_Sent] = []
+                try:
+                    async with client.producer(
+                        linger_s=randomness.choice(_LINGERS_S),
+                        batch_bytes=workload.batch_bytes,
+                        delivery_timeout_s=workload.delivery_timeout_s,
+                    ) as producer:
+                        await self._send_some(environment, producer, randomness, on_its_way)
+                        if self.sent_count == workload.records:
+                            self.is_done = True
+                            await self._have_last_word(environment.clock, client, producer)
+                except (_LeftError, DeliveryError):
+                    pass  # what became of each message is noted
+                for sent in on_its_way:
+                    await self._note_outcome(sent)
+        self.is_done = self.is_heard = True
+
+    async def _send_some(
+        self,
+        environment: Environment,
+        producer: Producer,
+        randomness: Random,
+        on_its_way: list[_Sent],
+    ) -> None:
+        """Send until it is time to go on with another producer, or all is sent."""
+        client_log, clock = self._client_log, environment.clock
+        workload = client_log.plan.workload
+        until = workload.records
+        if workload.reopen_count:
+            until = min(until, self.sent_count + randomness.randint(1, 2 * workload.reopen_count))
+        while self.sent_count < until:
+            burst = min(randomness.randint(1, workload.burst_count), until - self.sent_count)
+            due_at = clock.now() + workload.delivery_timeout_s
+            for _ in range(burst):
+                await self._submit(producer, due_at, randomness, on_its_way)
+            if self.sent_count == until < workload.records and randomness.random() < 0.5:
+                raise _LeftError
+            while on_its_way:
+                error = await self._note_outcome(on_its_way[0])
+                if error is not None and clock.now() < on_its_way[0].due_at:
+                    client_log.complain_of_haste(self._name, error)
+                del on_its_way[0]
+            if workload.pause_s:
+                await clock.sleep_until(clock.now() + randomness.expovariate(1 / workload.pause_s))
+
+    async def _have_last_word(self, clock: Clock, client: Client, producer: Producer) -> None:
+        """Whatever it went through: when all is well again, it comes to be heard."""
+        await self._client_log.all_well.wait()
+        for log in self._client_log.logs:
+            # A connection may still turn out to be dead, later than some producers wait.
+            while await self._say(producer, log) is not None:
+                await clock.sleep_until(clock.now() + _AGAIN_S)
+            if self._client_log.plan.workload.polls:
+                await self._speak_beside_polls(clock, client, producer, log)
+
+    async def _speak_beside_polls(
+        self, clock: Clock, client: Client, producer: Producer, log: LogName
+    ) -> None:
+        """A connection that has just worked takes a message though many fetches on it wait."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(self._client_log.plan.workload.polls):
+                nursery.start_soon(self._poll, client, log)
+            await clock.sleep_until(clock.now() + _AGAIN_S)
+            began_at = clock.now()
+            error = await self._say(producer, log)
+            waited_s = clock.now() - began_at
+            if error is not None or waited_s > _PROMPT_S:
+                what = f"{self._name} waited {waited_s:.1f} s beside fetches that wait: {error!r}"
+                self._client_log.complaints.append(what)
+            nursery.cancel_scope.cancel()
+
+    async def _poll(self, client: Client, log: LogName) -> None:
+        """Fetch what comes, until cancelled or refused."""
+        with contextlib.suppress(OctopiError):
+            offset = self._heard_end
+            while True:
+                found = await client.fetch(
+                    log.topic, offset, partition=log.partition, wait_s=FETCH_WAIT_S_MAX
+                )
+                if found.messages:
+                    offset = found.messages[-1].next_offset
+
+    async def _say(self, producer: Producer, log: LogName) -> OctopiError | None:
+        client_log = self._client_log
+        self.sent_count += 1
+        value = unique_value(self._name, self.sent_count)
+        client_log.note(Invoked(client_log.now, self._name, *log, value))
+        try:
+            pending = await producer.submit(log.topic, value, partition=log.partition)
+        except OctopiError as error:
+            client_log.note(Failed(client_log.now, value, str(error)))
+            return error
+        return await self._note_outcome(_Sent(value, pending, math.inf))
+
+    async def _submit(
+        self, producer: Producer, due_at: float, randomness: Random, on_its_way: list[_Sent]
+    ) -> None:
+        client_log = self._client_log
+        self.sent_count += 1
+        name = self._name
+        size_bytes = randomness.choice((0, 30, client_log.plan.workload.value_bytes_max))
+        value = unique_value(name, self.sent_count, size_bytes)
+        if self._number == self.sent_count == 1:
+            value = b""  # only one can be: values name messages
+        log = randomness.choice(client_log.logs)
+        partition, key = None, None
+        way = randomness.random()
+        if way < 0.5:
+            partition = log.partition
+        elif way < 0.8:
+            key = b"key-%d" % randomness.randrange(5)
+        headers = {"of": name.encode()} if randomness.random() < 0.2 else NO_HEADERS
+        client_log.note(Invoked(client_log.now, name, log.topic, partition, value, key, headers))
+        try:
+            pending = await producer.submit(
+                log.topic, value, partition=partition, key=key, headers=headers
+            )
+        except OctopiError as error:
+            if not isinstance(error, NotDeliveredError) and not may_pass(error):
+                client_log.complain(name, error)
+            client_log.note(Failed(client_log.now, value, str(error)))
+        else:
+            on_its_way.append(_Sent(value, pending, due_at))
+
+    async def _note_outcome(self, sent: _Sent) -> DeliveryError | None:
+        """Wait until it is known whether *sent* is stored; return why not, or why nobody knows."""
+        client_log = self._client_log
+        try:
+            receipt = await sent.pending
+        except DeliveryError as error:
+            kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
+            client_log.note(kind(client_log.now, sent.value, str(error)))
+            return error
+        self._heard_end = receipt.next_offset
+        client_log.note(
+            Acknowledged(
+                client_log.now,
+                LogName(receipt.topic, receipt.partition),
+                sent.value,
+                receipt.offset,
+                receipt.next_offset,
+                receipt.epoch,
+                receipt.duplicate,
+            )
+        )
+        return None

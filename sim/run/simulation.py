@@ -1,0 +1,431 @@
+"""One run of a plan, and what came of it.
+
+A run has two phases.  In the first everybody works while faults strike.  Then everything
+is healed, or everything but one broker, and the run demands progress: within a bound of
+virtual time nothing is pending, all replicas are in sync and hold the same bytes, new
+messages are taken, and consumers are at the end.  Last, what clients saw is held against
+what a cluster promises.
+
+Whatever is broken, the safety of the data is looked at first: a cluster that stands still
+has an excuse, one that lies has none.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from octopi.errors import RefusedError, Status, StorageError
+from octopi.roles.broker.replica_driver import LEADER_LACKS
+from octopi.roles.register.election_driver import MAY_BE_LOST
+from octopi.roles.register.startup_recovery import JOURNAL_LACKS
+from octopi.simulation.cluster import REGISTER, ClusterOptions, Node, SimulatedCluster
+from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.injector import Injector
+from octopi.simulation.history.checker import check
+from octopi.simulation.history.events import History
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.host import is_ordinary
+from octopi.simulation.kernel.schedule import Fifo, Random
+from octopi.simulation.kernel.world import Event, Violation, World
+from octopi.simulation.network.message_links import FrameNet
+from octopi.simulation.network.network import Network, Tier
+from octopi.simulation.network.streams import WebSocketTier
+from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
+from sim.run.client_log import ClientLog
+from sim.run.coverage_marks import CoverageMarks
+from sim.run.healing import Healer
+from sim.run.log_errors import listening
+from sim.run.plan import Plan
+from sim.run.workload import Workload
+
+Observer = Callable[[Event], None]
+"""Hears of every event of a run, or of those that its attribute ``kinds`` names; to end the
+run it gives `World.fail` a `Violation`."""
+
+ObserverMaker = Callable[[SimulatedCluster], Observer]
+
+LIVENESS_S: Final = 90.0
+"""Of virtual time, for each thing that has to come about once everything is healed."""
+
+_BOOT_S: Final = 10.0
+"""A cluster may take so long until clients begin; faults may keep it from ever being whole."""
+_LOOK_S: Final = 0.02
+_RESTART_S: Final = 0.5
+"""Whoever keeps processes alive starts one that ended again after this."""
+_SHOWN_COUNT: Final = 5
+_KEEP_RETIRED_S: Final = 2.0
+"""How long brokers keep what they gave up: so long that many runs see them delete it, too."""
+_FULL_S: Final = 3.0
+"""After so long a broker has found out that its disk is full, and the register what to do."""
+
+_STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
+
+_TIERS: Final[dict[str, Tier]] = {"message": FrameNet, "websocket": WebSocketTier}
+
+
+@attrs.frozen
+class Verdict:
+    """What came of a run."""
+
+    plan: Plan
+    violation: Violation | None
+    """The rule that was broken; None: all is well."""
+    outside: Violation | None
+    """The one that clients alone can tell of: by what they saw or were told, because they
+    crashed, or because all stands still."""
+    details: str
+    """More about it, many lines; or empty."""
+    digest: str
+    """Stands for all that happened: the same plan has the same, always."""
+    seconds: float
+    """Of virtual time."""
+    counts: dict[str, int]
+    """How much happened, by kind."""
+    marks: dict[str, int]
+    """How often each of `sim.run.coverage_marks.MARKS` was hit."""
+    events: tuple[Event, ...] = attrs.field(repr=False, eq=False)
+    """What happened, the last of it."""
+    history: History = attrs.field(repr=False, eq=False)
+    """What clients noted."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the broken rule, or empty."""
+        return self.violation.rule if self.violation else ""
+
+
+def simulate(
+    plan: Plan,
+    observers: Sequence[ObserverMaker] = (),
+    *,
+    events_kept: int | None = 20_000,
+    outlives_crashes: bool = False,
+) -> Verdict:
+    """Run *plan* to its end; *observers* hear of every event of it.
+
+    A server that crashes by its own fault ends the run, or (*outlives_crashes*) is started
+    again, for clients to find out what comes of it.
+    """
+    world = World(plan.seed, events_kept=events_kept)
+    world.outlives_crashes = outlives_crashes
+    world.checks_invariants = True
+    network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
+    run = _PlanRun(world, network, plan, observers)
+    schedule = Fifo() if plan.order == "fifo" else Random(world.random("schedule"))
+    try:
+        with listening(run.is_excused, run.complain):
+            driver.run(world, run.main, schedule)
+    except BaseException as error:
+        if error is not world.failure:
+            raise  # a fault of the simulator
+        run.broken = _as_violation(error)
+    return run.verdict()
+
+
+def _as_violation(error: BaseException) -> Violation:
+    if isinstance(error, Violation):
+        return error
+    kind = type(error).__name__
+    if kind in _STANDSTILLS:
+        return Violation(kind, str(error))
+    return Violation("exception", "".join(traceback.format_exception(error)))
+
+
+class _PlanRun:
+    def __init__(
+        self, world: World, network: Network, plan: Plan, observers: Sequence[ObserverMaker]
+    ) -> None:
+        self.broken: Violation | None = None
+        self._world = world
+        self._network = network
+        self._plan = plan
+        self._observers = observers
+        self._complaints: list[str] = []
+        self._marks = CoverageMarks()
+        self._stuck: Violation | None = None
+        self._crash: Violation | None = None
+        self._losses_told = 0
+        """How often the register wrote that records may be lost, for decisions to come."""
+        self._counts: Counter[str] = Counter()
+        self._cluster: SimulatedCluster
+        self._injector: Injector
+        self._client_log: ClientLog
+        self._workload: Workload
+        self._healer: Healer
+
+    # --- the course of a run ---------------------------------------------------------------
+
+    async def main(self) -> None:
+        """All of it, in the world."""
+        async with trio.open_nursery() as nursery:
+            self._build(nursery)
+            self._cluster.start()
+            with trio.move_on_after(min(_BOOT_S, self._plan.faults_s)):
+                await self._cluster.wait_serving()
+            self._workload.start()
+            await self._work()
+            self._healer.cut_off = self._injector.heal(self._plan.cut_off)
+            try:
+                await self._rest()
+            except Violation as error:
+                self._stuck = error
+            late = await self._cluster.end()
+            if late:
+                self.complain(f"tasks go on without their process: {', '.join(late)}")
+            nursery.cancel_scope.cancel()
+
+    def _build(self, nursery: trio.Nursery) -> None:
+        plan, world = self._plan, self._world
+        options = ClusterOptions(
+            brokers=plan.brokers,
+            partitions=plan.partitions,
+            replicas=plan.replicas,
+            flush=FlushOptions(
+                interval_s=plan.flush_interval_s, checkpoint_bytes=plan.checkpoint_bytes
+            ),
+            gather_s=plan.gather_s,
+            rebalance_interval_s=plan.rebalance_interval_s,
+            retention_check_interval_s=plan.retention_check_interval_s,
+            keep_retired_s=_KEEP_RETIRED_S,
+            snapshot_entries=plan.snapshot_entries,
+        )
+        self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)
+        self._client_log = ClientLog(cluster, plan)
+        self._workload = Workload(self._client_log)
+        self._healer = Healer(self._client_log)
+        for make in self._observers:
+            observer = make(cluster)
+            world.observe(observer, getattr(observer, "kinds", None))
+        world.observe(self._marks, self._marks.kinds)
+        world.observe(self._see_exit, {"exit"})
+        world.observe(self._see_decision, {steps.E8Decided.text})
+        last_copies = LastCopyGuard(
+            cluster, may_lose_all=plan.loses_all, may_lose_last=plan.loses_last
+        )
+        self._injector = Injector(cluster, last_copies, plan.faults)
+        self._injector.arm()
+        self._client_log.unfit = self._injector.unfit
+        self._client_log.disks_fail = lambda: bool(self._injector.broken_disks)
+
+    async def _work(self) -> None:
+        """Return when all is done and every fault with a time has struck, or it is time to
+        heal."""
+        while self._world.now < self._plan.faults_s:
+            if not self._injector.timed_count and not self._workload.unsent():
+                break
+            await self._world.sleep(_LOOK_S)
+
+    async def _rest(self) -> None:
+        """Demand progress of what was healed.
+
+        Raises:
+          Violation: "liveness", if something doesn't come about in time.
+        """
+        healer, workload = self._healer, self._workload
+        healer.start()
+        await self._until("unfit brokers can't be replaced", self._injector.replace_unfit)
+        await self._until("servers don't serve", healer.not_serving)
+        await self._until("replicas of lost brokers are not replaced", healer.unmoved)
+        await self._until("clients wait", workload.unsent)
+        await self._until("new messages are not taken", healer.unproven)
+        await self._until("replicas are not in sync", healer.out_of_sync)
+        healer.ask_who_serves()
+        await self._until("partitions are not served", healer.unserved)
+        if self._plan.kills_each:
+            await self._kill_each()
+        if self._plan.spoils_disks:
+            await self._spoil_disks()
+        if self._plan.without_register and not healer.cut_off:
+            await self._do_without_register()
+        self._client_log.all_well.set()
+        await self._until("producers are not heard", workload.unheard)
+        await self._until("replicas differ", healer.differing)
+        await self._until("deleted topics are on disks", healer.undeleted)
+        workload.read_all()
+        await self._until("nobody can read all", lambda: "" if workload.is_read else "reading")
+        ends = {log: healer.end(log) for log in self._client_log.logs}
+        await self._until("consumers are behind", lambda: workload.unread(ends))
+        workload.note_rest()
+
+    async def _kill_each(self) -> None:
+        """Kill one broker after the other: the others go on without it.
+
+        Raises:
+          Violation: "liveness", if they don't.
+        """
+        healer, cluster = self._healer, self._cluster
+        for name in [node.name for node in cluster.brokers if node.name != healer.cut_off]:
+            if not healer.survivors(name):
+                continue  # its topics ask for more than there are without it
+            cluster.nodes[name].host.kill()
+            healer.prove_again()
+            await self._until(f"new messages are not taken without {name}", healer.unproven)
+            cluster.boot(name)
+            await self._until_well(name)
+
+    async def _spoil_disks(self) -> None:
+        """Have the disk of one broker after the other be full or fail, or all be full until only
+        that of a leader is: the others take messages instead of it.
+
+        Raises:
+          Violation: "liveness", if they don't.
+        """
+        healer, cluster, injector = self._healer, self._cluster, self._injector
+        hosts = [node.name for node in cluster.brokers if node.name != healer.cut_off]
+        for name in [*hosts, ""]:
+            if not all(map(healer.survivors, [name] if name else hosts)):
+                continue  # its topics ask for more than there are without it
+            led = healer.led_by(name)
+            fails = led and self._world.random("spoil", name).random() < 0.5
+            healer.prove_again()
+            if fails:
+                injector.fail_append(name, led[0])
+            elif name:
+                injector.fill(name)
+            else:
+                name = self._world.random("spoil").choice(healer.leaders())
+                for one in sorted(hosts, key=lambda one: one == name):  # its own comes last
+                    injector.fill(one)
+                    await self._world.sleep(_FULL_S)
+                    healer.prove_again()
+                for one in hosts:
+                    if one != name:
+                        injector.make_room(one)
+            what = f"the disk of {name} {'has failed' if fails else 'is full'}"
+            await self._until(f"new messages are not taken while {what}", healer.unproven)
+            injector.make_room(name)
+            if fails:
+                cluster.nodes[name].host.kill()
+                cluster.boot(name)
+            await self._until_well(name)
+
+    async def _until_well(self, name: str) -> None:
+        """Wait until what happened to the host *name* has left no trace."""
+        healer = self._healer
+        await self._until(f"{name} doesn't serve again", healer.not_serving)
+        await self._until(f"replicas are not in sync after {name}", healer.out_of_sync)
+        healer.ask_who_serves()
+        await self._until(f"partitions are not served after {name}", healer.unserved)
+
+    async def _do_without_register(self) -> None:
+        """Have others lead and hold the partitions, while producers have nothing to send; then end
+        the register until all of them are heard.
+
+        Raises:
+          Violation: "liveness", if they aren't, or nothing changes.
+        """
+        self._healer.move_all()
+        await self._until("replicas don't move", self._healer.unmoving)
+        await self._until("replicas are not in sync when they have moved", self._healer.out_of_sync)
+        # What only the register knows of takes effect when it is back.
+        await self._until("replicas don't hear of a decision", self._healer.untold)
+        self._cluster.nodes[REGISTER].host.kill()
+        self._client_log.all_well.set()
+        await self._until("producers are not heard without the register", self._workload.unheard)
+        self._cluster.boot(REGISTER)
+        await self._until("the register doesn't serve again", self._healer.not_serving)
+
+    async def _until(self, problem: str, missing: Callable[[], str]) -> None:
+        """Wait until nothing is *missing*."""
+        deadline = self._world.now + LIVENESS_S
+        while True:
+            what = missing()
+            if not what:
+                return
+            if self._world.now > deadline:
+                raise Violation("liveness", f"{problem} for {LIVENESS_S:g} s: {what}")
+            await self._world.sleep(_LOOK_S)
+
+    # --- what may not happen -----------------------------------------------------------
+
+    def complain(self, what: str) -> None:
+        """A node did what no fault excuses."""
+        self._complaints.append(f"{self._world.now:.6f} {what}")
+
+    def is_excused(self, host: str, message: str) -> bool:
+        """Whether *host* may say that something is wrong with it: *message*."""
+        if host == REGISTER and message == MAY_BE_LOST:
+            self._losses_told += 1
+            return self._plan.loses_all or self._plan.loses_last
+        if self._plan.loses_all and host == REGISTER:
+            return True
+        if message == JOURNAL_LACKS and self._injector.unfit:
+            return True  # a broker's disk is as it was before, and repeats a deleted topic
+        if message == LEADER_LACKS and self._injector.unfit:
+            return True  # a broker leads that can't know what it lost: this one keeps what it has
+        return host in self._injector.broken_disks | self._injector.unfit
+
+    def _see_decision(self, event: Event) -> None:
+        """Whether the register's log says so when a leader begins with what it has."""
+        self._losses_told -= len(event.get("losses"))
+        if self._losses_told < 0:
+            self.complain(f"{event.host}'s log doesn't say what may be lost by {event.facts}")
+            self._losses_told = 0
+
+    def _see_exit(self, event: Event) -> None:
+        if event.what != "exit":
+            return
+        node = self._cluster.nodes[event.host]
+        assert node.life is not None
+        error = node.life.error
+        if error is not None and not is_ordinary(error):
+            self._crash = self._crash or _as_violation(error)
+            if node.kind == "client":  # nobody starts it again
+                self._stuck = self._crash
+                self._world.fail(self._crash)
+        is_asked = node.kind == "client" or node.stop.is_set()
+        if not (self._may_end(node, error) or (is_asked and error is None)):
+            self.complain(f"{node.name} ended with {error!r}")
+        if not (is_asked or node.name in self._injector.unfit or self._injector.is_gone(node.name)):
+            self._cluster.boot_after(node.name, _RESTART_S)
+
+    def _may_end(self, node: Node, error: BaseException | None) -> bool:
+        if isinstance(error, BaseExceptionGroup):
+            return all(self._may_end(node, one) for one in error.exceptions)
+        if isinstance(error, StorageError):
+            return node.name in self._injector.broken_disks
+        fenced = isinstance(error, RefusedError) and error.status == Status.BROKER_FENCED
+        return fenced and node.name in self._injector.unfit
+
+    # --- the end -------------------------------------------------------------------------
+
+    def verdict(self) -> Verdict:
+        """What came of it."""
+        history = self._client_log.history
+        self._marks.look_back(history.events)
+        violation, details = self.broken or self._crash, ""
+        faults = check(history)
+        stands_still = violation is not None and violation.rule in _STANDSTILLS
+        outside = violation if stands_still else self._stuck
+        if faults:
+            outside = Violation(f"history {faults[0].rule.name}", str(faults[0]))
+        elif outside is None and self._client_log.complaints:
+            outside = Violation("complaint", self._client_log.complaints[0])
+        if violation is None and faults:
+            violation = outside
+            details = "\n\n".join(one.explain(history) for one in faults[:_SHOWN_COUNT])
+        complaints = [*self._complaints, *self._client_log.complaints]
+        if violation is None and complaints:
+            violation = Violation("complaint", complaints[0])
+            details = "\n\n".join(complaints[:_SHOWN_COUNT])
+        counts = Counter(type(one).__name__ for one in history.events)
+        counts.update({f"fault {name}": n for name, n in self._injector.counts.items()})
+        return Verdict(
+            plan=self._plan,
+            violation=violation or self._stuck,
+            outside=outside,
+            details=details,
+            digest=self._world.digest,
+            seconds=self._world.now,
+            counts=dict(sorted(counts.items())),
+            marks=dict(sorted(self._marks.counts.items())),
+            events=tuple(self._world.events),
+            history=history,
+        )

@@ -1,0 +1,116 @@
+"""All clients of a run: who there is, what they have done, and how the logs are in the end.
+
+Each producer and each consumer lives on a host of its own, so that it can be killed,
+paused or cut off like any node.  A program that is started again goes on behind what it
+did.  What the notes prove is `octopi.simulation.history.checker`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.clients.client import Client
+from octopi.environment import Environment
+from octopi.errors import HistoryLostError
+from octopi.simulation.history.events import FinalLog, LogName, Rested, StartMoved, StoredMessage
+from octopi.simulation.kernel.host import Program
+from sim.run.client_log import ClientLog
+from sim.run.consumer_program import ConsumerProgram
+from sim.run.opaque_producer_program import OpaqueProducerProgram
+from sim.run.operator_program import Operator
+from sim.run.producer_program import ProducerProgram
+
+_READER: Final = "reader"
+
+
+class Workload:
+    """The clients that *notebook* is of."""
+
+    def __init__(self, client_log: ClientLog) -> None:
+        workload, cluster = client_log.plan.workload, client_log.cluster
+        self.client_log = client_log
+        self.producers = [
+            ProducerProgram(client_log, number) for number in range(1, workload.producers + 1)
+        ]
+        self.consumers = [
+            ConsumerProgram(client_log, number) for number in range(1, workload.consumers + 1)
+        ]
+        self.opaque = OpaqueProducerProgram(client_log)
+        self.operator = Operator(client_log)
+        self.is_read = False
+        """Whether all was read in the end."""
+        programs: dict[str, Program] = {self.operator.host: self.operator.run}
+        programs |= {one.host: one.run for one in self.producers}
+        programs |= {one.host: one.run for one in self.consumers}
+        if workload.opaque_records:
+            programs[self.opaque.host] = self.opaque.run
+        self._hosts = list(programs)
+        for host, program in programs.items():
+            cluster.add_client(host, program)
+        cluster.add_client(_READER, self._read_all)
+
+    def start(self) -> None:
+        """Boot all clients."""
+        for host in self._hosts:
+            self.client_log.cluster.boot(host)
+
+    def unsent(self) -> str:
+        """Which programs have yet to come to their end; empty: none."""
+        senders: list[ProducerProgram | OpaqueProducerProgram] = [*self.producers, self.opaque]
+        waiting = [one.host for one in senders if not one.is_done]
+        return ", ".join(waiting if self.operator.is_done else [self.operator.host, *waiting])
+
+    def unheard(self) -> str:
+        """Whose last word is not taken yet; empty: nobody's."""
+        return ", ".join(one.host for one in self.producers if not one.is_heard)
+
+    # --- the end -------------------------------------------------------------------------
+
+    def read_all(self) -> None:
+        """Begin to read every log; `is_read` says when that is done."""
+        self.client_log.cluster.boot(_READER)
+
+    async def _read_all(self, environment: Environment) -> None:
+        client_log = self.client_log
+        async with client_log.connected(environment) as client:
+            waiting = client_log.topics
+            while waiting:
+                try:
+                    await self._read_topic(client, waiting[0])
+                    del waiting[0]
+                except HistoryLostError:
+                    pass  # retention was faster
+        self.is_read = True
+
+    async def _read_topic(self, client: Client, topic: str) -> None:
+        client_log = self.client_log
+        read: dict[LogName, list[StoredMessage]] = {}
+        async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+            starts = {int(one): int(at) for one, at in consumer.position.offsets.items()}
+            read = {LogName(topic, partition): [] for partition in starts}
+            async for one in consumer:
+                read[LogName(one.topic, one.partition)].append(
+                    StoredMessage(one.offset, one.next_offset, one.value, one.key, one.headers)
+                )
+        for log, messages in read.items():
+            start = starts[log.partition]
+            if 0 < start <= client_log.removed_end.get(log, 0):
+                client_log.note(StartMoved(client_log.now, log, start))
+            client_log.note(FinalLog(client_log.now, log, tuple(messages)))
+
+    def unread(self, ends: dict[LogName, int]) -> str:
+        """Which consumers are not at the *ends* of their logs; empty: none."""
+        return ", ".join(
+            f"{one.name} is at {one.ends.get(log, 0)} of {end} in {log}"
+            for one in self.consumers
+            for log, end in ends.items()
+            if log.topic == one.topic and one.ends.get(log, 0) < end
+        )
+
+    def note_rest(self) -> None:
+        """Note that the consumers have had the time to read all."""
+        client_log = self.client_log
+        for one in self.consumers:
+            for log in client_log.logs:
+                if log.topic == one.topic:
+                    client_log.note(Rested(client_log.now, one.name, log))

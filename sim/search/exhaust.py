@@ -1,0 +1,196 @@
+"""Fails everybody at every step and at every I/O, one way after the other.
+
+First each scenario (`sim.search.exhaust_runs`) is run as it is, to see which cells it comes to.
+Then each cell gets each of its actions, at two different moments where there are two: the first
+one of the cheapest scenario, and one in the middle of another.  Where an action can't be done,
+because it would touch the last intact copy of something, other moments are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+from time import monotonic, process_time
+from typing import Final, NamedTuple
+
+import attrs
+
+from octopi.simulation.cluster import SimulatedCluster
+from octopi.simulation.faults.injector import FAULT, SKIPPED
+from octopi.simulation.invariants.oracle import Oracle
+from octopi.simulation.kernel.world import Event
+from sim.run.plan import Plan, to_token
+from sim.run.simulation import simulate
+from sim.search.exhaust_cells import Cell, Spot, actions, cells, faults, impossible
+from sim.search.exhaust_reach import Reach, reach
+from sim.search.exhaust_runs import SCENARIOS
+from sim.search.parallel_runs import SIMULATOR, TEXT_SHOWN, spread
+
+MOMENTS: Final = 2
+"""At how many moments each cell gets each action."""
+TRIES_MAX: Final = 8
+"""Moments that are tried for more than one; for the first one all that are known."""
+
+
+class FailedCell(NamedTuple):
+    """A run that broke a rule."""
+
+    cell: Cell
+    action: str
+    rule: str
+    text: str
+    token: str
+
+
+class CellResult(NamedTuple):
+    """What came of one action at one cell."""
+
+    cell: Cell
+    action: str
+    executed: int
+    """Moments at which it happened."""
+    skipped: tuple[str, ...]
+    """Why it didn't at others."""
+    failures: tuple[FailedCell, ...]
+    runs: int
+    cpu_s: float
+
+
+class Task(NamedTuple):
+    """One action at one cell, and the moments that may be tried, the best ones first."""
+
+    cell: Cell
+    action: str
+    spots: tuple[Spot, ...]
+
+
+# --- one task --------------------------------------------------------------------------------
+
+
+def plan_of(cell: Cell, action: str, spot: Spot) -> Plan:
+    """The scenario of *spot*, with *action* at *cell*."""
+    plan = SCENARIOS[spot.scenario]
+    return attrs.evolve(plan, faults=(*plan.faults, *faults(cell, action, spot)))
+
+
+def perform(task: Task) -> CellResult:
+    """Have the action happen at `MOMENTS` moments, as far as that can be."""
+    began = process_time()
+    executed, runs = 0, 0
+    skipped: list[str] = []
+    failures: list[FailedCell] = []
+    for spot in task.spots:
+        if executed == MOMENTS or (executed and runs >= TRIES_MAX):
+            break
+        runs += 1
+        plan = plan_of(task.cell, task.action, spot)
+        why, rule, text = _run(plan)
+        if why:
+            skipped.append(why)
+        else:
+            executed += 1
+        if rule:
+            failures.append(FailedCell(task.cell, task.action, rule, text, to_token(plan)))
+    cpu_s = process_time() - began
+    return CellResult(
+        task.cell, task.action, executed, tuple(skipped), tuple(failures), runs, cpu_s
+    )
+
+
+def _run(plan: Plan) -> tuple[str, str, str]:
+    """Run *plan*; why its last fault didn't strike, the broken rule, and what was seen."""
+    wanted = plan.faults[-1].action
+    why = ["its place was never come to"]
+
+    def observe(event: Event) -> None:
+        if event.what in {FAULT, SKIPPED} and event.facts["action"] is wanted:
+            why[0] = event.facts.get("why", "")
+
+    def watch(_: SimulatedCluster) -> Callable[[Event], None]:
+        return observe
+
+    try:
+        verdict = simulate(plan, [Oracle, watch], events_kept=0)
+    except Exception as error:
+        return why[0], SIMULATOR, f"{type(error).__name__}: {error}"[:TEXT_SHOWN]
+    text = str(verdict.violation)[:TEXT_SHOWN] if verdict.violation else ""
+    return why[0], verdict.rule, text
+
+
+# --- all tasks -------------------------------------------------------------------------------
+
+
+def tasks(reached: Sequence[Reach], chosen: Iterable[Cell]) -> Iterator[Task]:
+    """What to do at *chosen* cells, given what the scenarios come to."""
+    by_cost = sorted(reached, key=lambda one: (one.event_count, one.scenario))
+    for cell in chosen:
+        spots = _ordered([one.spots[cell] for one in by_cost if cell in one.spots])
+        for action in actions(cell) if spots else ():
+            yield Task(cell, action, spots)
+
+
+def _ordered(by_scenario: list[tuple[Spot, ...]]) -> tuple[Spot, ...]:
+    """The first moment of the first scenario, one in the middle of the next one, then others."""
+    if not by_scenario:
+        return ()
+    first, *others = by_scenario
+    rest = [*(spots[1:] + spots[:1] for spots in others), first[1:]]
+    in_turn = chain.from_iterable(zip_longest(*rest))
+    return (first[0], *(spot for spot in in_turn if spot is not None))
+
+
+def look(scenario: str) -> Reach:
+    """What the scenario of that name comes to.
+
+    Raises:
+      ScenarioError: if it breaks a rule as it is.
+    """
+    return reach(scenario, SCENARIOS[scenario])
+
+
+class Exhaustion:
+    """An exhaustive search: what was done, what could not be, and what failed."""
+
+    def __init__(self, jobs: int) -> None:
+        self.failures: list[FailedCell] = []
+        self.runs = 0
+        self.cpu_s = 0.0
+        self.began = monotonic()
+        self.done: dict[tuple[Cell, str], CellResult] = {}
+        """By cell and action."""
+        self._jobs = jobs
+        self._tasks: list[Task] = []
+
+    def look_around(self) -> int:
+        """Run the scenarios as they are; return how many tasks there will be.
+
+        Raises:
+          ScenarioError: if one of them breaks a rule as it is.
+        """
+        reached = list(spread(look, SCENARIOS, self._jobs))
+        self.runs += len(reached)
+        self._tasks = list(tasks(reached, cells()))
+        return len(self._tasks)
+
+    def perform_all(self) -> Iterator[CellResult]:
+        """Do everything; yields what came of each task as soon as that is known."""
+        for done in spread(perform, self._tasks, self._jobs):
+            self.done[done.cell, done.action] = done
+            self.failures += done.failures
+            self.runs += done.runs
+            self.cpu_s += done.cpu_s
+            yield done
+
+    def gaps(self) -> list[str]:
+        """What was not done though nothing says that it can't be, and the other way round."""
+        found = []
+        for cell in cells():
+            for action in actions(cell):
+                done = self.done.get((cell, action))
+                if impossible(cell, action):
+                    if done and done.executed:
+                        found.append(f"{cell}, {action}: was done, and is said to be impossible")
+                elif done is None or not done.executed:
+                    why = "; ".join(dict.fromkeys(done.skipped)) if done else "never come to"
+                    found.append(f"{cell}, {action}: {why}")
+        return found

@@ -1,0 +1,254 @@
+"""The cells of an exhaustive search: every step and every I/O, by whom, and what fails there.
+
+Who performs a step is in its words; where that may be either the leader or a follower of a
+partition, it is a cell for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from octopi.simulation.disk.faults import Delay, DiskFault, Fail, Tear
+from octopi.simulation.faults.actions import (
+    STEPS,
+    Action,
+    AtEffect,
+    AtStep,
+    BreakDisk,
+    CorruptLink,
+    Cut,
+    DriftClock,
+    FillDisk,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Refuse,
+    Reset,
+    Slow,
+    Stop,
+    Wipe,
+)
+from octopi.tracing import steps
+
+SERVERS: Final = ("register", "leader", "follower", "broker")
+"""Roles of servers.  ``broker``: where no partition is spoken of."""
+CLIENTS: Final = ("producer", "consumer", "operator")
+
+_LONG_S: Final = 1.3
+"""Long enough to be noticed: `octopi.limits.MEMBERSHIP_HEARTBEAT_TIMEOUT_S` is less."""
+
+
+class Cell(NamedTuple):
+    """Where faults are placed."""
+
+    place: str
+    """The code of a step, or operation and edge."""
+    role: str
+    """Who comes there."""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step rather than I/O."""
+        return self.place in STEPS
+
+    def __str__(self) -> str:
+        return f"{STEPS.get(self.place, self.place)} ({self.role})"
+
+
+class Spot(NamedTuple):
+    """One moment of a scenario at which a host comes to a cell."""
+
+    scenario: str
+    host: str
+    occurrence: int
+    """Of the step or the effect on that host, from 1."""
+    call: int
+    """Of the call that came to the effect, among the host's calls of that operation."""
+
+
+# --- steps -------------------------------------------------------------------------------
+
+_BY_WORD: Final = {
+    "leader": ("leader",),
+    "follower": ("follower",),
+    "register": ("register",),
+    "register's": ("register",),
+    "producer": ("producer",),
+    "consumer": ("consumer",),
+    "program": ("consumer",),
+    "topic": ("register",),
+    "replica": ("leader", "follower"),
+    "log": ("leader", "follower"),
+    "log's": ("leader", "follower"),
+    "old": ("leader", "follower"),
+    "broker": ("broker",),
+}
+"""Roles by the word with which the text of a step begins, behind its code."""
+
+_OTHER_ROLES: Final = {
+    steps.E9Confirmed.text: ("register",),
+    steps.T2Confirmed.text: ("register",),
+    steps.T6Confirmed.text: ("register",),
+    steps.E11Leading.text: ("leader",),
+    steps.E12Following.text: ("follower",),
+    steps.D6SettingAside.text: ("follower",),
+    steps.D6SetAside.text: ("follower",),
+    steps.T3Making.text: ("leader", "follower"),
+    steps.T3Made.text: ("leader", "follower"),
+    steps.T7Removing.text: ("leader", "follower"),
+    steps.T7Removed.text: ("leader", "follower"),
+}
+"""Where a broker is spoken of: what the register hears, and what is about one partition."""
+
+ROLES: Final = {
+    step.text: _OTHER_ROLES.get(step.text) or _BY_WORD[step.text.split()[1]] for step in steps.ALL
+}
+"""Who performs each step."""
+
+_SERVER_ACTIONS: Final[dict[str, Action]] = {
+    "refuse": Refuse(_LONG_S),
+    "wipe": Wipe(0.1),
+    "EIO": BreakDisk(DiskFault("")),
+    "full disk": FillDisk(0.5),
+}
+_ACTIONS: Final[dict[str, Action]] = {
+    "kill": Kill(0.05),
+    "lose power": LosePower(0.05),
+    "stop": Stop(0.05),
+    "pause": Pause(_LONG_S),
+    "cut": Cut("others", _LONG_S),
+    "cut in": Cut("others", _LONG_S, "in"),
+    "cut out": Cut("others", _LONG_S, "out", resets=True),
+    "reset": Reset(),
+    "silence": CorruptLink(),
+    "slow": Slow("others", 0.5),
+    "fast clock": DriftClock(2.0, 1.0),
+}
+
+STEP_ACTIONS: Final = (*_ACTIONS, *_SERVER_ACTIONS)
+"""Names of what happens at steps; the last ones only to servers."""
+
+
+def actions(cell: Cell) -> tuple[str, ...]:
+    """Names of what happens at *cell*."""
+    if not cell.is_step:
+        return EFFECT_ACTIONS
+    return STEP_ACTIONS if cell.role in SERVERS else tuple(_ACTIONS)
+
+
+# --- I/O ---------------------------------------------------------------------------------
+
+_LOOKING: Final = ("read_file", "list_directory", "pread")
+_CHANGING: Final = (
+    *("open", "append", "truncate", "replace_file", "rename", "remove", "remove_directory"),
+    *("make_directory", "lock_directory"),
+)
+_SYNCING: Final = ("sync", "sync_directory")
+
+EFFECT_ACTIONS: Final = ("kill", "lose power", "EIO")
+"""What happens at I/O.  A connection has no EIO: it breaks."""
+
+_TORN: Final = "append during"
+"""The system interrupts a long append for a signal only: a kill is all that can happen."""
+
+
+def cells() -> list[Cell]:
+    """All of them: those of steps, then those of I/O."""
+    found = [Cell(step.code, role) for step in steps.ALL for role in ROLES[step.text]]
+    places = [f"{operation} before" for operation in (*_LOOKING, *_CHANGING, *_SYNCING)]
+    places += [f"{operation} after" for operation in (*_CHANGING, *_SYNCING)]
+    places += [f"{operation} during" for operation in _SYNCING]
+    found += [Cell(place, role) for place in (*sorted(places), _TORN) for role in SERVERS]
+    ways = ("send before", "send after")
+    roles = ("register", "broker", *CLIENTS)
+    return found + [Cell(place, role) for place in ways for role in roles]
+
+
+# --- what happens there --------------------------------------------------------------------
+
+
+def faults(cell: Cell, action: str, spot: Spot) -> tuple[InjectedFault, ...]:
+    """What has *action* happen to whoever comes to *cell* at *spot*; the last one is it, those
+    before prepare it."""
+    if cell.is_step:
+        at = AtStep(cell.place, spot.host, spot.occurrence)
+        return (InjectedFault(at, {**_ACTIONS, **_SERVER_ACTIONS}[action]),)
+    operation, edge = cell.place.split()
+    if action != "EIO":
+        died = _ACTIONS[action]
+        if cell.place == _TORN:
+            tear = BreakDisk(DiskFault("append", Tear()))
+            return (
+                InjectedFault(AtEffect("append", "before", spot.host, spot.call), tear),
+                InjectedFault(AtEffect("append", "during", spot.host), died),
+            )
+        return (InjectedFault(AtEffect(operation, edge, spot.host, spot.occurrence), died),)
+    if operation == "send":
+        return (InjectedFault(AtEffect(operation, edge, spot.host, spot.occurrence), Reset()),)
+    # A call knows at its first edge how it will end.
+    before = AtEffect(operation, "before", spot.host, spot.call)
+    failing = InjectedFault(before, BreakDisk(DiskFault(operation, Fail(done=edge == "after"))))
+    if edge == "during":
+        return InjectedFault(before, BreakDisk(DiskFault(operation, Delay(0.05)))), failing
+    return (failing,)
+
+
+# --- what can't be -------------------------------------------------------------------------
+
+_NEVER: Final[dict[Cell, str]] = {
+    Cell(f"{operation} {edge}", role): why
+    for operation, edges, roles, why in (
+        (
+            "lock_directory",
+            ("before", "after"),
+            ("leader", "follower"),
+            "a node locks its data directory as a whole, never a log's",
+        ),
+        ("pread", ("before",), ("broker",), "outside of its logs a broker reads whole files"),
+        (
+            "remove",
+            ("after",),
+            ("broker",),
+            "outside of its logs a broker finds files to remove only after another failure: what a "
+            "dead process wrote in part, and the file by which it looks for room on a full disk",
+        ),
+        (
+            "remove_directory",
+            ("before", "after"),
+            ("broker",),
+            "a broker removes no directories but those of logs, and of replicas that it has kept "
+            "for longer than a scenario lasts",
+        ),
+    )
+    for edge in edges
+    for role in roles
+}
+_KNOWN_TO_THE_REGISTER_ALONE: Final = frozenset(
+    {steps.T5Deleted.text, steps.T6Telling.text, steps.T6Confirmed.text}
+)
+_MAY_BE_DECISIVE: Final = frozenset(
+    {steps.E4Heard.text, steps.E5Left.text, steps.E6Accepting.text, steps.E6Accepted.text}
+)
+_STOPPING: Final = frozenset(
+    {steps.E21Stopping.text, steps.E21Told.text, steps.E24Leaving.text, steps.E24Left.text}
+)
+
+
+def impossible(cell: Cell, action: str) -> str:
+    """Why *action* can't happen at *cell*; empty: it can."""
+    if cell in _NEVER:
+        return _NEVER[cell]
+    if action == "stop" and STEPS.get(cell.place) in _STOPPING:
+        return "the broker is stopping"
+    if action == "wipe" and cell.role == "leader" and STEPS.get(cell.place) in _MAY_BE_DECISIVE:
+        return (
+            "the leader is in sync, and may be the only one in sync to accept the next epoch, so "
+            "its disk is spared until that is decided (octopi.simulation.faults.data_safety)"
+        )
+    if action == "wipe" and STEPS.get(cell.place) in _KNOWN_TO_THE_REGISTER_ALONE:
+        return (
+            "nobody but the register knows yet that brokers have to remove the topic, so its disk "
+            "is spared (octopi.simulation.faults.data_safety)"
+        )
+    return ""

@@ -1,0 +1,133 @@
+"""Small runs that together come to every step and every kind of I/O: where faults are placed.
+
+Each is a plan with a light load and, where something has to go wrong first, with faults of its
+own.  They are cheap, because thousands of them are run, and their tasks run in the order in
+which they were started, which is easy to follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from octopi.simulation.disk.faults import DiskFault, Tear
+from octopi.simulation.faults.actions import (
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Reset,
+    Stop,
+    When,
+)
+from octopi.simulation.faults.damage import Damage
+from sim.run.plan import Plan, WorkloadOptions
+
+_LIGHT: Final = WorkloadOptions(
+    producers=1, records=10, consumers=1, topic_partitions=1, value_bytes_max=100, pause_s=0.01
+)
+_BUSY_S: Final = 0.3
+"""When the load is under way."""
+
+
+def _plan(*faults: InjectedFault, load: dict[str, Any] | None = None, **options: Any) -> Plan:  # noqa: ANN401
+    usual = {"seed": 1, "partitions": 1, "order": "fifo", "gather_s": 0.05, "flush_interval_s": 0.1}
+    workload = attrs.evolve(_LIGHT, **(load or {}))
+    return Plan(workload=workload, faults=faults, **{**usual, **options})
+
+
+SCENARIOS: Final[dict[str, Plan]] = {
+    # Everything goes well; a producer is closed and another one goes on.
+    "produce": _plan(load={"reopen_count": 4}),
+    # The same where acknowledged means flushed.
+    "flush": _plan(flush_before_ack=True),
+    # The leader dies with records that nobody else has, and comes back.
+    "failover": _plan(InjectedFault(AtStep("P2b", "leader", 4), Kill(0.1)), load={"pause_s": 0.05}),
+    # Nobody has a copy, and the broker dies within an append.
+    "alone": _plan(
+        InjectedFault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append", Tear()))),
+        InjectedFault(AtEffect("append", "during", "leader"), Kill(0.05)),
+        brokers=1,
+        replicas=1,
+        flush_before_ack=True,
+        load={"pause_s": 0.02},
+    ),
+    # A broker dies while it stores who it is.
+    "beginning": _plan(InjectedFault(AtEffect("rename", "before", "broker-2"), Kill(0.05))),
+    # Brokers outlive their register.
+    "register": _plan(InjectedFault(AtTime(_BUSY_S), Kill(0.1), "register"), load={"pause_s": 0.1}),
+    # A connection between a broker and the register breaks.
+    "link": _plan(
+        InjectedFault(AtTime(_BUSY_S), Reset("broker"), "register"), load={"pause_s": 0.1}
+    ),
+    # The leader is asked to stop, and starts again; then a follower.
+    "stop": _plan(
+        InjectedFault(AtTime(_BUSY_S), Stop(0.1), "leader"),
+        InjectedFault(AtTime(0.5, behind=True), Stop(0.1), "follower"),
+        load={"pause_s": 0.15},
+    ),
+    # A topic comes and goes, leaders and replicas move.
+    "chores": _plan(brokers=4, load={"pause_s": 0.1, "chores": ("topic", "grow", "drain", "move")}),
+    # Nobody hears the leader, nor does it hear anybody.
+    "isolation": _plan(
+        InjectedFault(AtTime(_BUSY_S), Cut("others", 2.0), "leader"), load={"pause_s": 0.1}
+    ),
+    # The leader dies while a follower is cut off from it, and out of sync.
+    "straggler": _plan(
+        InjectedFault(AtTime(_BUSY_S), Cut("leader", 3.0), "broker-3"),
+        InjectedFault(When("in_sync", 2), Kill(0.1), "leader"),
+        load={"pause_s": 0.1},
+    ),
+    # The leader's disk fails, and it resigns.
+    "resignation": _plan(InjectedFault(AtStep("P2a", "leader", 5), BreakDisk(DiskFault("append")))),
+    # Too few are in sync, so producers are refused until they give up.
+    "refusal": _plan(
+        InjectedFault(AtTime(_BUSY_S), Kill(2.0), "follower"),
+        min_insync=3,
+        load={"delivery_timeout_s": 1.0, "pause_s": 0.05},
+    ),
+    # Retention overtakes two consumers, one of each kind, and a follower.
+    "retention": _plan(
+        InjectedFault(AtTime(_BUSY_S), Kill(0.4), "consumer-1"),
+        InjectedFault(AtTime(_BUSY_S), Kill(0.4), "consumer-2"),
+        InjectedFault(AtTime(_BUSY_S), Kill(0.4), "broker-3"),
+        segment_bytes=4096,
+        retention_bytes=4096,
+        retention_check_interval_s=0.05,
+        load={"consumers": 2, "records": 20, "value_bytes_max": 6000, "pause_s": 0.03},
+    ),
+    # All machines lose their power, and consumers what they read: one starts again, one goes on.
+    "fork": _plan(
+        InjectedFault(AtStep("P7b", occurrence=9), LosePower(0.1), "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), "broker-2"),
+        InjectedFault(AtTime(0.0, behind=True), LosePower(0.1), "broker-3"),
+        seed=3,
+        loses_all=True,
+        flush_interval_s=5.0,
+        load={"consumers": 2, "records": 60, "pause_s": 0.02},
+    ),
+    # A broker's log is cut short while it is down.
+    "damage": _plan(
+        InjectedFault(AtTime(0.8), Damage("cut", "log", 0.1), "broker-3"),
+        load={"records": 20, "pause_s": 0.1},
+    ),
+    # The register folds its journal.
+    "snapshot": _plan(snapshot_entries=3, load={"chores": ("topic",)}),
+    # The register hears no broker while it has one hand over to the other.
+    "wish": _plan(
+        InjectedFault(AtTime(_BUSY_S), Kill(0.1), "broker-1"),
+        InjectedFault(AtStep("E2", "register", 2), Cut("broker", 11.0), "register"),
+        brokers=2,
+        replicas=2,
+        partitions=2,
+        rebalance_interval_s=0.3,
+        faults_s=12.5,
+        load={"pause_s": 1.2, "topic_partitions": 2},
+    ),
+}
+"""Names and plans."""

@@ -1,0 +1,135 @@
+"""Makes a failing plan small: fewer and simpler faults, less of everything, the same rule broken.
+
+Faults go first, by delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating
+Failure-Inducing Input", 2002).  Then the workload and the cluster shrink and chance is taken
+out of the network and of the order of tasks; what is left of the faults becomes simpler.  All
+of it is repeated until nothing helps any more (`sim.search.shrink_candidates` says what is tried).
+
+A candidate is taken if it breaks the same rule in the same way: see `signature`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Final
+
+import attrs
+
+from octopi.errors import OctopiError
+from octopi.simulation.invariants.oracle import Oracle
+from sim.run.plan import Plan, to_token
+from sim.run.simulation import ObserverMaker, Verdict, simulate
+from sim.search.shrink_candidates import PASSES, Candidate, size
+
+SHRINK_S: Final = 60.0
+"""How long to try, unless something else is said."""
+
+_VAGUE: Final = frozenset({"exception", "complaint"})
+"""Rules that only say that something went wrong."""
+_SIGNATURE_LENGTH: Final = 80
+_NAMES: Final = re.compile(r"\d+(\.\d+)?|'[^']*'|\"[^\"]*\"")
+
+
+class NothingFailsError(OctopiError):
+    """The plan that is to be made small breaks no rule."""
+
+
+@attrs.frozen
+class Shrunk:
+    """A small plan."""
+
+    plan: Plan
+    verdict: Verdict
+    runs: int
+    seconds: float
+    is_minimal: bool
+    """Whether nothing is left to be tried, rather than no time."""
+
+
+def signature(verdict: Verdict) -> str:
+    """What has to stay the same: the rule; of vague rules also what went wrong, without
+    numbers and names."""
+    if verdict.rule not in _VAGUE:
+        return verdict.rule
+    first, *more = str(verdict.violation).splitlines()
+    error = [one for one in more if one and not one[0].isspace() and one[0] not in "|+"]
+    text = error[-1] if error else first.partition(" ")[2]
+    return f"{verdict.rule}: {_NAMES.sub('#', text)[:_SIGNATURE_LENGTH]}"
+
+
+def shrink(
+    plan: Plan,
+    seconds_max: float = SHRINK_S,
+    tell: Callable[[str], object] = lambda line: None,
+    observers: Sequence[ObserverMaker] = (Oracle,),
+) -> Shrunk:
+    """The smallest plan that is found within *seconds_max* and fails as *plan* does, by what
+    *observers* and clients see; *tell* hears of every improvement.
+    Ctrl-C ends it early.
+
+    Raises:
+      NothingFailsError: if *plan* doesn't fail.
+    """
+    return _Shrinking(plan, seconds_max, tell, observers).run()
+
+
+class _OutOfTimeError(Exception):
+    """There is no time left to try anything."""
+
+
+class _Shrinking:
+    def __init__(
+        self,
+        plan: Plan,
+        seconds_max: float,
+        tell: Callable[[str], object],
+        observers: Sequence[ObserverMaker],
+    ) -> None:
+        self._tell = tell
+        self._observers = observers
+        self._began = monotonic()
+        self._deadline = self._began + seconds_max
+        self._runs = 0
+        self._plan = plan
+        self._verdict = self._simulate(plan)
+        self._wanted = signature(self._verdict)
+        if not self._wanted:
+            raise NothingFailsError("nothing fails in this run: there is nothing to be made small")
+        self._tried = {to_token(plan)}
+
+    def run(self) -> Shrunk:
+        """Shrink until nothing helps, or no time is left."""
+        is_minimal = False
+        try:
+            while not is_minimal:
+                before = self._plan
+                for candidates in PASSES:
+                    while self._improve(candidates(self._plan)):
+                        pass
+                is_minimal = self._plan == before
+        except (_OutOfTimeError, KeyboardInterrupt):
+            pass  # what was found by then is the result
+        seconds = monotonic() - self._began
+        return Shrunk(self._plan, self._verdict, self._runs, seconds, is_minimal)
+
+    def _improve(self, candidates: Iterable[Candidate]) -> bool:
+        """Take the first of *candidates* that fails as it has to."""
+        for what, plan in candidates:
+            token = to_token(plan)
+            if token in self._tried:
+                continue
+            if monotonic() > self._deadline:
+                raise _OutOfTimeError
+            self._tried.add(token)
+            verdict = self._simulate(plan)
+            if signature(verdict) == self._wanted:
+                self._plan, self._verdict = plan, verdict
+                self._tell(f"run {self._runs}: {what}; {size(plan)}")
+                return True
+        return False
+
+    def _simulate(self, plan: Plan) -> Verdict:
+        self._runs += 1
+        return simulate(plan, self._observers, events_kept=0)

@@ -1,0 +1,212 @@
+"""What a plan may be made smaller by: each pass yields plans that are simpler in one respect.
+
+The boldest candidates of a pass come first, so that big plans shrink in few runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
+
+from octopi.cli.rendering import counted
+from octopi.simulation.disk.faults import DiskFault
+from octopi.simulation.faults.actions import (
+    Action,
+    AtEffect,
+    AtStep,
+    AtTime,
+    BreakDisk,
+    Cut,
+    InjectedFault,
+    Kill,
+    LosePower,
+    Pause,
+    Place,
+    Reset,
+    Stop,
+    When,
+)
+from sim.run.plan import Plan, WorkloadOptions
+from sim.search.shrink_places import steps_near
+
+T = TypeVar("T", Plan, WorkloadOptions)
+
+Candidate: TypeAlias = tuple[str, Plan]
+"""What is simpler about it, and the plan."""
+
+_SIMPLEST_ACTIONS: Final[tuple[Action, ...]] = (
+    Reset(),
+    Cut(),
+    Pause(),
+    Stop(),
+    Kill(),
+    LosePower(),
+)
+"""From the simplest one on; any other kind is less simple."""
+
+_LEAST: Final = {"producers": 1, "records": 1, "consumers": 1, "topics": 1, "topic_partitions": 1}
+_PLAIN: Final[dict[str, Any]] = {
+    **{one.name: one.default for one in attrs.fields(Plan) if one.default is not attrs.NOTHING},
+    "order": "fifo",
+    "jitter_s": 0.0,
+}
+_KEPT: Final = frozenset({"brokers", "partitions", "replicas", "workload", "faults"})
+"""Options that other passes shrink."""
+
+
+def size(plan: Plan) -> str:
+    """How big *plan* is, in words."""
+    load = plan.workload
+    parts = [
+        counted(len(plan.faults), "fault"),
+        counted(load.producers, "producer"),
+        counted(load.records, "record"),
+        counted(load.consumers, "consumer"),
+        counted(plan.brokers, "broker"),
+    ]
+    return ", ".join(parts)
+
+
+# --- fewer faults ----------------------------------------------------------------------------
+
+
+def fewer_faults(plan: Plan) -> Iterator[Candidate]:
+    """All, halves, quarters and so on of the faults left out."""
+    faults = plan.faults
+    length = len(faults)
+    while length:
+        for start in range(0, len(faults), length):
+            left = faults[:start] + faults[start + length :]
+            gone = len(faults) - len(left)
+            yield f"without {counted(gone, 'fault')}", attrs.evolve(plan, faults=left)
+        length //= 2
+
+
+# --- less work, a smaller cluster ----------------------------------------------------------
+
+
+def less_load(plan: Plan) -> Iterator[Candidate]:
+    """Fewer clients that do less."""
+    load = plan.workload
+    for name, least in _LEAST.items():
+        for count in _fewer(getattr(load, name), least):
+            workload = _changed(load, **{name: count})
+            yield f"{name} = {count}", attrs.evolve(plan, workload=workload)
+    for number in range(len(load.chores)):
+        workload = attrs.evolve(load, chores=load.chores[:number] + load.chores[number + 1 :])
+        yield f"without chore {load.chores[number]}", attrs.evolve(plan, workload=workload)
+    for field in attrs.fields(type(load)):
+        if field.name not in {*_LEAST, "chores"} and getattr(load, field.name) != field.default:
+            workload = _changed(load, **{field.name: field.default})
+            yield f"{field.name} = {field.default}", attrs.evolve(plan, workload=workload)
+
+
+def smaller_cluster(plan: Plan) -> Iterator[Candidate]:
+    """Fewer partitions, brokers and replicas."""
+    for name, least in (
+        ("partitions", plan.workload.topic_partitions),
+        ("brokers", 1),
+        ("replicas", 1),
+    ):
+        for count in _fewer(getattr(plan, name), least):
+            yield f"{name} = {count}", _changed(plan, **{name: count})
+
+
+def plainer_options(plan: Plan) -> Iterator[Candidate]:
+    """Every option as it usually is, and no chance in the network and among tasks."""
+    changed = {
+        name: value
+        for name, value in _PLAIN.items()
+        if name not in _KEPT and getattr(plan, name) != value
+    }
+    if len(changed) > 1:
+        yield "nothing unusual", _changed(plan, **changed)
+    for name, value in changed.items():
+        yield f"{name} = {value}", _changed(plan, **{name: value})
+    if plan.seed != 1:
+        yield "seed = 1", attrs.evolve(plan, seed=1)
+
+
+def _changed(options: T, **values: Any) -> T:  # noqa: ANN401
+    """*options* with other *values*, named where nobody can check them."""
+    evolve: Any = attrs.evolve
+    changed: T = evolve(options, **values)
+    return changed
+
+
+def _fewer(count: int, least: int) -> list[int]:
+    """Counts to try instead, ascending."""
+    tries = [least, count // 4, count // 2, count * 3 // 4, count - 1]
+    return sorted({one for one in tries if least <= one < count})
+
+
+# --- simpler faults --------------------------------------------------------------------------
+
+
+def simpler_actions(plan: Plan) -> Iterator[Candidate]:
+    """For each fault simpler things that happen at its place."""
+    for number, fault in enumerate(plan.faults):
+        for action in _simpler(fault.action):
+            yield f"{action}", _with(plan, number, attrs.evolve(fault, action=action))
+
+
+def _simpler(action: Action) -> Iterator[Action]:
+    for simple in _SIMPLEST_ACTIONS:
+        if type(simple) is type(action):
+            break
+        yield simple
+    plain = (
+        BreakDisk(DiskFault(action.fault.operation))
+        if isinstance(action, BreakDisk)
+        else type(action)()
+    )
+    if plain != action:
+        yield plain
+
+
+def earlier_places(plan: Plan) -> Iterator[Candidate]:
+    """For each fault an earlier moment."""
+    for number, fault in enumerate(plan.faults):
+        for place in _earlier(fault.place):
+            yield f"{place}", _with(plan, number, attrs.evolve(fault, place=place))
+
+
+def _earlier(place: Place) -> Iterator[Place]:
+    match place:
+        case AtStep(occurrence=occurrence) | AtEffect(occurrence=occurrence):
+            for count in _fewer(occurrence, 1):
+                yield attrs.evolve(place, occurrence=count)
+        case When(count=count):
+            for fewer in _fewer(count, 1):
+                yield attrs.evolve(place, count=fewer)
+        case AtTime(seconds=seconds):
+            for digits in (1, 2):
+                yield attrs.evolve(place, seconds=round(seconds, digits))
+
+
+def steps_instead(plan: Plan) -> Iterator[Candidate]:
+    """For each fault that isn't at a step, a step that somebody came to shortly before."""
+    for number, fault in enumerate(plan.faults):
+        if isinstance(fault.place, AtStep):
+            continue
+        for place, target in steps_near(plan, number):
+            yield f"{place}", _with(plan, number, InjectedFault(place, fault.action, target))
+
+
+def _with(plan: Plan, number: int, fault: InjectedFault) -> Plan:
+    faults = (*plan.faults[:number], fault, *plan.faults[number + 1 :])
+    return attrs.evolve(plan, faults=faults)
+
+
+PASSES: Final[tuple[Callable[[Plan], Iterator[Candidate]], ...]] = (
+    fewer_faults,
+    less_load,
+    smaller_cluster,
+    plainer_options,
+    simpler_actions,
+    steps_instead,
+    earlier_places,
+)
+"""In the order in which they are gone through."""

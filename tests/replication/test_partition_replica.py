@@ -1,0 +1,439 @@
+"""What a replica makes durable before anyone hears of it, and what it remembers."""
+
+import attrs
+
+from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.replication.effects import (
+    FollowLeader,
+    OnLog,
+    PartitionEffect,
+    PublishHighwater,
+    RefuseCut,
+    ReplicaState,
+    SetAside,
+    StoreState,
+    SyncLogs,
+    ToBroker,
+    ToRegister,
+    Truncate,
+)
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.log_state import LogState
+from octopi.replication.partition_replica import PartitionReplica, Role
+from octopi.wire.messages import (
+    AcceptEpoch,
+    Acknowledge,
+    AlterInSync,
+    AnnounceEpoch,
+    EpochStart,
+    Follow,
+    Followed,
+    FollowRefused,
+    LogEnd,
+    PartitionRecord,
+)
+
+TOPIC = TopicId("orders")
+RECORD = PartitionRecord(
+    partition=0,
+    epoch=3,
+    version=0,
+    leader=1,
+    leader_incarnation=1,
+    replicas=[1, 2, 3],
+    in_sync=[1, 2, 3],
+)
+
+
+def log(end: int = 100, flushed_end: int = 40) -> LogState:
+    return LogState(Offset(end), Offset(0), Offset(flushed_end), epochs=EpochHistory.load([[1, 0]]))
+
+
+def replica(
+    broker: int = 1, state: ReplicaState | None = None, **options: bool
+) -> PartitionReplica:
+    machine = PartitionReplica(0, broker, 1, state or ReplicaState(), {TOPIC: log()}, **options)
+    machine.begin()
+    machine.joined()
+    return machine
+
+
+def kinds(effects: list[PartitionEffect]) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def stored(effects: list[PartitionEffect]) -> ReplicaState:
+    (state,) = [one.state for one in effects if isinstance(one, StoreState)]
+    return state
+
+
+def test_an_epoch_is_accepted_after_logs_and_promise_are_on_the_device() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    effects = machine.announced(AnnounceEpoch(0, 4))
+    assert kinds(effects) == [SyncLogs, StoreState, ToRegister]
+    assert (stored(effects).promised, stored(effects).sync_flag) == (4, True)
+    assert effects[-1] == ToRegister(
+        AcceptEpoch(0, 4, 1, 1, last_epoch=1, log_epoch=3, ends=[LogEnd(TOPIC, 100)])
+    )
+    assert machine.role == Role.IDLE
+
+
+def test_an_announcement_that_comes_again_is_answered_again_and_an_older_one_is_not() -> None:
+    machine = replica()
+    first = machine.announced(AnnounceEpoch(0, 4))[-1]
+    assert machine.announced(AnnounceEpoch(0, 4))[-1] == first
+    assert machine.announced(AnnounceEpoch(0, 3)) == []
+    machine.installed(PartitionRecord(0, 4, 0, 2, 1, [1, 2, 3], [1, 2]), 0.0)
+    assert machine.announced(AnnounceEpoch(0, 4)) == []
+
+
+def test_leading_begins_after_the_promise_is_on_the_device() -> None:
+    machine = replica()
+    effects = machine.installed(RECORD, 0.0)
+    assert kinds(effects)[0] == StoreState
+    assert stored(effects) == ReplicaState(promised=3, log_epoch=3, record=RECORD)
+    assert machine.role == Role.LEADER
+
+
+def test_a_promise_survives_a_restart_and_an_older_record_moves_nobody() -> None:
+    accepting = replica(2).announced(AnnounceEpoch(0, 4))
+    machine = replica(2, stored(accepting))
+    effects = machine.installed(RECORD, 0.0)
+    assert kinds(effects) == [StoreState]
+    assert machine.role == Role.IDLE
+    assert machine.standing.promised == 4
+
+
+def test_a_record_of_an_earlier_life_lets_nobody_lead() -> None:
+    machine = PartitionReplica(0, 1, 2, ReplicaState(), {TOPIC: log()})
+    machine.joined()
+    machine.installed(RECORD, 0.0)
+    assert machine.role == Role.IDLE
+
+
+def test_a_follower_that_comes_before_the_record_is_told_to_come_again() -> None:
+    machine = replica()
+    follow = Follow(0, 3, 2, 1, 1, TOPIC, [], 0)
+    (early,) = machine.follow(follow)
+    assert isinstance(early, ToBroker)
+    assert isinstance(early.message, FollowRefused)
+    machine.installed(RECORD, 0.0)
+    (answer,) = machine.follow(attrs.evolve(follow, attempt=2))
+    assert isinstance(answer, ToBroker)
+    assert isinstance(answer.message, Followed)
+
+
+def test_nothing_is_done_before_the_register_knows_this_life() -> None:
+    machine = PartitionReplica(0, 1, 1, ReplicaState(), {TOPIC: log()})
+    assert machine.installed(RECORD, 0.0) == []
+    assert machine.announced(AnnounceEpoch(0, 4)) == []
+
+
+def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> None:
+    machine = PartitionReplica(0, 2, 1, ReplicaState(), {TOPIC: log()}, lost_power=True)
+    assert not stored(machine.begin()).intact
+    assert not machine.standing.intact
+    again = PartitionReplica(0, 2, 2, machine.state, {TOPIC: log()})
+    assert not again.standing.intact, "it was restarted before it had joined"
+    assert again.joined() == []
+    doubted = attrs.evolve(RECORD, version=1)
+    assert not stored(again.installed(doubted, 0.0)).intact, "it knows the partition no more"
+    assert not again.standing.intact
+    assert stored(again.installed(attrs.evolve(RECORD, version=2, in_sync=[1, 3]), 0.0)).intact
+    appointed = attrs.evolve(RECORD, leader=2, leader_incarnation=2, in_sync=[2], replicas=[2])
+    sole = PartitionReplica(0, 2, 2, machine.state, {TOPIC: log()})
+    assert sole.joined() == []
+    assert sole.installed(appointed, 0.0)
+    assert sole.standing.intact
+    other, flushed = TopicId("payments"), LogState.empty(flush_before_ack=True)
+    mixed = PartitionReplica(
+        0, 2, 1, ReplicaState(), {TOPIC: log(), other: flushed}, lost_power=True
+    )
+    assert not mixed.standing.intact
+    assert PartitionReplica(
+        0, 2, 1, ReplicaState(), {other: flushed}, lost_power=True
+    ).standing.intact
+    assert PartitionReplica(0, 2, 1, ReplicaState(), {}, lost_power=True).standing.intact
+    flagged = PartitionReplica(
+        0, 2, 1, ReplicaState(sync_flag=True), {TOPIC: log()}, lost_power=True
+    )
+    assert flagged.standing.intact
+
+
+def test_a_clean_shutdown_leaves_logs_that_a_power_loss_can_not_harm() -> None:
+    machine = replica()
+    effects = machine.clean_shutdown()
+    assert kinds(effects) == [SyncLogs, StoreState]
+    assert PartitionReplica(0, 1, 2, stored(effects), {}, lost_power=True).standing.intact
+
+
+def test_leading_alone_is_proposed_after_flag_and_logs_are_on_the_device() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2]), 0.0)
+    assert machine.leader is not None
+    effects = machine.propose(machine.leader.leaving(2))
+    assert [one for one in kinds(effects) if one != OnLog] == [SyncLogs, StoreState, ToRegister]
+    assert stored(effects).sync_flag
+
+
+def test_a_follower_joins_in_the_moment_in_which_it_holds_all_that_is_committed() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2]), 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+    machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert ToRegister not in kinds(machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 99)))
+    assert ToRegister not in kinds(machine.tick(0.1))
+    assert machine.leader is not None
+    join = machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))[-1]
+    assert join == ToRegister(machine.leader.joining(3))
+    again = machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))
+    assert ToRegister not in kinds(again), "one change at a time"
+
+
+def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
+    both = PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2, 3])
+    early, late = replica(), replica()
+    assert early.told_away(frozenset({3}), 0.0) == []
+    early.installed(both, 0.0)
+    late.installed(both, 0.0)
+    for effects in (early.tick(0.1), late.told_away(frozenset({3}), 0.1)):
+        (proposal,) = [one.message for one in effects if isinstance(one, ToRegister)]
+        assert getattr(proposal, "in_sync", None) == [1, 2]
+
+
+def proposals(effects: list[PartitionEffect]) -> list[list[int]]:
+    return [
+        one.message.in_sync
+        for one in effects
+        if isinstance(one, ToRegister) and isinstance(one.message, AlterInSync)
+    ]
+
+
+def test_a_replica_that_is_about_to_stop_proposes_nothing() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2]), 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+    machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    machine.stopping()
+    assert proposals(machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100))) == []
+    machine.stream_closed(2, 1, 1)
+    assert proposals(machine.tick(9.0)) == []
+    machine.announced(AnnounceEpoch(0, 4))
+    machine.installed(PartitionRecord(0, 5, 0, 1, 1, [1, 2, 3], [1, 2, 3]), 9.0)
+    assert proposals(machine.told_away(frozenset({2, 3}), 19.0)) == [], "nor in a later epoch"
+
+
+def test_what_was_proposed_is_not_repeated_by_who_is_about_to_stop() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    machine.told_away(frozenset({3}), 0.0)
+    assert machine.repeated is not None
+    assert machine.repeated.in_sync == [1, 2]
+    machine.stopping()
+    assert machine.repeated is None
+
+
+def test_a_follower_that_is_about_to_stop_leaves_while_it_follows_and_does_not_come_back() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+        machine.acknowledge(Acknowledge(0, 3, broker, 1, 1, TOPIC, 100))
+    assert proposals(machine.tick(0.1)) == []
+    assert proposals(machine.told_stopping(frozenset({3}), 0.2)) == [[1, 2]]
+    machine.installed(attrs.evolve(RECORD, version=1, in_sync=[1, 2]), 0.3)
+    assert proposals(machine.tick(0.4)) == []
+    assert proposals(machine.told_stopping(frozenset(), 0.5)) == [[1, 2, 3]], "it stays after all"
+
+
+def test_a_leader_that_begins_knows_who_is_about_to_stop() -> None:
+    machine = replica()
+    assert machine.told_stopping(frozenset({2}), 0.0) == []
+    machine.installed(RECORD, 0.0)
+    assert proposals(machine.tick(0.0)) == [[1, 3]]
+
+
+def test_a_leader_that_finds_itself_alone_commits_what_is_on_the_device() -> None:
+    machine = replica()
+    effects = machine.installed(PartitionRecord(0, 3, 2, 1, 1, [1, 2], [1]), 0.0)
+    assert [one.state.sync_flag for one in effects if isinstance(one, StoreState)] == [False, True]
+    assert PublishHighwater(Offset(40)) in [one.effect for one in effects if isinstance(one, OnLog)]
+    flushed = machine.flushed(TOPIC, Offset(100))
+    assert OnLog(TOPIC, PublishHighwater(Offset(100))) in flushed
+
+
+def test_a_leader_that_is_left_alone_answers_nobody_from_its_page_cache() -> None:
+    machine = replica()
+    both = PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2])
+    machine.installed(both, 0.0)
+    alone = attrs.evolve(both, version=1, in_sync=[1])
+    marks = [
+        one.effect
+        for one in machine.installed(alone, 0.0)
+        if isinstance(one, OnLog) and isinstance(one.effect, PublishHighwater)
+    ]
+    assert marks == [PublishHighwater(Offset(40))]
+
+
+def test_a_leader_with_sync_flag_counts_its_own_log_as_far_as_the_device_has_it() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2], [1, 2]), 0.0)
+    machine.follow(Follow(0, 3, 2, 1, 1, TOPIC, [EpochStart(1, 0)], 100))
+    effects = machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    assert effects == [OnLog(TOPIC, PublishHighwater(Offset(40)))]
+
+
+def test_a_sole_replica_commits_at_once_what_it_holds() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    effects = machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1], [1]), 0.0)
+    assert not stored(effects).sync_flag
+    assert OnLog(TOPIC, PublishHighwater(Offset(100))) in effects
+
+
+def test_the_sync_flag_is_dropped_durably_before_page_caches_count() -> None:
+    machine = replica(state=ReplicaState(sync_flag=True))
+    machine.installed(RECORD, 0.0)
+    effects = machine.tick(0.0)
+    assert kinds(effects)[0] == StoreState
+    assert not stored(effects).sync_flag
+
+
+def test_a_follower_notes_that_it_agrees_after_the_cut_and_before_it_acknowledges() -> None:
+    machine = replica(2)
+    assert kinds(machine.installed(RECORD, 0.0)) == [StoreState, FollowLeader]
+    (ask,) = machine.stream_opened()
+    assert isinstance(ask, ToBroker)
+    assert isinstance(ask.message, Follow)
+    effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 60, 60))
+    assert kinds(effects) == [OnLog, StoreState, ToBroker]
+    assert stored(effects).log_epoch == 3
+
+
+def test_a_follower_with_sync_flag_acknowledges_what_is_on_the_device() -> None:
+    machine = replica(2, ReplicaState(sync_flag=True))
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 100, 100))
+    ends = [getattr(one.message, "end", None) for one in effects if isinstance(one, ToBroker)]
+    assert ends == [40]
+    (acknowledgement,) = machine.flushed(TOPIC, Offset(100))
+    assert isinstance(acknowledgement, ToBroker)
+    assert getattr(acknowledgement.message, "end", None) == 100
+
+
+def test_an_answer_of_an_earlier_session_changes_nothing() -> None:
+    machine = replica(2)
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    machine.stream_opened()
+    assert machine.followed(Followed(0, 3, 1, 1, TOPIC, 0, 0)) == []
+    assert machine.logs[TOPIC].end == 100
+
+
+def test_a_log_made_later_is_led_or_followed_like_the_others() -> None:
+    later = TopicId("clicks")
+    leader, follower = replica(1), replica(2)
+    for machine in (leader, follower):
+        machine.installed(RECORD, 0.0)
+        machine.stream_opened()
+    leader.add_log(later, LogState.empty())
+    assert leader.log_leader(later).log.end == 0
+    (ask,) = follower.add_log(later, LogState.empty())
+    assert isinstance(ask, ToBroker)
+    leader.remove_log(later)
+    follower.remove_log(later)
+    for machine in (leader, follower):
+        machine.check_invariants()
+
+
+def test_epochs_whose_records_are_missing_are_forgotten_on_disk_too() -> None:
+    damaged = log()
+    damaged.epochs.begin(Epoch(2), Offset(100))
+    machine = PartitionReplica(0, 1, 1, ReplicaState(), {TOPIC: damaged})
+    assert kinds(machine.begin()) == [StoreState, OnLog]
+    assert damaged.epochs.dump() == [[1, 0]]
+
+
+# --- damaged logs --------------------------------------------------------------------------
+
+
+def damaged(broker: int = 2) -> PartitionReplica:
+    """A replica whose log lost what it had on the device."""
+    state = log()
+    state.sound = False
+    machine = PartitionReplica(0, broker, 1, ReplicaState(), {TOPIC: state})
+    machine.begin()
+    assert not machine.standing.intact
+    machine.joined()
+    return machine
+
+
+def test_a_damaged_log_is_set_aside_before_it_follows_and_only_if_it_is_not_in_sync() -> None:
+    machine = damaged()
+    machine.installed(RECORD, 0.0)
+    assert machine.stream_opened() == [], "its files may be all there is"
+    machine.check_invariants()
+    without = attrs.evolve(RECORD, version=1, in_sync=[1, 3])
+    effects = machine.installed(without, 0.0)
+    assert OnLog(TOPIC, SetAside(refill=True)) in effects
+    machine.logs[TOPIC].damage_set_aside(Offset(0), Offset(60))
+    (follow,) = machine.set_aside(TOPIC)
+    assert isinstance(follow, ToBroker)
+    assert isinstance(follow.message, Follow)
+    assert follow.message.log_end == 60
+    machine.check_invariants()
+
+
+def test_a_replica_is_not_whole_before_what_was_damaged_is_copied_again() -> None:
+    machine = damaged()
+    machine.installed(attrs.evolve(RECORD, version=1, in_sync=[1, 3]), 0.0)
+    machine.logs[TOPIC].damage_set_aside(Offset(0), Offset(60))
+
+    def says_sound(restarted: PartitionReplica, epoch: int) -> bool:
+        restarted.joined()
+        (accept,) = [
+            one.message
+            for one in restarted.announced(AnnounceEpoch(0, epoch))
+            if isinstance(one, ToRegister) and isinstance(one.message, AcceptEpoch)
+        ]
+        return all(one.sound for one in accept.ends)
+
+    assert machine.state.intact, "the register knows that it isn't in sync"
+    restarted = PartitionReplica(0, 2, 2, machine.state, machine.logs)
+    assert not says_sound(restarted, 8), "it lacks what was on its device"
+    machine.installed(attrs.evolve(RECORD, version=2), 0.0)
+    assert says_sound(PartitionReplica(0, 2, 3, machine.state, machine.logs), 9)
+
+
+def test_what_is_set_aside_when_nobody_follows_any_more_is_no_news() -> None:
+    machine = damaged()
+    assert machine.set_aside(TOPIC) == []
+    assert machine.set_aside(TopicId("unknown")) == []
+
+
+def test_a_damaged_log_is_cut_and_led_once_its_loss_was_accepted() -> None:
+    machine = damaged(1)
+    accepted = attrs.evolve(RECORD, recovered_epoch=3)
+    effects = machine.installed(accepted, 0.0)
+    assert OnLog(TOPIC, SetAside(refill=False)) in effects
+    assert machine.role == Role.LEADER
+
+
+def test_a_loss_that_was_accepted_since_lets_a_follower_cut_what_was_committed() -> None:
+    state = log()
+    state.highwater = Offset(80)
+    for log_epoch, refuses in ((2, False), (3, True)):
+        state = log()
+        state.highwater = Offset(80)
+        machine = PartitionReplica(0, 2, 1, ReplicaState(log_epoch=log_epoch), {TOPIC: state})
+        machine.begin()
+        machine.joined()
+        machine.installed(attrs.evolve(RECORD, recovered_epoch=3), 0.0)
+        machine.stream_opened()
+        effects = machine.followed(Followed(0, 3, 1, 1, TOPIC, 60, 60, [], []))
+        assert (OnLog(TOPIC, RefuseCut(Offset(60))) in effects) == refuses
+        assert (OnLog(TOPIC, Truncate(Offset(60), keeps=True)) in effects) != refuses
+        machine.check_invariants()

@@ -1,0 +1,244 @@
+"""A broker's log: its files and its tasks."""
+
+from __future__ import annotations
+
+import errno
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from octopi import record
+from octopi.environment import Environment, Trace, TraceEvent
+from octopi.errors import DiskFullError, StorageError
+from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, TopicId
+from octopi.operating_system import SystemClock, SystemRandomness
+from octopi.record import BatchBuilder, Run
+from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.prior_state import PriorState
+from octopi.replication.producer_sequences import Duplicate, Fresh, ProducerSequences
+from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.local_log import LocalLog
+from octopi.storage.flush_policy import FlushOptions
+from octopi.tracing import steps
+from octopi.wire.messages import TopicOptions, TopicRecord
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+
+async def open_log(
+    disk: MemoryDisk,
+    flush: FlushOptions | None = None,
+    flusher: Flusher | None = None,
+    *,
+    options: TopicOptions | None = None,
+    trace: Trace | None = None,
+) -> LocalLog:
+    clock = SystemClock()
+    topic = TopicRecord("orders", "0a" * 8, [0], options or TopicOptions())
+    return await LocalLog.open(
+        Environment(clock, MemoryNet(), disk, SystemRandomness(), trace=trace),
+        "orders",
+        topic,
+        PartitionId(0),
+        flusher or Flusher(clock),
+        flush or FlushOptions(),
+    )
+
+
+def repeated(sequence: int) -> Run:
+    return Run(ProducerId(b"p" * 16), ProducerEpoch(0), Sequence(sequence), 1, 0, 10)
+
+
+def append(log: LocalLog, sequence: int) -> Offset:
+    builder = BatchBuilder()
+    builder.add(b"value")
+    data = builder.encode(b"p" * 16, 0, sequence)  # type: ignore[arg-type]
+    return log.append(data, record.scan(data))
+
+
+async def test_a_flush_ends_though_its_records_are_cut_meanwhile(nursery: trio.Nursery) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    append(log, 0)
+    cut_at = append(log, 1)
+    done = trio.Event()
+
+    async def flush() -> None:
+        await log.flush()
+        done.set()
+
+    with disk.syncs_held():
+        nursery.start_soon(flush)
+        await trio.testing.wait_all_tasks_blocked()
+        await log.truncate(cut_at)
+    with trio.fail_after(5):
+        await done.wait()
+    assert log.end == cut_at
+
+
+async def test_a_log_that_goes_on_elsewhere_remembers_who_wrote_what_lies_before() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    append(log, 0)
+    log.state.end = log.end
+    known = ProducerSequences()
+    known.record(repeated(7), Offset(200))
+    log.state.restart(Offset(500), PriorState(EpochHistory.load([[1, 0]]), known))
+    disk.fail(errno.EIO, "remove", path_end=".log")
+    with pytest.raises(StorageError):
+        await log.restart(Offset(500))
+    found = await open_log(disk)
+    assert (found.start, found.end) == (500, 500)
+    assert found.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
+    assert found.state.epochs.epoch_at(Offset(200)) == 1
+
+
+async def test_retention_passes_over_a_log_that_is_being_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    append(log, 0)
+    await log.discard()
+    await log.apply_retention()
+    assert not caplog.records
+
+
+async def test_a_log_begins_behind_what_retention_removed_though_the_disk_failed_then() -> None:
+    told: list[Offset] = []
+
+    def trace(event: TraceEvent) -> None:
+        if isinstance(event, steps.D4Retired):
+            told.append(Offset(event.log_start))
+
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    options = TopicOptions(segment_bytes=1, retention_bytes=0)
+    log = await open_log(disk, options=options, trace=trace)
+    bases = [append(log, sequence) for sequence in range(4)]
+    await log.flush()
+    log.publish(log.end)
+    disk.fail(errno.EIO, "remove", path_end=".log", calls_before=1)
+    await log.apply_retention()
+    assert log.start == log.state.start == bases[1]
+    await log.apply_retention()
+    assert log.start == log.state.start == bases[3]
+    assert told == [bases[1], bases[3]]
+
+
+async def test_a_checkpoint_never_lands_in_the_next_topic_of_that_name() -> None:
+    may_replace = trio.Event()
+
+    class SlowDisk(MemoryDisk):
+        async def replace_file(self, path: str, data: bytes) -> None:
+            await may_replace.wait()
+            await super().replace_file(path, data)
+
+    disk = SlowDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    append(log, 0)
+
+    async def make_anew() -> None:
+        await log.discard()
+        disk.rename("orders", "deleted")
+        disk.make_directory("orders")
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as tasks:
+            for do in (log.store_checkpoint, make_anew):
+                tasks.start_soon(do)
+                await trio.testing.wait_all_tasks_blocked()
+            may_replace.set()
+    assert "deleted/checkpoint" in disk.files()
+    assert "orders/checkpoint" not in disk.files()
+
+
+async def test_a_log_that_is_cut_remembers_who_wrote_what_retention_removed() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    known = ProducerSequences()
+    known.record(repeated(7), Offset(200))
+    log.state.restart(Offset(500), PriorState(sequences=known))
+    await log.restart(Offset(500))
+    cut_at = append(log, 8)
+    log.state.sequences.record(repeated(8), cut_at)
+    await log.store_checkpoint()  # which knows too much then
+    await log.truncate(cut_at)
+    assert log.state.sequences.check(repeated(7)) == Duplicate(Offset(200), 0)
+    assert log.state.sequences.check(repeated(8)) == Fresh()
+
+
+async def test_a_checkpoint_that_was_stored_though_it_failed_is_not_believed_behind_a_cut() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    cut_at = append(log, 0)
+    log.state.sequences.record(repeated(0), cut_at)
+    disk.fail(errno.ENOSPC, "replace_file", done=True)
+    with pytest.raises(DiskFullError):
+        await log.store_checkpoint()
+    await log.truncate(cut_at)
+    assert log.state.sequences.check(repeated(0)) == Fresh()
+    disk.crash(keep_page_cache=True)
+    found = await open_log(disk)
+    assert found.end == cut_at
+    assert found.state.sequences.check(repeated(0)) == Fresh()
+
+
+async def test_a_checkpoint_that_is_being_stored_does_not_come_behind_a_cut() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    log = await open_log(disk)
+    append(log, 0)
+    cut_at = append(log, 1)
+    for sequence, offset in ((0, Offset(0)), (1, cut_at)):
+        log.state.sequences.record(repeated(sequence), offset)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as tasks:
+            with disk.syncs_held():
+                tasks.start_soon(log.store_checkpoint)
+                await trio.testing.wait_all_tasks_blocked()
+                tasks.start_soon(log.truncate, cut_at)
+                await trio.testing.wait_all_tasks_blocked()
+    found = await open_log(disk)
+    assert found.end == cut_at
+    assert found.state.sequences.check(repeated(1)) == Fresh()
+
+
+@attrs.define
+class Replica:
+    """Whoever decides about a log; a flush has it say whether all of that is done."""
+
+    is_settled: bool = False
+    flushed_end: int = 0
+
+    def flushed(self, topic_id: TopicId, end: Offset) -> None:
+        self.flushed_end = end
+
+    def flush_failed(self, error: StorageError) -> None:
+        raise error
+
+
+async def test_no_flush_stores_a_checkpoint_of_what_a_log_will_be_once_it_is_cut(
+    nursery: trio.Nursery,
+) -> None:
+    disk = MemoryDisk()
+    disk.make_directory("orders")
+    flusher = Flusher(SystemClock())
+    log = await open_log(disk, FlushOptions(messages=1, checkpoint_bytes=1), flusher)
+    log.flush_listener = replica = Replica()
+    nursery.start_soon(flusher.run)
+    for is_settled, count in ((False, 0), (True, 1)):
+        replica.is_settled = is_settled
+        append(log, count)
+        with trio.fail_after(5):
+            while replica.flushed_end < log.end:
+                await trio.testing.wait_all_tasks_blocked()
+        assert ("orders/checkpoint" in disk.files()) == is_settled

@@ -1,0 +1,98 @@
+"""A replica that was moved elsewhere leaves nothing, whatever its broker's disk does meanwhile."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from octopi.environment import Environment
+from octopi.limits import CATCH_UP_SLOWDOWN_MAX
+from octopi.operating_system import SystemClock, SystemRandomness
+from octopi.roles.broker.flusher import Flusher
+from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.storage.flush_policy import FlushOptions
+from octopi.wire import messages as m
+from tests.fakes.disk import MemoryDisk
+from tests.fakes.link import MemoryNet
+
+TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
+
+
+async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> ReplicaManager:
+    """What a broker that starts has, which keeps nothing that it gave up."""
+    environment = Environment(SystemClock(), MemoryNet(), disk, SystemRandomness())
+    logs = ReplicaManager(
+        environment,
+        "data",
+        Flusher(environment.clock),
+        tasks,
+        FlushOptions(),
+        "test",
+        lost_power=False,
+        catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
+        keep_retired_s=0.0,
+    )
+    await logs.open_all(1)
+    await logs.identified(1, 1)
+    return logs
+
+
+def left(disk: MemoryDisk) -> list[str]:
+    """Files of the replica."""
+    return [path for path in disk.files() if path.startswith(("data/logs/0", "data/replicas/0"))]
+
+
+@pytest.mark.parametrize("operation", ["rename", "remove", "sync_directory"])
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_a_replica_whose_giving_up_was_interrupted_is_gone_after_the_next_start(
+    operation: str, *, fails_again: bool
+) -> None:
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])], [])
+        await logs.install_topics([TOPIC])
+        disk.fail(errno.EIO, operation, times=100)
+        moved = m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])
+        assert await logs.install_partitions([moved], [])
+        tasks.cancel_scope.cancel()
+    disk.crash(keep_page_cache=True)
+    assert left(disk)
+    async with trio.open_nursery() as tasks:
+        if fails_again:
+            disk.fail(errno.EIO, operation, path_end="data/logs/0/orders", times=100)
+            await begun(disk, tasks)
+            disk.crash(keep_page_cache=True)
+        logs = await begun(disk, tasks)
+        assert not left(disk)
+        assert not list(logs.store)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("gone", ["data/replicas/0.ends", "data/replicas/0", "data/logs/0/orders"])
+async def test_whichever_files_a_failure_of_power_brought_back_are_removed_without_a_word(
+    gone: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names that are removed and not synced may come back, each by itself."""
+    disk = MemoryDisk()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        await logs.install_partitions([m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])], [])
+        await logs.install_topics([TOPIC])
+        before = {path: disk.content(path) for path in left(disk)}
+        await logs.install_partitions([m.PartitionRecord(0, 2, 0, 2, 2, [2], [2])], [])
+        assert not left(disk)
+        tasks.cancel_scope.cancel()
+    if not gone.startswith("data/logs"):
+        disk.make_directory("data/logs/0/orders")
+    for path, content in before.items():
+        if not path.startswith(gone):
+            disk.plant(path, content)
+    caplog.clear()
+    async with trio.open_nursery() as tasks:
+        logs = await begun(disk, tasks)
+        assert not left(disk)
+        assert not caplog.records
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,207 @@
+"""A run that reaches for the real world fails, and says who did."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.sandbox import EPOCH_S, OutsideReachedError
+from octopi.simulation.kernel.schedule import Fifo
+from octopi.simulation.kernel.world import World
+from tests.fakes.logs import capture_logs
+
+ANYWHERE: dict[str, Callable[[], object]] = {
+    "socket": socket.socket,
+    "name": lambda: socket.getaddrinfo("localhost", 80),
+    "thread": lambda: threading.Thread(target=print).start(),
+    "process": lambda: subprocess.run(["true"], check=True),
+    "sleep": lambda: time.sleep(0.001),
+}
+NODES: dict[str, Callable[[], object]] = {
+    "open": lambda: open("/dev/null"),  # noqa: SIM115
+    "list": lambda: os.listdir("/"),
+    "make": lambda: os.mkdir("/tmp"),
+    "path": lambda: Path("/tmp/never-there").unlink(),
+    "temporary": tempfile.mkdtemp,
+    "time": lambda: time.time(),
+    "time_ns": lambda: time.time_ns(),
+    "monotonic": lambda: time.monotonic(),
+    "monotonic_ns": lambda: time.monotonic_ns(),
+    "perf_counter": lambda: time.perf_counter(),
+    "perf_counter_ns": lambda: time.perf_counter_ns(),
+    "urandom": lambda: os.urandom(4),
+    "secrets": lambda: secrets.token_hex(),
+    "uuid1": lambda: uuid.uuid1(),
+    "uuid4": uuid.uuid4,
+    "generator": random.Random,
+    "system random": lambda: random.SystemRandom().random(),
+}
+
+
+def run(main: Callable[[], Awaitable[object]], *, strict: bool = True) -> object:
+    return driver.run(World(1), main, Fifo(), strict=strict)
+
+
+def doing(action: Callable[[], object]) -> Callable[[], Awaitable[object]]:
+    async def main() -> object:
+        await trio.sleep(1)
+        return action()
+
+    return main
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("action", ANYWHERE.values(), ids=ANYWHERE)
+def test_what_can_not_be_repeated_fails_the_run(action: Callable[[], object], strict: bool) -> None:
+    with pytest.raises(OutsideReachedError):
+        run(doing(action), strict=strict)
+
+
+@pytest.mark.parametrize("action", NODES.values(), ids=NODES)
+def test_what_a_node_has_its_environment_for_fails_the_run(action: Callable[[], object]) -> None:
+    with pytest.raises(OutsideReachedError, match=r"\.py:\d+ in a simulation"):
+        run(doing(action))
+
+
+def test_threads_of_trio_fail_the_run() -> None:
+    async def main() -> None:
+        await trio.to_thread.run_sync(int)
+
+    for strict in (True, False):
+        with pytest.raises(OutsideReachedError, match=r"test_tripwire\.py"):
+            run(main, strict=strict)
+
+
+def test_real_sockets_of_trio_fail_the_run() -> None:
+    async def main() -> None:
+        await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+    with pytest.raises(OutsideReachedError):
+        run(main)
+
+
+def test_who_handles_the_failure_does_not_save_the_run() -> None:
+    def read_clock() -> None:
+        try:
+            time.time()
+        except Exception:
+            return
+
+    with pytest.raises(OutsideReachedError, match=r"time\.time was called by .*test_tripwire\.py"):
+        run(doing(read_clock))
+
+
+def test_imports_and_tracebacks_are_no_reaching_out() -> None:
+    def act() -> None:
+        import this_module_is_not_there  # type: ignore[import-not-found]  # noqa: F401
+
+    async def main() -> None:
+        with pytest.raises(ImportError):
+            act()
+        import colorsys  # noqa: F401
+
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            logging.getLogger("octopi.test").exception("told with its source lines")
+
+    with capture_logs():
+        run(main)
+
+
+def test_log_records_have_the_worlds_time() -> None:
+    stamps = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            stamps.append(record.created)
+
+    logger = logging.getLogger("octopi.test")
+    handler = Handler()
+    logger.addHandler(handler)
+    try:
+        run(doing(lambda: logger.warning("now")))
+    finally:
+        logger.removeHandler(handler)
+    assert stamps == [EPOCH_S + 1]
+
+
+def test_programs_that_are_tested_get_virtual_time_and_seeded_entropy() -> None:
+    def look() -> tuple[object, ...]:
+        with open("/dev/null") as file:
+            return (
+                time.time(),
+                time.monotonic_ns(),
+                uuid.uuid4(),
+                uuid.uuid1(),
+                secrets.token_hex(),
+                random.Random().random(),
+                random.SystemRandom().random(),
+                random.random(),
+                file.read(),
+            )
+
+    one, other = (run(doing(look), strict=False) for _ in range(2))
+    assert one == other
+    assert isinstance(one, tuple)
+    assert one[:2] == (EPOCH_S + 1, 1_000_000_000)
+
+
+def test_everything_is_as_before_after_a_run() -> None:
+    before = (time.time, time.sleep, os.urandom, uuid.uuid1, trio.to_thread.run_sync)
+    state = random.getstate()
+    run(doing(random.random))
+    with pytest.raises(OutsideReachedError):
+        run(doing(lambda: time.time()))
+    assert before == (time.time, time.sleep, os.urandom, uuid.uuid1, trio.to_thread.run_sync)
+    assert random.getstate() == state
+    assert time.time() > EPOCH_S
+    assert random.Random().random() != random.Random().random()
+    assert os.urandom(8) != os.urandom(8)
+    with socket.socket(), open("/dev/null"):
+        pass
+
+
+@pytest.fixture
+def reader() -> Iterator[Callable[[], object]]:
+    """Asks another thread, which was there before the run, for the real time."""
+    asked, answered = threading.Event(), threading.Event()
+    answers: list[object] = []
+
+    def answer() -> None:
+        asked.wait()
+        with open("/dev/null"):
+            answers.append((time.time(), os.urandom(2)))
+        answered.set()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+
+    def ask() -> object:
+        asked.set()
+        answered.wait()
+        return answers[0]
+
+    yield ask
+    asked.set()
+    thread.join()
+
+
+def test_other_threads_do_as_they_like(reader: Callable[[], object]) -> None:
+    answer = run(doing(reader))
+    assert isinstance(answer, tuple)
+    assert abs(answer[0] - time.time()) < 60
