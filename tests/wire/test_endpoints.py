@@ -28,3 +28,8 @@ def test_a_request_is_what_has_an_answer_and_a_number_of_its_own(cls: type) -> N
     speaks_of_another = cls in NOTICES
     has_number = "request" in {field.name for field in attrs.fields(cls)}
     assert (cls in REQUESTS) == (has_answer and has_number and not speaks_of_another)
+
+
+def test_a_register_takes_what_goes_to_the_decider_and_a_broker_what_goes_to_a_leader() -> None:
+    assert m.CreateTopic in CLIENT.accepted_by("register") - CLIENT.accepted_by("broker")
+    assert m.Produce in CLIENT.accepted_by("broker") - CLIENT.accepted_by("register")
