@@ -78,7 +78,8 @@ class ClientLog:
             directory = log_directory(DATA_DIRECTORY, PartitionId(log.partition), log.topic)
             if path.startswith(f"{directory}/"):
                 held = ReplicaBytes(life.host.disk, DATA_DIRECTORY, log.topic, log.partition)
-                self.removed_end[log] = max(self.removed_end.get(log, 0), held.start)
+                start = held.start if held.segments() else 0  # it may have to begin anew
+                self.removed_end[log] = max(self.removed_end.get(log, 0), start)
 
     def _see_recovery(self, event: WorldEvent) -> None:
         """Note what is told to be lost.  What is flushed before it is acknowledged never is, but

@@ -20,6 +20,7 @@ from octopi.simulation.disk.faults import Delay, DiskFault, Fail
 from octopi.simulation.faults.actions import (
     AtEffect,
     AtStep,
+    AtTime,
     BreakDisk,
     Cut,
     InjectedFault,
@@ -29,6 +30,7 @@ from octopi.simulation.faults.actions import (
     Reset,
     RollBack,
 )
+from octopi.simulation.faults.damage import Damage
 from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import Injector
 from octopi.simulation.history.events import Acknowledged
@@ -352,6 +354,30 @@ def test_a_leader_whose_disk_failed_while_it_removed_segments_knows_where_it_beg
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None, verdict.violation
     assert verdict.counts["fault BreakDisk"] == 1
+
+
+def test_a_replica_whose_whole_log_was_removed_or_set_aside_goes_on_where_that_is_noted() -> None:
+    """Retention removes what lies before a damaged segment, and that one is set aside: no file
+    says any more where the log goes on, and the replica acknowledges what it need not hold."""
+    kill = InjectedFault(AtStep("J9a"), Kill(1.661), "here")
+    cut = InjectedFault(AtStep("P2c", occurrence=35), Damage("cut", "log", 0.05, 0.378), "here")
+    without_register = InjectedFault(AtTime(0.508), Kill(0.05), "register")
+    workload = attrs.evolve(SMALL, producers=2, records=13, chores=("renew", "renew"))
+    plan = in_order(
+        202110,
+        flush_before_ack=True,
+        flush_interval_s=0.05,
+        segment_bytes=4096,
+        latency_s=0.001,
+        retention_ms=2000,
+        retention_check_interval_s=0.3,
+        workload=attrs.evolve(workload, pause_s=0.004),
+        faults=(kill, cut, without_register),
+    )
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.violation
+    assert verdict.counts["fault Damage"] == 1
+    assert any(event.what == steps.D6SetAside.text for event in verdict.events)
 
 
 def test_a_producer_may_give_up_what_retention_removed_before_it_could_repeat_it() -> None:

@@ -1,14 +1,22 @@
 """The records that a simulated host has in a log, read past the process that keeps them.
 
-Only reads what `octopi.storage` lays out (`octopi.storage.file_names`); decides nothing.
+Only reads what `octopi.storage` lays out (`octopi.storage.file_names`,
+`octopi.storage.ends_file`); decides nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
+from octopi.environment import Disk
+from octopi.errors import StorageError
 from octopi.identifiers import PartitionId
 from octopi.roles.broker.log_files import log_directory
+from octopi.roles.broker.replica_ends import ends_path
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.image import Directory, FileImage
+from octopi.storage.ends_file import load_ends
 from octopi.storage.file_names import segment_bases, segment_path
 
 
@@ -35,23 +43,30 @@ class LogBytes:
             ]
         return self._segments
 
+    def empty_at(self, *, durable: bool) -> int:
+        """Where the log goes on if it has no segment; *durable*: after any failure of power."""
+        return 0
+
     @property
     def start(self) -> int:
-        """Offset of the first record that is kept; 0 if there is none."""
+        """Offset of the first record that is kept; where the log goes on if there is none."""
         segments = self.segments()
-        return segments[0][0] if segments else 0
+        return segments[0][0] if segments else self.empty_at(durable=False)
 
     @property
     def end(self) -> int:
         """Where the records end that processes see."""
         segments = self.segments()
-        return segments[-1][0] + len(segments[-1][1].cached) if segments else 0
+        if not segments:
+            return self.empty_at(durable=False)
+        return segments[-1][0] + len(segments[-1][1].cached)
 
     @property
     def durable_end(self) -> int:
         """Where those end that any failure of power leaves."""
-        end = 0
-        for base, image in self.segments():
+        segments = self.segments()
+        end = 0 if segments else self.empty_at(durable=True)
+        for base, image in segments:
             end = base + min(image.settled_bytes, len(image.cached))
             if image.settled_bytes < len(image.cached):
                 break
@@ -67,6 +82,13 @@ class LogBytes:
         return b"".join(parts)
 
 
+class _Content:
+    """What `load_ends` needs of a disk."""
+
+    def __init__(self, read: Callable[[str], bytes]) -> None:
+        self.read_file = read
+
+
 class ReplicaBytes(LogBytes):
     """One replica of a topic's log, below *data_directory*."""
 
@@ -74,6 +96,19 @@ class ReplicaBytes(LogBytes):
         self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
     ) -> None:
         super().__init__(disk, log_directory(data_directory, PartitionId(partition), topic))
+        self._topic = topic
+        self._ends_path = ends_path(f"{data_directory}/replicas/{partition}")
+
+    def empty_at(self, *, durable: bool) -> int:
+        """As it is noted beside the replica's state.  Retention may have removed all that lay
+        before a segment that was damaged, and was set aside."""
+        read = self._disk.durable if durable else self._disk.cached
+        try:
+            stored = load_ends(cast(Disk, _Content(read)), self._ends_path)
+        except StorageError:
+            stored = None
+        noted = stored.logs.values() if stored is not None else ()
+        return max((one.start for one in noted if one.topic.get("topic") == self._topic), default=0)
 
 
 class JournalBytes:
