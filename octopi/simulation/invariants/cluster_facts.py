@@ -120,6 +120,7 @@ class ClusterFacts:
                 self._serving_less.add((host, record.partition))
         for log in self._live_logs():
             had = min(self._agreed(host, log), self._replica(host, log).durable_end)
+            had = log.whole_records_end(had)
             key = host, log.topic, log.partition
             self._had_on_device[key] = max(had, self._had_on_device.get(key, 0))
         if action.forgets_promises:
@@ -228,10 +229,12 @@ class ClusterFacts:
         return replica
 
     def _agreed(self, host: str, log: CommittedLog) -> int:
-        """Up to where *host* has what is committed."""
+        """Up to where *host* has what is committed: whole records, as those of another leader may
+        begin with the same bytes."""
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
-        return start + agreement(replica.read(start, log.end), log.data[start:])
+        agreed = agreement(replica.read(start, log.end), log.data[start:])
+        return log.whole_records_end(start + agreed)
 
     def _log_epoch(self, broker: int, record: PartitionRecord) -> int:
         return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)

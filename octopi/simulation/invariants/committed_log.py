@@ -53,6 +53,15 @@ class CommittedLog:
         with memoryview(self.data) as data:
             return record_end(data, offset)
 
+    def whole_records_end(self, offset: int) -> int:
+        """Where the last committed record ends that lies before *offset* as a whole."""
+        if offset >= self.end:
+            return self.end
+        position = max((until for until, _ in self.commits if until <= offset), default=0)
+        while (behind := self.record_end(position)) <= offset:
+            position = behind
+        return position
+
     def next_sequence(self, producer: bytes, producer_epoch: int) -> int:
         """What follows the committed records of a producer."""
         return self._sequences.get((producer, producer_epoch), 0)
