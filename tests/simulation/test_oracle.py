@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Awaitable, Callable, Collection
 
 import attrs
@@ -17,7 +18,10 @@ from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.register.sessions import MembershipSession
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk.disk import SimulatedDisk
+from octopi.simulation.disk.faults import DiskFault, Fail
 from octopi.simulation.disk.image import FileImage
+from octopi.simulation.faults.actions import BreakDisk
+from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.descriptions import PROMISES
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.invariants.recoveries import better_than
@@ -387,6 +391,30 @@ def test_a_broker_may_propose_in_the_instant_in_which_it_is_asked_to_stop() -> N
     """The task that hears of it has its turn after the one that looks after the in-sync set."""
     play(proposes(1, 2, stops=True))
     play(proposes(1, 2, stops=True, paused_s=0.1))
+
+
+def gives_up(*faults: BreakDisk) -> Callable[[Scenario], Awaitable[None]]:
+    """A broker gives its replica up and keeps nothing of it, after *faults* of its disk."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        [record] = scenario.cluster.register_view.state.partitions.values()
+        host = scenario.cluster.host_of(record.leader)
+        for fault in faults:
+            scenario.world.note(FAULT, host, 1, action=fault)
+        tell(scenario.world, steps.J13Retiring, host, 1, partition=record.partition)
+        tell(scenario.world, steps.J13Retired, host, 1, partition=record.partition)
+
+    return scene
+
+
+def test_a_broker_that_keeps_nothing_of_what_it_gives_up_is_found_unless_its_disk_was_full() -> (
+    None
+):
+    assert broken(gives_up()).rule == "retired-unkept"
+    other = BreakDisk(DiskFault("append", Fail(errno.EIO)))
+    assert broken(gives_up(other)).rule == "retired-unkept"
+    play(gives_up(BreakDisk(DiskFault("append", Fail(errno.ENOSPC, done=True)))))
 
 
 def recovered(

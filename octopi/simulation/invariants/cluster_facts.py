@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.log_bytes import JournalBytes, ReplicaBytes
 from octopi.simulation.faults.actions import (
     BitFlip,
+    BreakDisk,
     DriftClock,
     FillDisk,
     JumpClock,
@@ -24,6 +26,7 @@ from octopi.simulation.invariants.committed_log import CommittedLog, agreement
 from octopi.simulation.invariants.recoveries import Recoveries
 from octopi.simulation.invariants.retirements import Retirements
 from octopi.simulation.kernel.world import Event, StepEvent, Violation
+from octopi.storage.full_disk import FULL
 from octopi.tracing import steps
 from octopi.tracing.common import CommitStep, LogStep
 from octopi.tracing.durability import PromiseStep
@@ -31,6 +34,12 @@ from octopi.wire.messages import PartitionRecord
 
 _NEVER: Final = -2
 """Before any `RegisterView.version`."""
+
+
+def _says_full(action: BreakDisk) -> bool:
+    """Whether calls fail as those to a full disk do: the broker can't tell it from one."""
+    how = action.fault.how
+    return isinstance(how, Fail) and how.error_number in FULL
 
 
 class ClusterFacts:
@@ -94,7 +103,7 @@ class ClusterFacts:
         action = event.facts["action"]
         if isinstance(action, DriftClock | JumpClock):
             self._clocks_differ = True
-        if isinstance(action, FillDisk):
+        if isinstance(action, FillDisk) or (isinstance(action, BreakDisk) and _says_full(action)):
             self._filled.add(event.host)
         if isinstance(action, Wipe | BitFlip | RollBack):
             self._note_loss(event)
