@@ -26,7 +26,7 @@ from octopi.errors import OctopiError
 CHUNK_COUNT: Final = 25
 """Seeds that one process runs: it takes a second to begin."""
 
-_ROOT: Final = str(Path(__file__).parents[1])
+_ROOT: Final = str(Path(__file__).parents[2])
 _PACKAGES: Final = ("trio", "trio-websocket", "wsproto", "cbor2")
 """Other versions of them may take another course."""
 _MINORS: Final = range(11, 20)

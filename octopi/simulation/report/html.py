@@ -70,7 +70,7 @@ def page(recording: Recording) -> str:
 
 @cache
 def _asset(file: str) -> str:
-    return (files("octopi.simulation") / "page" / file).read_text(encoding="utf-8")
+    return (files("octopi.simulation.report") / "page" / file).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
