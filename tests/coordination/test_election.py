@@ -137,7 +137,7 @@ def test_whoever_is_about_to_stop_leads_last_and_leaves_the_set_if_others_suffic
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "goal",
     [
         ElectionGoal(avoid=frozenset({1})),
         ElectionGoal(leader=2),

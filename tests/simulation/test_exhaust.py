@@ -22,7 +22,7 @@ REMOVING = Cell("T6a", "register")
 
 def restrict(monkeypatch: pytest.MonkeyPatch, *chosen: Cell) -> None:
     for module in ("exhaust", "exhaust_table"):
-        monkeypatch.setattr(f"sim.{module}.cells", lambda: list(chosen))
+        monkeypatch.setattr(f"sim.search.{module}.cells", lambda: list(chosen))
     monkeypatch.setattr("sim.search.exhaust.SCENARIOS", {"produce": SCENARIOS["produce"]})
 
 

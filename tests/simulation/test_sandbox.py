@@ -82,7 +82,7 @@ def test_threads_of_trio_fail_the_run() -> None:
         await trio.to_thread.run_sync(int)
 
     for strict in (True, False):
-        with pytest.raises(OutsideReachedError, match=r"test_tripwire\.py"):
+        with pytest.raises(OutsideReachedError, match=r"test_sandbox\.py"):
             run(main, strict=strict)
 
 
@@ -101,7 +101,7 @@ def test_who_handles_the_failure_does_not_save_the_run() -> None:
         except Exception:
             return
 
-    with pytest.raises(OutsideReachedError, match=r"time\.time was called by .*test_tripwire\.py"):
+    with pytest.raises(OutsideReachedError, match=r"time\.time was called by .*test_sandbox\.py"):
         run(doing(read_clock))
 
 
