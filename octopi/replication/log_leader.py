@@ -206,12 +206,10 @@ class LogLeader:
         a new leader's mark may lag behind what older epochs committed."""
         return max(self.log.highwater, self.started_at)
 
-    @property
-    def knows_end(self) -> bool:
-        """Whether the highwater mark is where the log ends for those who read it.  Before a new
-        leader has committed what it found, it may lie below what older epochs acknowledged
-        (KIP-207)."""
-        return self.log.highwater >= self.started_at
+    def knows_end(self, highwater: Offset) -> bool:
+        """Whether *highwater*, the mark that readers see, is not below what older epochs
+        acknowledged: the leader has committed what it found, and that was published (KIP-207)."""
+        return highwater >= self.started_at
 
     def _commit(self) -> list[Effect]:
         """Commit what all who count hold, and answer (steps 5 to 7)."""

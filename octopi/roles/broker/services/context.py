@@ -84,7 +84,8 @@ class ClientContext:
         if leader is None:
             raise NotLeaderError(f"this broker does not lead partition {partition}")
         led = leader.logs.get(TopicId(log.topic.topic_id))  # it hears of a new log in its turn
-        if led is None or not led.knows_end:
+        # The leader's own mark may be ahead: it is published behind what has to be stored first.
+        if led is None or not led.knows_end(log.highwater):
             raise NotReadyError(
                 f"the new leader of partition {partition} does not know yet how far its replicas "
                 "agree"

@@ -1,0 +1,36 @@
+"""What a broker says of the end of a log is never below what was acknowledged."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from octopi.errors import NotReadyError
+from octopi.roles.broker.services.context import ClientContext
+
+
+def context(led: Any) -> ClientContext:  # noqa: ANN401
+    """That of a connection with a broker that leads partition 0, and in it *led*."""
+    leader = SimpleNamespace(logs={"5f0c": led})
+    replica = SimpleNamespace(machine=SimpleNamespace(leader=leader))
+    manager = SimpleNamespace(replica=lambda partition: replica, store=None)
+    unused = cast(Any, None)
+    return ClientContext(unused, cast(Any, manager), unused, unused, unused)
+
+
+def a_log(highwater: int) -> Any:  # noqa: ANN401
+    return SimpleNamespace(topic=SimpleNamespace(topic_id="5f0c"), highwater=highwater)
+
+
+def test_a_new_leader_that_has_committed_but_not_yet_published_it_does_not_know_its_end() -> None:
+    # What it committed is published behind effects that wait for the disk.
+    led = SimpleNamespace(knows_end=lambda highwater: highwater >= 50)
+    with pytest.raises(NotReadyError, match="does not know yet how far"):
+        context(led).require_end(a_log(36), 0)
+
+
+def test_a_leader_that_has_published_what_it_found_knows_its_end() -> None:
+    led = SimpleNamespace(knows_end=lambda highwater: highwater >= 50)
+    context(led).require_end(a_log(50), 0)
