@@ -42,11 +42,11 @@ class ElectionGoal:
     in sync is away: then the partition stays where it is."""
 
     def is_against(self, leader: int) -> bool:
-        """Whether another one than *leader* is wished for."""
+        """Whether another one than *leader* shall lead."""
         return self.leader not in {None, leader} or leader in self.avoid | self.leaving
 
 
-NO_WISH: Final = ElectionGoal()
+NO_GOAL: Final = ElectionGoal()
 
 
 @attrs.frozen
@@ -103,11 +103,11 @@ class Election:
         *,
         topics: Collection[str] = (),
         min_insync: int = 1,
-        goal: ElectionGoal = NO_WISH,
+        goal: ElectionGoal = NO_GOAL,
         serves: Callable[[int], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
         """The record that follows *record*; None while no live in-sync member has accepted
-        that the wish leaves.
+        that the goal leaves.
 
         Who is not *live* doesn't count, though it accepted: it would be appointed, or waited
         for, in vain.  *leaderships* counts the partitions that each broker leads, *topics* are

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from octopi.coordination.cluster_state import ClusterState
-from octopi.coordination.election import NO_WISH, Election, ElectionGoal, LogLoss, is_sound
+from octopi.coordination.election import NO_GOAL, Election, ElectionGoal, LogLoss, is_sound
 from octopi.coordination.health import Health
 from octopi.coordination.in_sync_changes import alter, newest_set
 from octopi.coordination.journal_entries import (
@@ -160,7 +160,7 @@ class Elections:
         return [one for one in self.changes if self._live.keys() & partitions[one].in_sync]
 
     def conclude(
-        self, partition: int, *, goal: ElectionGoal = NO_WISH, ordered: bool = False
+        self, partition: int, *, goal: ElectionGoal = NO_GOAL, ordered: bool = False
     ) -> list[Entry]:
         """Commit the change if that is possible now, else nothing.
 

@@ -1,4 +1,4 @@
-"""What stories are made of: places, deaths, absences, and other troubles, drawn by chance."""
+"""What scenarios are made of: places, deaths, absences, and other troubles, drawn by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A story: faults that belong together, and the cluster that they befall."""
+"""A scenario: faults that belong together, and the cluster that they strike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Draws a plan whose faults belong together: a story of `sim.generate.scenarios`.
+"""Draws a plan whose faults belong together: a scenario of `sim.generate.scenarios`.
 
-Where `sim.generate.swarm` draws every option by itself, this draws a story.  The cluster is small
-and the load light and steady, so that there is always something to lose and runs are cheap.
+Where `sim.generate.swarm` draws every option by itself, this draws a scenario.  The cluster is
+small and the load light and steady, so that there is always something to lose and runs are cheap.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class _ScenarioDrawing:
             kills_each=self._randomness("kills_each").random() < KILLS_EACH,
             workload=self._workload(partitions),
         )
-        story = self._teller()(self._randomness("faults"))
-        workload = attrs.evolve(plan.workload, **story.load)
-        return attrs.evolve(plan, faults=story.faults, workload=workload, **story.options)
+        scenario = self._teller()(self._randomness("faults"))
+        workload = attrs.evolve(plan.workload, **scenario.load)
+        return attrs.evolve(plan, faults=scenario.faults, workload=workload, **scenario.options)
 
     def _teller(self) -> Callable[[Random], Scenario]:
-        """Each story comes once in a round of seeds, so that none is left out by chance."""
+        """Each scenario comes once in a round of seeds, so that none is left out by chance."""
         number, place = divmod(self._seed, len(STORIES))
         order = _randomness("round", number).sample(STORIES, len(STORIES))
         return order[place]

@@ -47,7 +47,7 @@ def _told(
     options: Mapping[str, Any],
     load: Mapping[str, Any] = _NO_LOAD,
 ) -> Scenario:
-    """The story of *faults*, in a cluster whose logs are flushed often, while there is always
+    """The scenario of *faults*, in a cluster whose logs are flushed often, while there is always
     something to send."""
     # Else all is healed as soon as all messages are sent.
     faults.append(InjectedFault(AtTime(5.0), Reset("client"), "leader"))

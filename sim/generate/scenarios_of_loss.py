@@ -151,7 +151,7 @@ def _told(
     *,
     healed_s: float = 4.0,
 ) -> Scenario:
-    """The story of *faults*, in a cluster of three whose logs are flushed often, and of which no
+    """The scenario of *faults*, in a cluster of three whose logs are flushed often, and of which no
     checkpoint is stored before a log has a megabyte, so all of it is read when it is opened."""
     faults.append(_nothing_is_healed_before(healed_s))
     usual = {

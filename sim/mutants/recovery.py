@@ -7,12 +7,12 @@ from typing import Final
 from sim.mutants.mutant import Mutant
 
 _CHANGE: Final = "octopi.coordination.election"
-_REGISTRAR: Final = "octopi.coordination.controller"
+_CONTROLLER: Final = "octopi.coordination.controller"
 
 MUTANTS: Final = (
     Mutant(
         "learned-while-asking",
-        _REGISTRAR,
+        _CONTROLLER,
         """
 -        rebuild = self._rebuild.copy()
 +        rebuild = self._rebuild

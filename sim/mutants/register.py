@@ -9,7 +9,7 @@ from sim.mutants.mutant import LIVENESS, Mutant
 _CHANGE: Final = "octopi.coordination.election"
 _IN_SYNC: Final = "octopi.coordination.in_sync_changes"
 _LEADERSHIPS: Final = "octopi.coordination.elections"
-_REGISTRAR: Final = "octopi.coordination.controller"
+_CONTROLLER: Final = "octopi.coordination.controller"
 _REBUILD: Final = "octopi.coordination.rebuild"
 _JOURNAL: Final = "octopi.roles.register.journal"
 _NODE: Final = "octopi.roles.register.node"
@@ -48,7 +48,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "damaged-brokers-stay-in-sync",
-        _REGISTRAR,
+        _CONTROLLER,
         """
 -            elif partition in damaged and broker in record.in_sync:
 +            elif False:
@@ -58,7 +58,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "empty-disk-not-noticed",
-        _REGISTRAR,
+        _CONTROLLER,
         """
 -        if has_lost_data:
 -            damaged.update(partitions)

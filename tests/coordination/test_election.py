@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from octopi.coordination.acceptance_pages import pages_of
 from octopi.coordination.election import (
-    NO_WISH,
+    NO_GOAL,
     Election,
     ElectionGoal,
     LogLoss,
@@ -100,7 +100,7 @@ def test_the_set_does_not_fall_below_min_insync_by_a_change() -> None:
 
 def test_who_accepted_and_went_away_is_neither_appointed_nor_in_sync() -> None:
     machine = change(accept(1), accept(2, log_end=999))
-    for goal in (NO_WISH, ElectionGoal(leader=2), ElectionGoal(avoid=frozenset({1}))):
+    for goal in (NO_GOAL, ElectionGoal(leader=2), ElectionGoal(avoid=frozenset({1}))):
         decided = machine.decide(RECORD, [1, 3], {}, goal=goal)
         assert decided is not None
         assert (decided.leader, decided.in_sync) == (1, [1])
@@ -319,7 +319,7 @@ def test_pages_that_do_not_follow_one_another_count_for_nothing() -> None:
 def test_of_those_in_sync_that_accepted_one_that_takes_records_leads_whatever_is_wished() -> None:
     record = attrs.evolve(RECORD, in_sync=[1, 2, 3])
     machine = change(accept(1, log_end=200), accept(2), accept(3, log_end=150))
-    for goal in (NO_WISH, ElectionGoal(leader=1), ElectionGoal(avoid=frozenset({2}))):
+    for goal in (NO_GOAL, ElectionGoal(leader=1), ElectionGoal(avoid=frozenset({2}))):
         decided = machine.decide(record, ALL, {}, goal=goal, serves=lambda one: one == 2)
         assert decided is not None
         assert (decided.leader, decided.in_sync) == (2, [1, 2, 3])

@@ -139,19 +139,19 @@ async def find_starts(
       OctopiError: whatever *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
-    for partition, goal in wanted.items():
-        place = await _find_start(partition, goal, find)
+    for partition, spec in wanted.items():
+        place = await _find_start(partition, spec, find)
         end = (await find(partition, "latest", 0)).offset if with_end else place.offset
         found[partition] = LogStart(place, Offset(end))
     return found
 
 
-async def _find_start(partition: PartitionId, goal: OffsetSpec | Place, find: FindOffset) -> Place:
-    if isinstance(goal, Place):
-        return goal
-    asked = offset_query(goal)
+async def _find_start(partition: PartitionId, spec: OffsetSpec | Place, find: FindOffset) -> Place:
+    if isinstance(spec, Place):
+        return spec
+    asked = offset_query(spec)
     if asked is None:
-        assert isinstance(goal, int), "whatever needs no question is an offset"
-        return Place(Offset(goal))
+        assert isinstance(spec, int), "whatever needs no question is an offset"
+        return Place(Offset(spec))
     answer = await find(partition, *asked)
     return Place(Offset(answer.offset), Anchor(answer.anchor))

@@ -56,7 +56,8 @@ class Flusher:
         self._sooner = trio.Event()
 
     def want(self, flush: Flush, at: float) -> None:
-        """Have *flush* run at time *at* (of the clock) or soon after; an earlier wish counts."""
+        """Run *flush* at the time *at* of the clock or soon after; the earlier of two times
+        counts."""
         known = self._due.get(flush)
         if known is None or at < known:
             self._due[flush] = at

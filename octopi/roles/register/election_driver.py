@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from octopi.coordination.election import NO_WISH, ElectionGoal, LogLoss
+from octopi.coordination.election import NO_GOAL, ElectionGoal, LogLoss
 from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.coordination.retry_delays import RetryDelays
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
@@ -72,7 +72,7 @@ class ElectionDriver:
         self._announced_at: dict[int, float] = {}
         self._unflushed: set[int] = set()
         """Partitions whose next epoch is in the journal, and not yet on the device."""
-        self._wishes: dict[int, ElectionGoal] = {}
+        self._goals: dict[int, ElectionGoal] = {}
         self._ordered: set[int] = set()
         """Partitions whose change an operator's order concludes."""
         self._reminders = RetryDelays(REMINDER_S, REMINDER_S_MAX)
@@ -125,7 +125,7 @@ class ElectionDriver:
         stranded = [
             one
             for one in self._machine.stranded()
-            if one not in self._wishes and self._reliefs.is_over(one, now)
+            if one not in self._goals and self._reliefs.is_over(one, now)
         ]
         for partition in stranded:
             record = self._record(partition)
@@ -178,7 +178,7 @@ class ElectionDriver:
         """Begin changes of leaders, with one flush of the journal for all of them."""
         if (trace := self._node.environment.trace) is not None:
             for partition in partitions:
-                record, goal = self._record(partition), self._wishes.get(partition)
+                record, goal = self._record(partition), self._goals.get(partition)
                 told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
                 trace(steps.E1Wanted(**told, goal=goal))
         self._node.record([one for each in partitions for one in self._machine.announce(each)])
@@ -246,7 +246,7 @@ class ElectionDriver:
         # Who led has all there is, so with that one back nobody else has to be waited for.
         expects_all = (
             is_patient
-            and partition not in self._wishes
+            and partition not in self._goals
             and not self._machine.has_former_leader(partition)
         )
         waited_s = now - self._announced_at.get(partition, now)
@@ -255,7 +255,7 @@ class ElectionDriver:
             self._remind(partition)
         if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
             return []
-        goal = self._wishes.get(partition, NO_WISH)
+        goal = self._goals.get(partition, NO_GOAL)
         health = controller.health
         troubled = {
             one for one in self._record(partition).in_sync if health.trouble(one, partition)
@@ -484,21 +484,21 @@ class ElectionDriver:
             raise NotReadyError(f"partition {partition} can't begin again now: look once more")
         await self._tell_decided([self._decide(partition, entries, ordered=True)])
 
-    # --- wishes ----------------------------------------------------------------------
+    # --- goals -----------------------------------------------------------------------
 
     async def change(
         self, partition: int, goal: ElectionGoal, *, if_still: Callable[[], bool] = lambda: True
     ) -> PartitionRecord:
-        """Have the leader prepare, and then the leadership change so that *wish* comes true;
+        """Have the leader prepare, and then the leadership change so that *goal* is reached;
         return the new record.  *if_still*: asked when the leader is prepared.
 
         Raises:
           NotReadyError: if another change is under way, it is not so any more, or nobody could
-              decide in time; the wish is given up, whatever comes of the change.
+              decide in time; the goal is given up, whatever comes of the change.
         """
         if self.is_changing(partition) or self._finishing.is_set():
             raise NotReadyError(f"partition {partition} changes its leader right now")
-        self._wishes[partition] = goal
+        self._goals[partition] = goal
         try:
             await self._prepare(partition)
             if partition in self._machine.changes or self._finishing.is_set() or not if_still():
@@ -515,14 +515,14 @@ class ElectionDriver:
                 trace(steps.E20GivenUp(partition=partition, goal=goal))
             raise
         finally:
-            del self._wishes[partition]
+            del self._goals[partition]
             self._notify()
         return self._record(partition)
 
     def is_changing(self, partition: int) -> bool:
         """Whether the leader of *partition* is about to change.  A change is over for the machine
         before it is durable, and who wished for it told."""
-        return partition in self._machine.changes or partition in self._wishes
+        return partition in self._machine.changes or partition in self._goals
 
     async def _prepare(self, partition: int) -> None:
         """Have the leader do what has to be done before another one leads."""

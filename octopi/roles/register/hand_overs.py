@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from octopi.coordination.election import NO_WISH
+from octopi.coordination.election import NO_GOAL
 from octopi.errors import NotReadyError, StorageError
 from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
 from octopi.logger import get_logger
@@ -156,7 +156,7 @@ class HandOvers:
     async def _hand_over(self, partition: int, broker: int) -> None:
         try:
             await self._election_driver.change(
-                partition, NO_WISH, if_still=lambda: self._has_successor(partition, broker)
+                partition, NO_GOAL, if_still=lambda: self._has_successor(partition, broker)
             )
         except NotReadyError as error:
             _log.info("not handed over now", partition=partition, why=str(error))

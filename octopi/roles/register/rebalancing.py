@@ -1,6 +1,6 @@
 """Where replicas and leaders should be, and getting them there one step at a time.
 
-Every step is an ordinary change of leadership with a wish (`octopi.coordination.election`),
+Every step is an ordinary change of leadership with a goal (`octopi.coordination.election`),
 so it is as safe as a failover and stops a partition for as short.  A replica moves by
 growing: the joining broker follows, becomes in sync, and only then the leaving one goes.
 """

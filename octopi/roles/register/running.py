@@ -39,9 +39,9 @@ def _client_session(
     return ServiceSession("register", [make(context) for make in CLIENT_SERVICES])
 
 
-async def _end(node: RegisterNode, goal: trio.Event, ending: trio.Event) -> None:
-    """Have *ending* follow *wish*, once changes of leaders that are under way are over."""
-    await goal.wait()
+async def _end(node: RegisterNode, asked: trio.Event, ending: trio.Event) -> None:
+    """Set *ending* after *asked*, once the elections that are under way have ended."""
+    await asked.wait()
     await node.election_driver.finish()
     ending.set()
 
