@@ -34,7 +34,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import Offset
 from octopi.retry import Backoff, reworded
-from octopi.tracing import steps
+from octopi.tracing import client as steps
 from octopi.tracing.client import DeliveryStep
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal

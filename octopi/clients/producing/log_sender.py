@@ -35,7 +35,7 @@ from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
 from octopi.record import scan
 from octopi.retry import Backoff, may_pass
 from octopi.timers import TimerQueue
-from octopi.tracing import steps
+from octopi.tracing import client as steps
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
