@@ -37,7 +37,7 @@ def bench(runs: int, json_file: Path | None) -> None:
 
     found = [*figures(runs)]
     # Nodes that are stopped all at once miss each other, and warn of it.
-    with listening(lambda host, message: True, partial(say_lines, err=True)):
+    with listening(lambda *about: True, partial(say_lines, err=True)):
         found += bench_hooks.figures(runs)
     rows = [(one.name, f"{one.value:,.4g}", one.unit, one.goal) for one in found]
     print_table(["WHAT", "VALUE", "UNIT", "GOAL"], rows)

@@ -7,20 +7,33 @@ without one is a complaint about the world; it is excused where the world did fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+from octopi.roles.broker.replica_driver import LEADER_LACKS
+from octopi.roles.register.node import CONFLICT
+from octopi.roles.register.startup_recovery import JOURNAL_LACKS
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import ProcessLife
 
 _LIBRARY: Final = "octopi"
 
+IsExcused = Callable[[str, str, Mapping[str, Any]], bool]
+"""Whether a host may log an error: its name, the message, and the fields of the message."""
+
+
+def comes_of_older_disks(message: str, facts: Mapping[str, Any], brokers: Collection[int]) -> bool:
+    """Whether an error is no more than the truth about *brokers*, whose disks were put back as they
+    were before.  *facts*: the fields of the message."""
+    if message == CONFLICT:
+        return facts["broker"] in brokers  # it brings a topic back that was deleted and made again
+    # It repeats a deleted topic; or it leads, can't know what it lost, and a follower keeps that.
+    return message in {JOURNAL_LACKS, LEADER_LACKS} and bool(brokers)
+
 
 class _Listener(logging.Handler):
-    def __init__(
-        self, is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
-    ) -> None:
+    def __init__(self, is_excused: IsExcused, complain: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
         self._is_excused = is_excused
         self._complain = complain
@@ -33,10 +46,9 @@ class _Listener(logging.Handler):
         if record.exc_info:
             trace = logging.Formatter().formatException(record.exc_info)
             self._complain(f"{host}: {record.getMessage()}: {trace}")
-        elif not self._is_excused(host, record.getMessage()):
-            facts = {
-                name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS
-            }
+            return
+        facts = {name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS}
+        if not self._is_excused(host, record.getMessage(), facts):
             self._complain(f"{host}: {record.getMessage()} {facts}")
 
 
@@ -46,11 +58,9 @@ _PLAIN_FIELDS: Final = frozenset(
 
 
 @contextmanager
-def listening(
-    is_excused: Callable[[str, str], bool], complain: Callable[[str], None]
-) -> Iterator[None]:
-    """Within the block, pass to *complain* what hosts complain of that *is_excused*, which
-    is told the host and the message, doesn't excuse, and let nobody else hear of anything."""
+def listening(is_excused: IsExcused, complain: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, pass to *complain* what hosts complain of that *is_excused* doesn't
+    excuse, and let nobody else hear of anything."""
     logger = logging.getLogger(_LIBRARY)
     saved = logger.level, logger.propagate, logger.handlers
     logger.setLevel(logging.ERROR)

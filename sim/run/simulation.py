@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 import trio
 
 from octopi.errors import RefusedError, Status, StorageError
-from octopi.roles.broker.replica_driver import LEADER_LACKS
 from octopi.roles.register.election_driver import MAY_BE_LOST
-from octopi.roles.register.startup_recovery import JOURNAL_LACKS
 from octopi.simulation.cluster import REGISTER, ClusterOptions, Node, SimulatedCluster
 from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import Injector
@@ -41,7 +39,7 @@ from octopi.tracing import steps
 from sim.run.client_log import ClientLog
 from sim.run.coverage_marks import CoverageMarks
 from sim.run.healing import Healer
-from sim.run.log_errors import listening
+from sim.run.log_errors import comes_of_older_disks, listening
 from sim.run.plan import Plan
 from sim.run.workload import Workload
 
@@ -349,17 +347,16 @@ class _PlanRun:
         """A node did what no fault excuses."""
         self._complaints.append(f"{self._world.now:.6f} {what}")
 
-    def is_excused(self, host: str, message: str) -> bool:
-        """Whether *host* may say that something is wrong with it: *message*."""
+    def is_excused(self, host: str, message: str, facts: Mapping[str, Any]) -> bool:
+        """Whether *host* may say that something is wrong: *message*, with *facts*."""
         if host == REGISTER and message == MAY_BE_LOST:
             self._losses_told += 1
             return self._plan.loses_all or self._plan.loses_last
         if self._plan.loses_all and host == REGISTER:
             return True
-        if message == JOURNAL_LACKS and self._injector.unfit:
-            return True  # a broker's disk is as it was before, and repeats a deleted topic
-        if message == LEADER_LACKS and self._injector.unfit:
-            return True  # a broker leads that can't know what it lost: this one keeps what it has
+        unfit = map(self._cluster.broker_of, self._injector.unfit)
+        if comes_of_older_disks(message, facts, {one for one in unfit if one is not None}):
+            return True
         return host in self._injector.broken_disks | self._injector.unfit
 
     def _see_decision(self, event: Event) -> None:

@@ -39,7 +39,7 @@ def play(scenario: Scenario, options: ClusterOptions | None = None, seed: int = 
             nursery.cancel_scope.cancel()
 
     exceptions: list[str] = []
-    with listening(is_excused=lambda _, __: True, complain=exceptions.append):
+    with listening(is_excused=lambda *_: True, complain=exceptions.append):
         driver.run(world, main, Random(world.random("schedule")))
     assert not exceptions, exceptions[0]
     return world

@@ -12,6 +12,7 @@ connections.
 from __future__ import annotations
 
 import contextlib
+from typing import Final
 
 import trio
 
@@ -55,6 +56,9 @@ from octopi.wire.messages import (
 )
 
 _log = get_logger(__name__)
+
+CONFLICT: Final = "conflict"
+"""The message that a broker holds records of topics that are not the register's."""
 
 
 class RegisterNode:
@@ -237,7 +241,7 @@ class RegisterNode:
             self.hand_overs.starts_anew(admission.broker)
         if admission.conflicts:
             strangers = _log.sparing(self.environment.clock)
-            strangers.error("conflict", broker=admission.broker, what=admission.conflicts)
+            strangers.error(CONFLICT, broker=admission.broker, what=admission.conflicts)
         await self.durable()
         if trace is not None:
             trace(steps.J5Admitted(**admitted, entries=admission.entries))

@@ -1,0 +1,24 @@
+"""Which errors in the logs of nodes a fault excuses."""
+
+from __future__ import annotations
+
+from octopi.roles.broker.replica_driver import LEADER_LACKS
+from octopi.roles.register.node import CONFLICT
+from octopi.roles.register.startup_recovery import JOURNAL_LACKS
+from sim.run.log_errors import comes_of_older_disks
+
+
+def test_only_of_a_broker_with_an_older_disk_may_the_register_say_that_its_topic_is_another() -> (
+    None
+):
+    facts = {"broker": 3, "what": ["topic renewed-1 exists here as one, the broker holds another"]}
+    assert comes_of_older_disks(CONFLICT, facts, {2, 3})
+    assert not comes_of_older_disks(CONFLICT, facts, {2})
+    assert not comes_of_older_disks(CONFLICT, facts, set())
+
+
+def test_others_may_notice_an_older_disk_and_nothing_else() -> None:
+    for message in (JOURNAL_LACKS, LEADER_LACKS):
+        assert comes_of_older_disks(message, {}, {2})
+        assert not comes_of_older_disks(message, {}, set())
+    assert not comes_of_older_disks("disk failed", {}, {2})
