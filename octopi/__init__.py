@@ -12,8 +12,7 @@ This is the client library; everything public is here::
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
-"""The version of the distribution; the build reads it from here."""
+from octopi.version import __version__
 
 if TYPE_CHECKING:
     from octopi.clients.admin import Admin

@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeVar
 import attrs
 import trio
 
-from octopi import __version__
 from octopi.clients.admin import Admin, delete
 from octopi.clients.answers import FetchResult
 from octopi.clients.background import background_tasks
@@ -64,6 +63,7 @@ from octopi.security.join_secret import SecretSource
 from octopi.security.tls import Tls, tls_of_client
 from octopi.transport.addresses import server_address
 from octopi.transport.websocket import WebSocketNet
+from octopi.version import __version__
 from octopi.wire.messages import (
     CreateTopic,
     DeleteTopic,

@@ -27,17 +27,15 @@ Nothing here depends on the order of a hash table, on real time or on entropy.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
-from math import inf
 from random import Random
 
 import attrs
 
-from octopi.simulation.disk.faults import ArmedFaults, DiskFault
-from octopi.simulation.disk.image import Directory, Fate, FileImage, Tree, os_error
-from octopi.simulation.disk.view import After, DiskLock, DiskView, Effect, after_by_trio
-from octopi.simulation.kernel.turn_meter import TurnMeter
+from octopi.simulation.disk.device import StorageDevice
+from octopi.simulation.disk.faults import DiskFault
+from octopi.simulation.disk.image import Directory, Fate, FileImage, Tree
+from octopi.simulation.disk.view import After, DiskView, Effect, after_by_trio
 
 
 @attrs.frozen
@@ -47,32 +45,15 @@ class DiskSnapshot:
     tree: Tree
 
 
-class SimulatedDisk:
-    """The disk of one machine, from the outside: what a simulation and its oracle do to it.
-
-    Paths count from ``/`` on, written or not.
-    """
+class SimulatedDisk(StorageDevice):
+    """The disk of one machine, from the outside: what a simulation and its oracle do to it."""
 
     def __init__(self) -> None:
-        self.capacity_bytes: int | None = None
-        """Bytes that all files together may have; None: no limit."""
-        self.read_only = False
-        """Whether every change is refused, as on a file system mounted so."""
+        super().__init__()
         self.names_in_order = True
         """Whether a power failure takes the latest changes of names first, as the journals of
         ext4 and XFS have it."""
-        self.sync_s = 0.001
-        """How long a sync takes (seconds)."""
-        self.faults = ArmedFaults()
-        """Calls that are going to fail."""
-        self.tree = Tree()
-        """What is there."""
-        self.locks: dict[FileImage, DiskLock] = {}
-        """By the file that is locked."""
-        self.turns = TurnMeter()
-        """How much is read in each turn of a task."""
         self._views: list[DiskView] = []
-        self._page_caches = 1
 
     # --- lives ---------------------------------------------------------------------------
 
@@ -106,13 +87,9 @@ class SimulatedDisk:
         """Put what was on the device at *snapshot* in its place; every process ends."""
         self._become(snapshot.tree.copy(lambda _, image: bytes(image.durable)))
 
-    def page_cache_id(self) -> str:
-        """See `octopi.environment.Disk.page_cache_id`."""
-        return f"page cache {self._page_caches}"
-
     def _become(self, tree: Tree) -> None:
         self.end_life()
-        self._page_caches += 1
+        self.page_cache_count += 1
         self.tree = tree
 
     # --- faults --------------------------------------------------------------------------
@@ -130,7 +107,7 @@ class SimulatedDisk:
     def flip(self, path: str, bit: int) -> None:
         """Turn a bit of a file over at rest: on the device and, as when it is read from there
         again, in the page cache."""
-        self._image(path).flip(bit)
+        self.image(path).flip(bit)
 
     def put(self, path: str, content: bytes | None) -> None:
         """Have *path*, which is there, mean a file with other *content*, or nothing (None), on
@@ -154,36 +131,16 @@ class SimulatedDisk:
         prefix = f"/{under.strip('/')}/".replace("//", "/")
         return [path for path, _ in self.tree.files() if path.startswith(prefix)]
 
-    def cached(self, path: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
-        """What processes see of a file, or a range of it.
-
-        Raises:
-          FileNotFoundError: if they see none.
-        """
-        return bytes(memoryview(self._image(path).cached)[start_bytes:end_bytes])
-
     def durable(self, path: str, start_bytes: int = 0, end_bytes: int | None = None) -> bytes:
         """What any power failure leaves of a file, or a range of that.
 
         Raises:
           FileNotFoundError: if it may leave none of that name.
         """
-        image = self._image(path, durable=True)
+        image = self.image(path, durable=True)
         with memoryview(image.durable) as data:
             return bytes(data[: image.settled_bytes][start_bytes:end_bytes])
 
     def settle(self) -> None:
         """Have all on the device as processes see it, without any call."""
         self.tree.settle_all()
-
-    def _image(self, path: str, *, durable: bool = False) -> FileImage:
-        found = self.tree.find(path, durable=durable)
-        if not isinstance(found, FileImage):
-            raise os_error(errno.ENOENT if found is None else errno.EISDIR, path)
-        return found
-
-    def free_bytes(self) -> float:
-        """How many bytes may still be written."""
-        if self.capacity_bytes is None:
-            return inf
-        return self.capacity_bytes - sum(len(image.cached) for _, image in self.tree.files())

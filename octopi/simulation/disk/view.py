@@ -17,11 +17,9 @@ import trio
 
 from octopi.environment import Disk, DiskSpace, File
 from octopi.errors import DirectoryInUseError
+from octopi.simulation.disk.device import DiskLock, StorageDevice
 from octopi.simulation.disk.faults import Delay, Fail, How, MisdirectedRead, StaleRead, Tear
 from octopi.simulation.disk.image import Directory, FileImage, Node, os_error
-
-if TYPE_CHECKING:
-    from octopi.simulation.disk.disk import SimulatedDisk
 
 _REPLACEMENT_SUFFIX: Final = ".new"
 _LOCK_NAME: Final = "lock"
@@ -59,7 +57,7 @@ class _Wait:
 class DiskView:
     """`octopi.environment.Disk` of one process."""
 
-    def __init__(self, disk: SimulatedDisk, effect: Effect, after: After) -> None:
+    def __init__(self, disk: StorageDevice, effect: Effect, after: After) -> None:
         self.disk = disk
         self.effect = effect
         self._after = after
@@ -469,18 +467,6 @@ class SimulatedFile:
     def close(self) -> None:
         self.is_usable = False
         self._view.closed(self)
-
-
-class DiskLock:
-    """`octopi.environment.DirectoryLock` of one process."""
-
-    def __init__(self, disk: SimulatedDisk, file: FileImage) -> None:
-        self._disk = disk
-        self._file = file
-
-    def release(self) -> None:
-        if self._disk.locks.get(self._file) is self:
-            del self._disk.locks[self._file]
 
 
 def _first_failure(met: Sequence[How]) -> Fail | None:

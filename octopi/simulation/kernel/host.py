@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
-from octopi.environment import Environment, Machine, TraceEvent, Watch
+from octopi.environment import Environment, Machine, Net, TraceEvent, Watch
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.invariants.queue_bounds import Sizes
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.world import World
-
-if TYPE_CHECKING:
-    from octopi.simulation.network.network import Network
 
 EPOCH_MS: Final = 1_767_225_600_000
 """2026-01-01 UTC, when every run begins, in milliseconds since 1970."""
@@ -152,10 +149,29 @@ class ProcessLife:
             raise NodeDead(host.name)
 
 
+class HostNetwork(Protocol):
+    """What a host needs of the network that it is connected to."""
+
+    def add(self, host: SimulatedHost) -> None:
+        """Connect *host*."""
+
+    def net(self, life: ProcessLife, tasks: trio.Nursery) -> Net:
+        """The network as a life sees it; *tasks* owns the tasks of its connections."""
+
+    def booted(self, life: ProcessLife) -> None:
+        """Note that a life begins."""
+
+    def closed(self, life: ProcessLife) -> None:
+        """Close what an ended process had open, as its system does."""
+
+    def vanished(self, life: ProcessLife) -> None:
+        """Note that the machine lost its power."""
+
+
 class SimulatedHost:
     """A machine in *world*; `boot` starts a life."""
 
-    def __init__(self, world: World, network: Network, name: str) -> None:
+    def __init__(self, world: World, network: HostNetwork, name: str) -> None:
         self.world = world
         self.network = network
         self.name = name

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
 
+from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.world import World
 from octopi.simulation.network.route import Mishap, Route, Trap
-
-if TYPE_CHECKING:
-    from octopi.simulation.kernel.host import ProcessLife
-    from octopi.simulation.network.network import Network
 
 WINDOW_BYTES: Final = 256 * 1024
 """What a connection holds on its way and unread, in each direction."""
@@ -58,6 +56,23 @@ class Arrival:
     """A message or a part of one; bytes, if the connection carries a stream."""
 
 
+class ConnectionPorts(Protocol):
+    """What a connection needs of its network."""
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def observers(self) -> list[Callable[[Departure | Arrival], None]]:
+        """To be called with what is sent and with what arrives."""
+
+    def packet(self, source: str, target: str, comes: Callable[[], None]) -> None:
+        """Have *comes* called on the *target*, if nothing loses it on the way there."""
+
+    def forget(self, end: End) -> None:
+        """Note that no process has *end* open any more."""
+
+
 class End:
     """One end of a connection.  What the other sends arrives in `inbox`.
 
@@ -65,7 +80,9 @@ class End:
     is under way from here.
     """
 
-    def __init__(self, network: Network, life: ProcessLife, route: Route, number: int) -> None:
+    def __init__(
+        self, network: ConnectionPorts, life: ProcessLife, route: Route, number: int
+    ) -> None:
         self.life = life
         self.connection = number
         """Number of the connection in this run."""

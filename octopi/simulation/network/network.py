@@ -13,18 +13,16 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from octopi.environment import Net
+from octopi.simulation.kernel.host import ProcessLife, SimulatedHost
 from octopi.simulation.kernel.world import World
 from octopi.simulation.network.connection import Arrival, Departure, End
 from octopi.simulation.network.route import BYTES_PER_S, Blockade, Mishap, Route, Spread, Trap
-
-if TYPE_CHECKING:
-    from octopi.simulation.kernel.host import ProcessLife, SimulatedHost
 
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _LOOPBACKS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -36,7 +34,7 @@ _KNOCK_AGAIN_S: Final = 1.0
 Accept: TypeAlias = Callable[[End], None]
 """Given the accepting end of a new connection."""
 
-Tier: TypeAlias = Callable[["Network", "ProcessLife", trio.Nursery], Net]
+Tier: TypeAlias = Callable[["Network", ProcessLife, trio.Nursery], Net]
 """Makes the `octopi.environment.Net` of a life on top of connections."""
 
 Undo: TypeAlias = Callable[[], None]
