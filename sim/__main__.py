@@ -2,7 +2,8 @@
 
 import sys
 
-from octopi.cli.main import cli
+from octopi.cli.main import main
+from sim.handed_in import SEARCH
 
 if __name__ == "__main__":
-    cli.main(["sim", *sys.argv[1:]])
+    main(lambda: SEARCH, ["sim", *sys.argv[1:]])

@@ -17,8 +17,9 @@ import attrs
 import click
 
 from octopi.cli.config import ClientSettings, Configuration, NodeSettings, help_text
-from octopi.cli.failures import PROGRAM, ExitCode, did_you_mean, explain
+from octopi.cli.failures import PROGRAM, CommandError, ExitCode, did_you_mean, explain
 from octopi.cli.output import print_exception, say, say_lines
+from octopi.cli.search import FaultSearch, FindSearch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -26,6 +27,10 @@ _SHOWN: Final = ("token_file", "tls_ca", "join_secret")
 """Settings of what a command shows to nodes, and trusts."""
 
 _FLAG_FORM: Final = "serve"
+
+
+def _no_search() -> FaultSearch | None:
+    return None
 
 
 @attrs.define
@@ -37,6 +42,8 @@ class Invocation:
     token_file: str | None = None
     tls_ca: str | None = None
     join_secret: str | None = None
+    find_search: FindSearch = _no_search
+    """Given by the program."""
 
     def configuration(self) -> Configuration:
         """The settings but for this command's flags.
@@ -50,6 +57,21 @@ class Invocation:
             if value is not None:
                 configuration.override("client", key, value, f"--{key.replace('_', '-')}")
         return configuration
+
+    def search(self) -> FaultSearch:
+        """The search for faults.
+
+        Raises:
+          CommandError: if this program has none, or Python finds something else under its name.
+        """
+        search = self.find_search()
+        if search is None:
+            raise CommandError(
+                "the search for faults comes with the source, and this is an installation "
+                "without it: run `python -m sim` in a checkout of octopi-node",
+                ExitCode.USAGE,
+            )
+        return search
 
 
 pass_invocation = click.make_pass_decorator(Invocation, ensure=True)

@@ -6,13 +6,15 @@ that help and completion answer at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 import click
 
 from octopi import __version__
 from octopi.cli.failures import EXIT_CODES, PROGRAM
-from octopi.cli.invocation import OctopiGroup, common_options
+from octopi.cli.invocation import Invocation, OctopiGroup, common_options
+from octopi.cli.search import FindSearch
 
 _COMMANDS: Final = {
     name: f"octopi.cli.commands.{name}"
@@ -71,6 +73,7 @@ def cli() -> None:
     """
 
 
-def main() -> NoReturn:
-    """The entry point."""
-    cli.main()
+def main(find_search: FindSearch, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program with *arguments* (None: the process's own), and with what it finds of the
+    search for faults."""
+    cli.main(arguments, obj=Invocation(find_search=find_search))

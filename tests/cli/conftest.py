@@ -10,7 +10,9 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
+from octopi_node import find_search
 from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 Program = Callable[..., Result]
@@ -30,7 +32,8 @@ def program() -> Program:
     """The program, run in this process: `.exit_code`, `.stdout`, `.stderr`."""
 
     def run(*arguments: str, **settings: object) -> Result:
-        return CliRunner().invoke(cli, arguments, **settings)  # type: ignore[arg-type]
+        invocation = Invocation(find_search=find_search)
+        return CliRunner().invoke(cli, arguments, obj=invocation, **settings)  # type: ignore[arg-type]
 
     return run
 

@@ -15,8 +15,10 @@ import click
 import pytest
 
 from octopi.cli.failures import PROGRAM
+from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
 from octopi.cli.node_processes import node_environment
+from octopi_node import find_search
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -43,7 +45,8 @@ def commands(page: str) -> list[list[str]]:
 
 def understood(arguments: list[str]) -> None:
     """Have click parse a command line, without running it."""
-    context: click.Context = cli.make_context(PROGRAM, list(arguments))
+    here = Invocation(find_search=find_search)
+    context: click.Context = cli.make_context(PROGRAM, list(arguments), obj=here)
     command: click.Command = cli
     while isinstance(command, click.Group):
         rest = [*context._protected_args, *context.args]
@@ -57,7 +60,7 @@ def test_the_table_of_commands_has_every_command_and_every_part_of_it() -> None:
     text = page.partition("## Commands")[2].partition("## ")[0]
     rows = re.findall(r"^\| `([a-z]+) ?([^`]*)` \|", text, re.MULTILINE)
     table = {name: rest.replace("\\|", " ").split() for name, rest in rows}
-    context = click.Context(cli)
+    context = click.Context(cli, obj=Invocation(find_search=find_search))
     assert set(table) == set(cli.list_commands(context))
     for name in table:
         command = cli.get_command(context, name)

@@ -7,7 +7,9 @@ import click
 import pytest
 
 from octopi.cli.failures import EXIT_CODES
+from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
+from octopi_node import find_search
 from tests.cli.conftest import Program
 
 COMMANDS = [
@@ -40,7 +42,7 @@ def test_help_names_every_command_and_every_exit_code(program: Program) -> None:
 
 
 def all_commands(group: click.Group, *names: str) -> list[tuple[str, ...]]:
-    context = click.Context(group)
+    context = click.Context(group, obj=Invocation(find_search=find_search))
     found: list[tuple[str, ...]] = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from octopi.cli.commands.sim import sim
 from octopi.cli.failures import CommandError
+from sim.commands import commands
 from sim.mutants import campaign
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.runner import Budget, Hunt, MutantKill
@@ -129,7 +129,7 @@ def test_all_mutants_are_listed_with_what_is_wrong(program: Program) -> None:
 )
 def test_a_hunt_for_nothing_is_refused(options: list[str], text: str) -> None:
     with pytest.raises(CommandError, match=text):
-        sim.main(["mutants", *options], standalone_mode=False)
+        commands.main(["mutants", *options], standalone_mode=False)
 
 
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from octopi.cli.commands.sim import sim
 from octopi.cli.failures import CommandError
+from octopi_node import find_search
 from sim.run.plan import Plan, WorkloadOptions, from_json, to_json, to_token
 from sim.search.parallel_runs import Outcome, run_plan, spread
 from sim.search.seed_search import DIFFERS, SearchOptions, SeedSearch
@@ -193,7 +193,7 @@ def test_another_package_of_that_name_is_told_apart(
     for name in [name for name in sys.modules if name.partition(".")[0] == "sim"]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(CommandError, match="Python finds another package sim first"):
-        sim.main(["--help"], standalone_mode=False)
+        find_search()
 
 
 def test_plans_survive_json() -> None:

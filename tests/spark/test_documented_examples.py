@@ -27,12 +27,13 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 TYPE = """
 import shlex, sys
-from octopi.cli.main import cli
+from octopi.cli.main import main
+from octopi_node import find_search
 for line in sys.argv[1:]:
     program, *arguments = shlex.split(line)
     assert program == "octopi-node"
     try:
-        cli.main(arguments)
+        main(find_search, arguments)
     except SystemExit as end:
         if end.code:
             raise

@@ -24,6 +24,7 @@ from octopi.spark.jobs.rates import RatesOptions, chart_page, rates
 from octopi.spark.jobs.replay import ReplayOptions, replay
 from octopi.spark.jobs.simulate import CampaignOptions, simulate
 from octopi.spark.stored_logs import find_folders
+from sim.search.spark_seeds import run_seed
 from tests.processes import node_processes
 from tests.spark.cluster import Cluster, by_partition, flights
 
@@ -424,13 +425,13 @@ def plant_a_mutant() -> None:
 def test_a_campaign_reports_what_it_finds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = simulate(spark, CampaignOptions(tmp_path / "sound", count=20))
+    sound = simulate(spark, CampaignOptions(tmp_path / "sound", count=20), run_seed)
     assert (sound.runs, sound.failures) == (20, [])
     assert spark.read.parquet(str(tmp_path / "sound")).where("digest <> ''").count() == 20
     # Workers of their own, which have not imported the simulator yet.
     monkeypatch.setitem(spark.sparkContext.environment, "OCTOPI_TEST_MUTANT", "1")
     broken = CampaignOptions(tmp_path / "broken", count=60, prepare=plant_a_mutant)
-    done = simulate(spark, broken)
+    done = simulate(spark, broken, run_seed)
     assert done.runs == 60
     assert done.failures
     assert all(one.token and one.text for one in done.failures)

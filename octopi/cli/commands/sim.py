@@ -1,35 +1,32 @@
-"""`octopi-node sim`: the search for faults, a package of its own beside this one.
+"""`octopi-node sim`: the search for faults, which the program hands to the command line.
 
 Nothing of it is imported before one of its commands is asked for.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-
 import click
 
-from octopi.cli.failures import PROGRAM, CommandError
+from octopi.cli.failures import CommandError
+from octopi.cli.invocation import Invocation
 
 
-class _Search(click.Group):
-    """What `sim.commands` has."""
+class _SearchGroup(click.Group):
+    """Has the commands of the search."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return _found().list_commands(ctx)
+        return _commands(ctx).list_commands(ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _found().get_command(ctx, cmd_name)
+        return _commands(ctx).get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        return _found().resolve_command(ctx, args)
+        return _commands(ctx).resolve_command(ctx, args)
 
 
-@click.group(cls=_Search)
+@click.group(cls=_SearchGroup)
 def sim() -> None:
     """Search for faults in simulated clusters; replay and shrink what was found.
 
@@ -42,25 +39,19 @@ def sim() -> None:
     virtual disks, while faults strike.  A run depends on nothing but its plan, and a plan is a
     seed, or a token of one line: what failed once can be looked at as often as you like.
 
-    Without an installation `python -m sim` does the same in a checkout.
+    The search comes with the source: run it in a checkout, as here or with `python -m sim`.
     """
 
 
-def _found() -> click.Group:
-    """The package `sim` that belongs to this program.
+def _commands(ctx: click.Context) -> click.Group:
+    """The commands of the search.
 
     Raises:
-      CommandError: if there is none, or Python finds another one first.
+      CommandError: as `Invocation.search`; but a shell that completes is told that there are none.
     """
-    spec = find_spec("sim")
-    ours = Path(__file__).resolve().parents[3] / "sim"
-    if spec is None or spec.origin is None:
-        raise CommandError(f"the package sim is missing: install {PROGRAM} again")
-    if Path(spec.origin).resolve().parent != ours:
-        raise CommandError(
-            f"Python finds another package sim first, {spec.origin}: run this elsewhere, or "
-            "without its directory in PYTHONPATH"
-        )
-    group = import_module("sim.commands").commands
-    assert isinstance(group, click.Group)
-    return group
+    try:
+        return ctx.ensure_object(Invocation).search().commands
+    except CommandError:
+        if ctx.resilient_parsing:
+            return click.Group()
+        raise

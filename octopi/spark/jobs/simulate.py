@@ -1,12 +1,12 @@
 """A campaign of simulator seeds, spread over a Spark cluster.
 
-The simulator is a package beside this one; it is imported in the tasks and nowhere else.
+What runs a seed is handed in: the search for faults stands above this package
+(`octopi.cli.search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,29 @@ _VERDICT = (
     "seed bigint, rule string, text string, token string, digest string, cpu_s double, "
     "virtual_s double"
 )
+"""The fields of `SeedVerdict`, in their order."""
 
 _TASK_SEEDS = 50
 """Enough work that handing it out doesn't matter, and so little that all cores end together."""
+
+
+@attrs.frozen
+class SeedVerdict:
+    """What came of the run of one seed."""
+
+    seed: int
+    rule: str
+    """That was broken; empty: none was."""
+    text: str
+    token: str
+    """What repeats that run."""
+    digest: str
+    cpu_s: float
+    virtual_s: float
+
+
+RunSeed = Callable[[str, int], SeedVerdict]
+"""Runs the plan that a source draws from a seed; see `octopi.cli.search.FaultSearch.run_seed`."""
 
 
 @attrs.frozen
@@ -35,7 +55,7 @@ class CampaignOptions:
     plans: str = "swarm"
     """What draws a plan from a seed: ``swarm`` or ``stories``."""
     prepare: Callable[[], None] | None = None
-    """Called in each worker before the simulator is imported there."""
+    """Called in each worker before its first run."""
 
 
 @attrs.frozen
@@ -61,8 +81,9 @@ class Campaign:
     failures: list[Failures]
 
 
-def simulate(spark: SparkSession, options: CampaignOptions) -> Campaign:
-    """Run the seeds, store the verdicts, and group the failures by the promise that they broke."""
+def simulate(spark: SparkSession, options: CampaignOptions, run_seed: RunSeed) -> Campaign:
+    """Run the seeds with *run_seed*, store the verdicts, and group the failures by the promise that
+    they broke."""
     from pyspark.sql.functions import count as count_rows, min as minimum
 
     prepare, plans = options.prepare, options.plans
@@ -70,7 +91,7 @@ def simulate(spark: SparkSession, options: CampaignOptions) -> Campaign:
     slices = max(1, min(options.count // _TASK_SEEDS, 10_000))
     slices = max(slices, min(options.count, spark.sparkContext.defaultParallelism))
     verdicts = spark.sparkContext.parallelize(seeds, slices).mapPartitions(
-        lambda some: _run(some, plans, prepare)
+        lambda some: _run(some, plans, run_seed, prepare)
     )
     path = str(options.directory.absolute())
     spark.createDataFrame(verdicts, _VERDICT).write.parquet(path)
@@ -94,19 +115,9 @@ def simulate(spark: SparkSession, options: CampaignOptions) -> Campaign:
 
 
 def _run(
-    seeds: Iterable[int], plans: str, prepare: Callable[[], None] | None
+    seeds: Iterable[int], plans: str, run_seed: RunSeed, prepare: Callable[[], None] | None
 ) -> Iterator[tuple[Any, ...]]:
     if prepare is not None:
         prepare()
-    run_seed = import_module("sim.search.seed_search").run_seed
     for seed in seeds:
-        _, outcome = run_seed(plans, None, seed)
-        yield (
-            seed,
-            outcome.rule,
-            outcome.text,
-            outcome.token,
-            outcome.digest,
-            outcome.cpu_s,
-            outcome.seconds,
-        )
+        yield attrs.astuple(run_seed(plans, seed))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from octopi.cli.failures import ExitCode
+from octopi.cli.invocation import Invocation, pass_invocation
 from octopi.cli.output import say
 from octopi.cli.rendering import counted
 from octopi.cli.spark_job import spark_job, spark_options
@@ -24,8 +25,16 @@ from octopi.cli.spark_job import spark_job, spark_options
     help="Draw every option by itself, or faults that belong together.",
 )
 @spark_options
+@pass_invocation
 def simulate(
-    directory: Path, seeds: int, first: int, plans: str, master: str, settings: tuple[str, ...]
+    invocation: Invocation,
+    /,
+    directory: Path,
+    seeds: int,
+    first: int,
+    plans: str,
+    master: str,
+    settings: tuple[str, ...],
 ) -> int:
     """Run the plans of many seeds; write the verdicts to Parquet files in DIR.
 
@@ -33,15 +42,17 @@ def simulate(
     For instance:
       octopi-node pipeline simulate ./verdicts --seeds 2000
 
-    Failures are grouped by the promise that they break, each with a line that replays one.
+    Failures are grouped by the promise that they break, each with a line that replays one.  The
+    simulator comes with the source: run this in a checkout, and have the same one on each worker.
     """
+    search = invocation.search()
     with spark_job("octopi simulate", master, settings) as spark:
         from octopi.spark.jobs import simulate as job
         from octopi.spark.jobs.progress import shown
 
         options = job.CampaignOptions(directory, count=seeds, first=first, plans=plans)
         with shown(spark, "simulating"):
-            done = job.simulate(spark, options)
+            done = job.simulate(spark, options, search.run_seed)
     for one in done.failures:
         say(f"{one.rule}: {counted(one.count, 'run')}, the first is seed {one.seed}: {one.text}")
         say(f"  octopi-node sim replay '{one.token}'")
