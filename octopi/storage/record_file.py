@@ -24,8 +24,9 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset
-from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX
+from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX, SLICE_BYTES
 from octopi.storage.file_names import segment_path
+from octopi.storage.time_slices import Slices, at_once
 
 SCAN_BYTES: Final = 4 * MIB
 """What a scan holds in memory at a time, if no record is longer."""
@@ -285,7 +286,7 @@ class RecordFile:
         try:
             yield from self.lengths(position, stop)
         except AstrayError as error:
-            raise self.first_damage(position, error.position, error.why) from None
+            raise at_once(self.find_damage(position, error.position, error.why)) from None
 
     def lengths(self, position: int, stop: int) -> Iterator[int]:
         """The same.
@@ -309,12 +310,58 @@ class RecordFile:
             yield end
             position = end
 
-    def first_damage(self, start: int, position: int, why: object) -> CorruptLogError:
+    # --- walking in slices ---------------------------------------------------------------
+
+    def walk(self, position: int, stop: int) -> Slices[tuple[int, int]]:
+        """How many records start in [*position*, *stop*), and where the last one ends, by
+        lengths alone.
+
+        Raises:
+          CorruptLogError: if the lengths lead astray, at the first record that isn't sound.
+          StorageError: if the file can't be read.
+        """
+        count, end, pause_at = 0, position, position + SLICE_BYTES
+        try:
+            for end in self.lengths(position, stop):
+                count += 1
+                if end >= pause_at:
+                    pause_at = end + SLICE_BYTES
+                    yield
+        except AstrayError as error:
+            raise (yield from self.find_damage(position, error.position, error.why)) from None
+        return count, end
+
+    def forward(self, position: int, count: int) -> Slices[int]:
+        """Where the record starts, or the last one ends, that comes *count* records behind the one
+        at *position*, by lengths alone.
+
+        Raises:
+          CorruptLogError: if there is no such record, or the lengths lead astray.
+          StorageError: if the file can't be read.
+        """
+        end, pause_at = position, position + SLICE_BYTES
+        ends = self.lengths(position, self.size_bytes)
+        try:
+            for _ in range(count):
+                end = next(ends, -1)
+                if end >= pause_at:
+                    pause_at = end + SLICE_BYTES
+                    yield
+                if end < 0:
+                    raise self.damaged(position, f"{count} records don't follow")
+        except AstrayError as error:
+            raise (yield from self.find_damage(position, error.position, error.why)) from None
+        return end
+
+    def find_damage(self, start: int, position: int, why: str) -> Slices[CorruptLogError]:
         """The exception for what a walk from *start* met at *position*: a wrong length before
         may have led it there."""
+        pause_at = start + SLICE_BYTES
         try:
-            for _ in self.checked_records(start, position):
-                pass
+            for at, _ in self.checked_records(start, position):
+                if at >= pause_at:
+                    pause_at = at + SLICE_BYTES
+                    yield
         except CorruptLogError as error:
             return error
         return self.damaged(position, why)

@@ -25,15 +25,15 @@ from octopi.errors import CorruptLogError, IncompleteRecordError, RecordError, S
 from octopi.identifiers import Offset
 from octopi.limits import INDEX_INTERVAL_BYTES, RECORD_BYTES_MAX, SLICE_BYTES
 from octopi.storage.file_names import index_path
+from octopi.storage.index_rebuild import rebuilt
 from octopi.storage.offset_index import (
     FIRST,
     TIMESTAMP_MS_MAX,
     DamagedIndexError,
     IndexEntry,
     OffsetIndex,
-    entries_of,
 )
-from octopi.storage.record_file import AstrayError, RecordFile, ScannedChunk
+from octopi.storage.record_file import RecordFile, ScannedChunk
 from octopi.storage.time_slices import Slices, at_once
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
@@ -256,7 +256,7 @@ class Segment(RecordFile):
             return True
         entry = yield from self._entry_before(position)
         start = entry.position
-        _, end = yield from self._walk(start, position)
+        _, end = yield from self.walk(start, position)
         if end == position:
             return True
         # Refuse only on proof: sound records, found from an earlier entry, that meet this one.
@@ -284,10 +284,10 @@ class Segment(RecordFile):
 
     def _boundary_at_most(self, position: int) -> Slices[int]:
         entry = yield from self._entry_before(position)
-        count, end = yield from self._walk(entry.position, position)
+        count, end = yield from self.walk(entry.position, position)
         if end <= position:
             return end
-        return (yield from self._forward(entry.position, count - 1))
+        return (yield from self.forward(entry.position, count - 1))
 
     def find_timestamp(self, timestamp_ms: int) -> Slices[int | None]:
         """Where the first record with that time stamp, or a later one, starts.
@@ -387,11 +387,11 @@ class Segment(RecordFile):
         while True:
             entry = yield from self._entry_before(stop - 1)
             start = entry.position
-            here, end = yield from self._walk(start, stop)
+            here, end = yield from self.walk(start, stop)
             if end != stop:
-                raise (yield from self._first_damage(start, stop, "no record ends there"))
+                raise (yield from self.find_damage(start, stop, "no record ends there"))
             if here >= count:
-                return (yield from self._forward(start, here - count)), 0
+                return (yield from self.forward(start, here - count)), 0
             if entry.known_count is not None:
                 before = entry.known_count + here - count
                 return (yield from self._record(before)) if before > 0 else 0, max(0, -before)
@@ -411,9 +411,9 @@ class Segment(RecordFile):
 
     def _count_on(self, position: int, count: int) -> Slices[int]:
         entry = yield from self._entry_before(position)
-        before, end = yield from self._walk(entry.position, position)
+        before, end = yield from self.walk(entry.position, position)
         if entry.known_count is None or end != position:
-            return (yield from self._forward(position, count))
+            return (yield from self.forward(position, count))
         return (yield from self._record(entry.known_count + before + count))
 
     def _record(self, number: int) -> Slices[int]:
@@ -425,54 +425,10 @@ class Segment(RecordFile):
                 raise self.damaged(0, f"its index is damaged: {error}") from None
             entry, following = FIRST, None
         if following is not None:
-            count, end = yield from self._walk(entry.position, following.position)
+            count, end = yield from self.walk(entry.position, following.position)
             if (end, entry.count_before + count) != (following.position, following.count_before):
                 raise self.damaged(entry.position, "its index counts other records")
-        return (yield from self._forward(entry.position, number - entry.count_before))
-
-    # --- walking -------------------------------------------------------------------------
-
-    def _walk(self, position: int, stop: int) -> Slices[tuple[int, int]]:
-        """How many records start in [*position*, *stop*), and where the last one ends, by
-        lengths alone."""
-        count, end, pause_at = 0, position, position + SLICE_BYTES
-        try:
-            for end in self.lengths(position, stop):
-                count += 1
-                if end >= pause_at:
-                    pause_at = end + SLICE_BYTES
-                    yield
-        except AstrayError as error:
-            raise (yield from self._first_damage(position, error.position, error.why)) from None
-        return count, end
-
-    def _forward(self, position: int, count: int) -> Slices[int]:
-        """Where the record starts that comes *count* records behind the one at *position*."""
-        end, pause_at = position, position + SLICE_BYTES
-        ends = self.lengths(position, self.size_bytes)
-        try:
-            for _ in range(count):
-                end = next(ends, -1)
-                if end >= pause_at:
-                    pause_at = end + SLICE_BYTES
-                    yield
-                if end < 0:
-                    raise self.damaged(position, f"{count} records don't follow")
-        except AstrayError as error:
-            raise (yield from self._first_damage(position, error.position, error.why)) from None
-        return end
-
-    def _first_damage(self, start: int, position: int, why: str) -> Slices[CorruptLogError]:
-        """`first_damage`, in slices."""
-        pause_at = start + SLICE_BYTES
-        try:
-            for at, _ in self.checked_records(start, position):
-                if at >= pause_at:
-                    pause_at = at + SLICE_BYTES
-                    yield
-        except CorruptLogError as error:
-            return error
-        return self.damaged(position, why)
+        return (yield from self.forward(entry.position, number - entry.count_before))
 
     # --- the index, never trusted against the records --------------------------------------
 
@@ -510,8 +466,7 @@ class Segment(RecordFile):
     def _rebuild_index(self) -> Slices[None]:
         """Make the index from the records, once in the segment's life: damage stays damage.
 
-        Holds the new entries in memory, a 2340th of the segment; the old ones tell where
-        records go on behind damage.  Several may be at it; the first one to end is right for all.
+        Several look-ups may be at it; the first one to end is right for all.
         """
         cuts = -1
         while not self._index_rebuilt and cuts != self._cuts:
@@ -519,29 +474,10 @@ class Segment(RecordFile):
             yield from self._rebuild_unless_cut(cuts)
 
     def _rebuild_unless_cut(self, cuts: int) -> Slices[None]:
-        entries: list[IndexEntry] = []
-        timestamp_max_ms = -1
-        count: int | None = 0
-        position: int | None = 0
-        while position is not None:
-            due, fault = position, None
-            for chunk in self.scan(position, SLICE_BYTES):
-                new = entries_of(chunk.position, chunk.scan.marks, timestamp_max_ms, count, due)
-                entries += new
-                due = new[-1].position + INDEX_INTERVAL_BYTES if new else due
-                timestamp_max_ms = max(timestamp_max_ms, chunk.scan.timestamp_max_ms)
-                count = None if count is None else count + chunk.scan.count
-                position, fault = chunk.end, chunk.fault
-                if position < self.size_bytes:
-                    yield
-                    if self._index_rebuilt or cuts != self._cuts:
-                        return
-            if fault is None:
-                break
-            # Those of damaged records are not known.
-            timestamp_max_ms, count = TIMESTAMP_MS_MAX, None
-            position = self.next_sound(position, self._index.positions_behind(position))
-        # Nothing was appended since the last slice.
-        self._index_rebuilt = True
-        self._index.replace(entries)
-        self._timestamp_max_ms, self._count = timestamp_max_ms, count
+        new = yield from rebuilt(
+            self, self._index, lambda: self._index_rebuilt or cuts != self._cuts
+        )
+        if new is not None:  # and nothing was appended since the last slice
+            self._index_rebuilt = True
+            self._index.replace(new.entries)
+            self._timestamp_max_ms, self._count = new.timestamp_max_ms, new.count

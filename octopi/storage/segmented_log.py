@@ -14,24 +14,25 @@ ends, and no read looks beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
 from octopi.environment import Disk
 from octopi.errors import (
     CorruptLogError,
-    LogReadOnlyError,
     OffsetInsideRecordError,
     OffsetOutOfRangeError,
     StorageError,
 )
 from octopi.identifiers import Offset
 from octopi.record import Scan
-from octopi.storage.brief_lock import BriefLock
 from octopi.storage.file_names import cut_names
-from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full, not_synced
+from octopi.storage.full_disk import FULL, NO_DESCRIPTOR, disk_full
+from octopi.storage.log_condition import LogCondition
+from octopi.storage.log_flush import LogFlush
 from octopi.storage.log_options import LogOptions, LogStatistics
+from octopi.storage.log_retention import LogRetention
 from octopi.storage.log_search import LogSearch
 from octopi.storage.record_file import whole_records
 from octopi.storage.recovery import (
@@ -43,7 +44,7 @@ from octopi.storage.recovery import (
     remove_quietly,
     set_bytes_aside,
 )
-from octopi.storage.retention import ClosedSegment, Retained, expired_count
+from octopi.storage.retention import Retained
 from octopi.storage.segment import Segment
 from octopi.storage.segments import Segments
 from octopi.storage.time_slices import Slices, at_once, quickly
@@ -58,9 +59,8 @@ class SegmentedLog:
     # There may be many thousands of them, and a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_boundaries", "_changes", "_closed", "_damage", "_directory", "_disk", "_failure",
-        "_flushed_changes", "_flushed_end", "_flushing", "_names_unsynced", "_opened_ms",
-        "_options", "_segments", "_truncations", "search",
+        "_boundaries", "_condition", "_directory", "_disk", "_flush", "_options", "_segments",
+        "retention", "search",
     )
     # fmt: on
 
@@ -77,22 +77,14 @@ class SegmentedLog:
         self._directory = directory
         self._options = options
         self._segments = Segments(disk, directory, found.segments, found.report.end)
-        self._damage = found.damage
-        """Where the sound part of the log ends, if it opened damaged."""
-        self._failure = found.failure
-        """What the disk failed to do, if it did."""
-        self._opened_ms = now_ms
-        self._flushed_end = max(self.start, min(flushed_end, self.end))
-        self._flushing = BriefLock()
-        self._changes = 0
-        """Counts what a flush has to make durable: appends, truncations, names."""
-        self._flushed_changes = -1
-        self._truncations = 0
-        self._names_unsynced = True
+        self._condition = LogCondition(directory, found.damage, found.failure)
+        durable_end = max(self.start, min(flushed_end, self.end))
+        self._flush = LogFlush(disk, directory, self._segments, self._condition, durable_end)
         self._boundaries: dict[Offset, None] = {}
-        self._closed = False
-        self.search: Final = LogSearch(self._segments, self._check_open)
+        self.search: Final = LogSearch(self._segments, self._condition.check_open)
         """Look-ups, in slices."""
+        self.retention: Final = LogRetention(self._segments, self.search, options, now_ms)
+        """What `apply_retention` would remove."""
 
     @classmethod
     def open(
@@ -147,7 +139,7 @@ class SegmentedLog:
     @property
     def flushed_end(self) -> Offset:
         """Records before it are durable."""
-        return self._flushed_end
+        return self._flush.flushed_end
 
     @property
     def size_bytes(self) -> int:
@@ -166,12 +158,12 @@ class SegmentedLog:
         `CorruptLogError`: the files are damaged at `end`, and what is there and behind it is
         not served.  `LogReadOnlyError`: the disk failed; what is there is served.
         """
-        return self._damage or self._failure
+        return self._condition.fault
 
     @property
     def damage(self) -> CorruptLogError | None:
         """Where stored bytes are missing or not sound, if that was found when it was opened."""
-        return self._damage
+        return self._condition.damage
 
     def statistics(self) -> LogStatistics:
         """All of this at once."""
@@ -198,22 +190,23 @@ class SegmentedLog:
         """
         assert scan.fault is None
         assert 0 < scan.valid_bytes == len(records)
-        self._check_writable()
+        self._condition.check_writable()
         segment = self._segment_for(len(records), now_ms)
         base = segment.end
         try:
             segment.append(records, scan, now_ms)
         except OSError as error:
             if error.errno not in FULL:
-                raise self._fail(f"writing to {segment.path}", error) from error
+                raise self._condition.fail(f"writing to {segment.path}", error) from error
             try:
                 if error.errno not in NO_DESCRIPTOR:
                     segment.undo()
             except OSError as undoing:
-                raise self._fail(f"undoing a write to {segment.path}", undoing) from undoing
+                doing = f"undoing a write to {segment.path}"
+                raise self._condition.fail(doing, undoing) from undoing
             what = f"{len(records)} bytes for {segment.path} were not written"
             raise disk_full(what, error) from error
-        self._changes += 1
+        self._flush.changes += 1
         return base
 
     def _segment_for(self, size_bytes: int, now_ms: int) -> Segment:
@@ -238,8 +231,8 @@ class SegmentedLog:
             if error.errno in FULL:
                 what = f"{size_bytes} bytes for {path} were not written"
                 raise disk_full(what, error) from error
-            raise self._fail(f"making {path}", error) from error
-        self._names_unsynced = True
+            raise self._condition.fail(f"making {path}", error) from error
+        self._flush.names_unsynced = True
         return segment
 
     def truncate(self, offset: Offset) -> None:
@@ -256,24 +249,22 @@ class SegmentedLog:
           NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
           StorageError: if the file can't be read; nothing was dropped.
         """
-        self._check_writable()
+        self._condition.check_writable()
         self._check_range(offset, self.end)
         if offset == self.end:
             return
         self._check_boundary(offset)
         segment = self._segments.at(offset)
         self._boundaries = {one: None for one in self._boundaries if one <= offset}
-        self._truncations += 1
-        self._changes += 1
-        self._names_unsynced = True
+        self._flush.truncated()
         try:
             while self._segments.active is not segment:  # what is left joins after each step
                 self._segments.remove_last()
             segment.truncate(offset - segment.base)
         except OSError as error:
-            raise self._fail(f"truncating {segment.path}", error) from error
+            raise self._condition.fail(f"truncating {segment.path}", error) from error
         finally:
-            self._flushed_end = min(self._flushed_end, offset)
+            self._flush.flushed_end = min(self._flush.flushed_end, offset)
 
     def restart(self, offset: Offset) -> None:
         """Drop all records; the log goes on at *offset*, which isn't before its end, unless it is
@@ -286,18 +277,16 @@ class SegmentedLog:
           LogReadOnlyError: the disk failed, now or before.
           CorruptLogError: the log opened with damage.
         """
-        self._check_writable()
+        self._condition.check_writable()
         assert offset >= self.end or self.start == self.end
-        self._truncations += 1
-        self._changes += 1
-        self._names_unsynced = True
+        self._flush.truncated()
         self._boundaries.clear()
         try:
             while self._segments:  # what is left joins after each step
                 self._segments.remove_last()
         except OSError as error:
-            raise self._fail(f"emptying {self._directory}", error) from error
-        self._segments.empty_at = self._flushed_end = offset
+            raise self._condition.fail(f"emptying {self._directory}", error) from error
+        self._segments.empty_at = self._flush.flushed_end = offset
         self._begin_segment(0)  # its name keeps the offset, though it is empty
 
     async def set_aside(self, *, refill: bool) -> list[str]:
@@ -311,13 +300,13 @@ class SegmentedLog:
           DiskFullError: there was no space to keep it; the log is damaged as it was.
           LogReadOnlyError: the disk failed, now or before.
         """
-        self._check_open()
-        self._check_flushable()
-        assert self._damage is not None, "only what is damaged is set aside"
-        lacks_beginning = self._damage.offset < self.start
-        offset = Offset(self._damage.offset) if lacks_beginning and refill else self.end
+        self._condition.check_flushable()
+        damage = self._condition.damage
+        assert damage is not None, "only what is damaged is set aside"
+        lacks_beginning = damage.offset < self.start
+        offset = Offset(damage.offset) if lacks_beginning and refill else self.end
         saved = await self._set_aside(offset)
-        self._damage = None
+        self._condition.damage = None
         return saved
 
     async def truncate_aside(self, offset: Offset) -> list[str]:
@@ -327,7 +316,7 @@ class SegmentedLog:
           DiskFullError: there was no space to keep it; the log is as it was.
           OffsetOutOfRangeError, OffsetInsideRecordError, StorageError: see `truncate`.
         """
-        self._check_writable()
+        self._condition.check_writable()
         self._check_range(offset, self.end)
         if offset == self.end:
             return []
@@ -342,12 +331,10 @@ class SegmentedLog:
             if error.errno in FULL:
                 what = f"what {self._directory} holds from {offset} on was not set aside"
                 raise disk_full(what, error) from error
-            raise self._fail("setting bytes aside", error) from error
-        self._truncations += 1
-        self._changes += 1
-        self._names_unsynced = True
+            raise self._condition.fail("setting bytes aside", error) from error
+        self._flush.truncated()
         self._boundaries.clear()
-        self._flushed_end = min(self._flushed_end, offset)
+        self._flush.flushed_end = min(self._flush.flushed_end, offset)
         return saved
 
     async def flush(self) -> Offset:
@@ -360,38 +347,7 @@ class SegmentedLog:
           LogReadOnlyError: an fsync failed, now or before.  It is unknown what is durable
               beyond `flushed_end`, and stays so.  `DiskFullError`: none was tried; it may be.
         """
-        wanted = self._changes
-        self._check_flushable()
-        async with self._flushing:
-            self._check_flushable()
-            if self._flushed_changes < wanted:
-                await self._flush()
-            return self._flushed_end
-
-    async def _flush(self) -> None:
-        # Only one at a time, because the system tells an error of the device to one fsync
-        # only: a second one at the same time could take it for success.
-        changes, truncations, end = self._changes, self._truncations, self.end
-        try:
-            for segment in self._segments.unsynced():
-                self._check_open()  # or its file would be opened again
-                if segment.unsynced:  # and was not removed meanwhile
-                    self._segments.use(segment)
-                    await segment.sync()
-            if self._names_unsynced and self._segments:
-                self._names_unsynced = False
-                try:
-                    await self._disk.sync_directory(self._directory)
-                    await self._disk.sync_directory(_parent(self._directory))
-                except BaseException:
-                    self._names_unsynced = True
-                    raise
-        except OSError as error:
-            raise (not_synced(self._directory, error) or self._fail("fsync", error)) from error
-        self._flushed_changes = changes
-        if truncations == self._truncations:
-            self._flushed_end = max(self._flushed_end, end)
-        self._segments.close_unused()
+        return await self._flush.run()
 
     # --- reading -------------------------------------------------------------------------
 
@@ -410,7 +366,7 @@ class SegmentedLog:
           NeedsTimeError: whether a record starts there takes longer to find out; see `prove`.
           StorageError: the disk can't be read.
         """
-        self._check_open()
+        self._condition.check_open()
         until = min(until, self.end)
         self._check_range(offset, until)
         if offset != until:
@@ -442,7 +398,7 @@ class SegmentedLog:
           CorruptLogError: damage makes that unknowable.
           StorageError: the disk can't be read.
         """
-        self._check_open()
+        self._condition.check_open()
         self._check_range(offset, self.end)
         if offset == self.end or offset in self._boundaries:
             return
@@ -466,50 +422,23 @@ class SegmentedLog:
 
     # --- retention -----------------------------------------------------------------------
 
-    def learn_ages(self, now_ms: int) -> Slices[None]:
-        """Find out how old the oldest segments are that were written in an earlier life, as far
-        as `apply_retention` has to know; it is quick then."""
-        age_ms = self._options.retention_ms
-        end = self.start
-        while age_ms is not None and (segment := self.search.segment_behind(end)) is not None:
-            if segment is self._segments.active:
-                return
-            if segment.last_append_ms is None:
-                try:
-                    yield from self.search.on(segment, segment.learn())
-                except StorageError:
-                    return  # `apply_retention` goes by when the log was opened
-            if now_ms - self._newest_ms(segment) <= age_ms:
-                return
-            end = segment.end
-
     def retention_start(self, now_ms: int, *, below: Offset) -> Offset:
         """Where the log would begin after `apply_retention`."""
-        self._check_open()
-        count = self._expired_count(now_ms, below)
+        self._condition.check_open()
+        count = self.retention.expired_count(now_ms, min(below, self.flushed_end))
         return next(islice(self._segments, count, None)).base if count else self.start
 
-    def _expired_count(self, now_ms: int, below: Offset) -> int:
-        return expired_count(
-            self._closed_segments(),
-            log_bytes=self.size_bytes,
-            now_ms=now_ms,
-            below=min(below, self._flushed_end),
-            age_ms=self._options.retention_ms,
-            bytes_min=self._options.retention_bytes,
-        )
-
     def apply_retention(self, now_ms: int, *, below: Offset) -> Retained:
-        """`learn_ages`, then remove the oldest segments that the options don't keep, all durable
-        and before *below*.
+        """Remove the oldest segments that the options don't keep, all durable and before *below*.
+        Quick after `LogRetention.learn_ages`.
 
         One that isn't durable could come back from a power failure incomplete.
 
         Raises:
           StorageError: if a file can't be removed; those before it are gone.
         """
-        self._check_open()
-        count = self._expired_count(now_ms, below)
+        self._condition.check_open()
+        count = self.retention.expired_count(now_ms, min(below, self.flushed_end))
         size_bytes = self.size_bytes
         for _ in range(count):
             try:
@@ -519,27 +448,10 @@ class SegmentedLog:
                     f"{error.filename} can't be removed: {error.strerror}"
                 ) from error
             finally:
-                self._names_unsynced = True
-                self._changes += 1
+                self._flush.files_changed()
         if count:
             self._remove_cuts()
         return Retained(count, size_bytes - self.size_bytes, self.start)
-
-    def _newest_ms(self, segment: Segment) -> int:
-        """When a segment's last record came, as well as that is known."""
-        if segment.last_append_ms is not None:
-            return segment.last_append_ms
-        # Written in an earlier life; a time stamp ahead of our clock proves nothing.
-        self._segments.use(segment)
-        try:
-            newest_ms = min(segment.newest_timestamp_ms(), self._opened_ms)
-        except StorageError:
-            newest_ms = self._opened_ms
-        return newest_ms if newest_ms > 0 else self._opened_ms
-
-    def _closed_segments(self) -> Iterator[ClosedSegment]:
-        for segment in self._segments.closed():
-            yield ClosedSegment(segment.end, segment.size_bytes, self._newest_ms(segment))
 
     def _remove_cuts(self) -> None:
         try:
@@ -553,28 +465,14 @@ class SegmentedLog:
 
     def close(self) -> None:
         """Let go of the files, flushed or not; only `statistics` and the like work then."""
-        self._closed = True
+        self._condition.is_closed = True
         for segment in self._segments:
             segment.close()
 
     # --- checks --------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError(f"the log in {self._directory} is closed")
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        if self.fault is not None:
-            raise self.fault.with_traceback(None)
-
-    def _check_flushable(self) -> None:
-        self._check_open()
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-
     def _check_range(self, offset: Offset, until: Offset) -> None:
-        damage = self._damage
+        damage = self._condition.damage
         if damage is not None and (offset >= self.end or damage.offset <= offset < self.start):
             raise damage.with_traceback(None)
         if not self.start <= offset <= until:
@@ -585,16 +483,3 @@ class SegmentedLog:
     def _check_boundary(self, offset: Offset) -> None:
         if offset not in self._boundaries:
             quickly(self.prove(offset))
-
-    def _fail(self, doing: str, error: OSError) -> LogReadOnlyError:
-        """Be read-only from here on."""
-        self._failure = LogReadOnlyError(
-            f"the log in {self._directory} is read-only: {doing} failed: {error.strerror}; "
-            "look at the disk, then restart the broker"
-        )
-        return self._failure
-
-
-def _parent(directory: str) -> str:
-    head, slash, _ = directory.rpartition("/")
-    return head or slash or "."

@@ -25,7 +25,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "retention-by-the-age-of-the-first-record",
-        "octopi.storage.segmented_log",
+        "octopi.storage.log_retention",
         """
 -        if segment.last_append_ms is not None:
 -            return segment.last_append_ms
@@ -150,12 +150,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         "index-made-anew-in-one-slice",
-        "octopi.storage.segment",
+        "octopi.storage.index_rebuild",
         """
--                if position < self.size_bytes:
-+                if position > self.size_bytes:
-                     yield
-                     if self._index_rebuilt or cuts != self._cuts:
+-            if position < records.size_bytes:
++            if position > records.size_bytes:
+                 yield
+                 if is_outdated():
 """,
         "the index of a segment is made anew, with all of that read, in one turn",
         _LONG,

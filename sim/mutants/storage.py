@@ -7,6 +7,7 @@ from typing import Final
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
 _LOG: Final = "octopi.storage.segmented_log"
+_FLUSH: Final = "octopi.storage.log_flush"
 _RECOVERY: Final = "octopi.storage.recovery"
 _BROKER_LOG: Final = "octopi.roles.broker.local_log"
 _READABLE_LOG: Final = "octopi.roles.broker.readable_log"
@@ -15,7 +16,7 @@ _REPLICA: Final = "octopi.roles.broker.replica_driver"
 MUTANTS: Final = (
     Mutant(
         "flush-that-does-not-sync",
-        _LOG,
+        _FLUSH,
         """
 -                    await segment.sync()
 +                    pass
@@ -25,7 +26,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "names-not-synced",
-        _LOG,
+        _FLUSH,
         """
 -                    await self._disk.sync_directory(self._directory)
 -                    await self._disk.sync_directory(_parent(self._directory))
@@ -36,9 +37,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "failed-fsync-tried-again",
-        _LOG,
+        _FLUSH,
         """
--            raise (not_synced(self._directory, error) or self._fail("fsync", error)) from error
+-            raise failure from error
 +            pass
          self._flushed_changes = changes
 """,
@@ -47,11 +48,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "flushed-end-read-after-the-sync",
-        _LOG,
+        _FLUSH,
         """
 -        if truncations == self._truncations:
--            self._flushed_end = max(self._flushed_end, end)
-+        self._flushed_end = self.end
+-            self.flushed_end = max(self.flushed_end, end)
++        self.flushed_end = self._segments.end
 """,
         "what was appended while a flush ran counts as flushed",
         "promised-unheld",

@@ -25,8 +25,6 @@ TO_BE_DIVIDED: Final = frozenset(
         "octopi/roles/register/election_driver.py",
         "octopi/simulation/faults/injector.py",
         "octopi/simulation/invariants/oracle.py",
-        "octopi/storage/segment.py",
-        "octopi/storage/segmented_log.py",
         "octopi/transport/connection.py",
         "octopi/transport/framed_link.py",
         "octopi/transport/memory_budget.py",

@@ -172,6 +172,7 @@ TARGET = Target(
     (
         "octopi/storage/segmented_log.py",
         "octopi/storage/segment.py",
+        "octopi/storage/index_rebuild.py",
         "octopi/storage/segments.py",
         "octopi/storage/offset_index.py",
         "octopi/storage/record_file.py",

@@ -14,7 +14,7 @@ from octopi.roles.broker.subscription import Subscription
 from octopi.simulation.faults.actions import AtTime, InjectedFault, JumpClock, Kill
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.kernel.world import Violation
-from octopi.storage import retention, segmented_log
+from octopi.storage import log_retention, retention
 from octopi.wire.messages import Follow
 from sim.run.plan import Plan, WorkloadOptions
 from sim.run.simulation import simulate
@@ -64,7 +64,7 @@ def removing(more: int) -> Callable[..., int]:
 def test_a_broker_that_removes_a_segment_too_many_is_found(
     monkeypatch: pytest.MonkeyPatch, one: Plan
 ) -> None:
-    monkeypatch.setattr(segmented_log, "expired_count", removing(1))
+    monkeypatch.setattr(log_retention, "expired_count", removing(1))
     violation = broken(one)
     assert violation is not None
     assert violation.rule == "removed-too-early"
@@ -74,7 +74,7 @@ def test_a_broker_that_removes_a_segment_too_many_is_found(
 def test_a_broker_that_removes_what_its_topic_keeps_for_ever_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segmented_log, "expired_count", lambda closed, **_: len(list(closed)) // 2)
+    monkeypatch.setattr(log_retention, "expired_count", lambda closed, **_: len(list(closed)) // 2)
     violation = broken(plan())
     assert violation is not None
     assert violation.rule == "removed-too-early"

@@ -234,7 +234,7 @@ async def test_a_cut_that_was_proven_is_quick(large: Large) -> None:
 async def test_the_ages_of_old_segments_are_learnt_in_slices(large: Large) -> None:
     log = large.open()
     remove_indexes(large.disk)
-    await in_turns(log.learn_ages(NOW_MS))
+    await in_turns(log.retention.learn_ages(NOW_MS))
     retained = log.apply_retention(NOW_MS, below=log.end)
     assert retained.segment_count == 3
     assert large.turns.bytes_max <= TURN_BYTES_MAX
@@ -243,7 +243,7 @@ async def test_the_ages_of_old_segments_are_learnt_in_slices(large: Large) -> No
 async def test_ages_that_can_not_be_read_are_not_waited_for(large: Large) -> None:
     log = large.open()
     large.disk.fail(errno.EIO, "pread", path_end=".log")
-    await in_turns(log.learn_ages(NOW_MS))
+    await in_turns(log.retention.learn_ages(NOW_MS))
     large.disk.fail(errno.EIO, "pread", path_end=".log")
     assert log.apply_retention(NOW_MS, below=log.end).segment_count == 0
 
@@ -255,7 +255,7 @@ async def test_ages_that_nobody_asks_for_are_not_learnt(
     options = LogOptions(segment_bytes_max=4 * MIB, retention_ms=retention_ms)
     log = open_log(counted(large.disk, large.turns), options, recovery_point=large.end)
     large.turns.forget()
-    await in_turns(log.learn_ages(NOW_MS))
+    await in_turns(log.retention.learn_ages(NOW_MS))
     assert large.turns.bytes_max <= (0 if retention_ms is None else TURN_BYTES_MAX)
     assert log.apply_retention(NOW_MS, below=log.end).segment_count == 0
 
@@ -263,10 +263,10 @@ async def test_ages_that_nobody_asks_for_are_not_learnt(
 async def test_segments_of_this_life_have_known_ages() -> None:
     log = open_log(empty_disk(), LogOptions(segment_bytes_max=400, retention_ms=1000))
     append(log, *(batch(bytes(300), sequence=n) for n in range(3)))
-    await in_turns(log.learn_ages(NOW_MS + 2000))
+    await in_turns(log.retention.learn_ages(NOW_MS + 2000))
     assert log.apply_retention(NOW_MS + 2000, below=log.end).segment_count == 0
     await log.flush()
-    await in_turns(log.learn_ages(NOW_MS + 2000))
+    await in_turns(log.retention.learn_ages(NOW_MS + 2000))
     assert log.apply_retention(NOW_MS + 2000, below=log.end).segment_count == 2
 
 

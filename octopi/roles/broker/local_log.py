@@ -478,7 +478,7 @@ class LocalLog(ReadableLog):
         what the leader is about to commit, its followers may lack."""
         if not self._retains:
             return
-        await in_turns(self._files.learn_ages(self._environment.clock.wall_ms()))
+        await in_turns(self._files.retention.learn_ages(self._environment.clock.wall_ms()))
         if not self._retains:
             return
         now_ms = self._environment.clock.wall_ms()
