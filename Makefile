@@ -56,7 +56,7 @@ fuzz-briefly: .venv/.dev
 attack: .venv/.dev ## hostile clients against real processes, and what others notice of them: five minutes
 	$(BIN)/python -m tests.attack
 spark-kills: .venv/.dev .venv/.spark ## Spark's streams, whose driver and brokers are killed 20 times each
-	$(BIN)/python benchmarks/spark_kills.py
+	$(BIN)/python -m tests.spark.kills
 bench: .bench/.ready ## Octopi and its peers side by side, all workloads: an hour
 	PATH="$$PWD/.bench/bin:$$PATH" .bench/bin/python -m benchmarks
 bench-quick: .bench/.ready ## the most telling of them: three minutes

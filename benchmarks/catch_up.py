@@ -38,7 +38,7 @@ import attrs
 import trio
 
 import octopi
-from tests.processes import NodeProcess, node_processes
+from harness.processes import NodeProcess, node_processes
 
 TOPIC: Final = "measured"
 BROKER_COUNT: Final = 3

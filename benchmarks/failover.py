@@ -28,8 +28,8 @@ import trio
 
 import octopi
 from benchmarks.pauses import TOPIC, Stream, leaders_at_rest, longest_gap_s, machine, summary
+from harness.processes import NodeProcess, node_processes
 from octopi.limits import MEMBERSHIP_HEARTBEAT_TIMEOUT_S
-from tests.processes import NodeProcess, node_processes
 
 SPAN_S = 3.0
 """Watched before a kill, and at least so long behind it."""

@@ -25,10 +25,10 @@ import octopi
 from benchmarks.processes import main_thread_s
 from benchmarks.report import machine
 from benchmarks.subscribers import Greeting, connected
+from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
-from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 TOPIC: Final = "measured"
 IDLE_S: Final = 10.0

@@ -28,7 +28,7 @@ import trio
 
 import octopi
 from benchmarks.pauses import TOPIC, Stream, leaders_at_rest, longest_gap_s, machine, summary
-from tests.processes import NodeProcess, node_processes
+from harness.processes import NodeProcess, node_processes
 
 QUIET_S = 3.0
 """Watched before each restart."""

@@ -34,6 +34,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.kafka_broker import KafkaBroker, kafka_broker
+from harness.processes import node_processes
+from harness.spark_cluster import Cluster
 from octopi.identifiers import ProducerEpoch, ProducerId
 from octopi.limits import MIB
 from octopi.record import scan
@@ -43,8 +45,6 @@ from octopi.spark.jobs.audit import audit
 from octopi.spark.options import write_options
 from octopi.spark.session import spark_session
 from octopi.spark.sink import TaskWriter
-from tests.processes import node_processes
-from tests.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

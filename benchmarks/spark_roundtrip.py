@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from harness.processes import node_processes
+from harness.spark_cluster import Cluster, flights
 from octopi.spark.jobs.archive import ArchiveOptions, archive
 from octopi.spark.jobs.replay import ReplayOptions, replay
 from octopi.spark.session import SMALL_JOB, spark_session
-from tests.processes import node_processes
-from tests.spark.cluster import Cluster, flights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "octopi", ROOT / "sim", ROOT / "tests"]
+SOURCES = [ROOT / name for name in ("octopi", "sim", "harness", "tests")]
 DOTTED = re.compile(r"`+((?:octopi|sim|tests|benchmarks)(?:\.\w+)+)(?:\(\))?`+")
 FILE = re.compile(r"`+((?:octopi|sim|tests|benchmarks|docs)/[\w/.-]+)`+")
 LOCAL = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)`(?!`)")

@@ -11,8 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ABOVE = {
-    "octopi": ("sim", "tests", "benchmarks"),
-    "sim": ("tests", "benchmarks"),
+    "octopi": ("sim", "harness", "benchmarks", "tests"),
+    "sim": ("harness", "benchmarks", "tests"),
+    "harness": ("benchmarks", "tests"),
+    "benchmarks": ("tests",),
 }
 """For each package those that it must not import."""
 
@@ -56,7 +58,7 @@ def test_nothing_imports_what_stands_above_it() -> None:
         "from sim import plan",
         "from importlib import import_module\nimport_module('sim.run.plan')",
         "import importlib.util\nimportlib.util.find_spec('sim')",
-        "__import__('tests.processes')",
+        "__import__('harness.processes')",
     ],
 )
 def test_every_way_of_importing_is_seen(source: str) -> None:

@@ -11,11 +11,11 @@ import attrs
 import trio
 
 import octopi
+from harness.processes import NodeProcess, NodeProcesses
 from octopi.errors import OctopiError
 from octopi.wire import messages as m
 from tests.attack.frame import Figure, quantile
 from tests.cluster import Cluster
-from tests.processes import NodeProcess, NodeProcesses
 
 TOPIC = "bystanders"
 PAUSE_S = 0.02

@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from harness.processes import NodeProcess, join_secret, node_processes
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.transport.frame_reader import BINARY
 from octopi.wire import messages as m
@@ -19,7 +20,6 @@ from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from tests.attack.bystanders import TOPIC, Here, brokers_left, probing, producing, start_cluster
 from tests.attack.flooder import Target, flooding, frame, upgrade
 from tests.attack.frame import Attack, Figure
-from tests.processes import NodeProcess, join_secret, node_processes
 
 FILES_MAX: Final = 512
 CONNECTIONS: Final = 2_000

@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from harness.processes import node_processes
 from octopi.security.grants import Verb
 from octopi.security.tokens import secret_key
 from octopi.transport.frame_reader import CONTINUATION, PING
@@ -20,7 +21,6 @@ from octopi.wire.endpoints import CLIENT
 from tests.attack.bystanders import brokers_left, producing, start_cluster
 from tests.attack.flooder import Target, flooding, frame, upgrade
 from tests.attack.frame import Attack, Figure
-from tests.processes import node_processes
 from tests.security.tokens import SECRET, key_ring, token
 
 P99_MS: Final = 200.0

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import trio
 
 import octopi
+from harness.processes import NodeProcess, node_processes
 from octopi.environment import Link
 from octopi.limits import MESSAGE_BYTES_MAX, MIB
 from octopi.transport.frame_reader import BINARY, frame_head
@@ -23,7 +24,6 @@ from octopi.wire.codec import encode
 from tests.attack.bystanders import Here, producing, start_cluster
 from tests.attack.frame import Attack, Figure
 from tests.cluster import Cluster
-from tests.processes import NodeProcess, node_processes
 
 GROWTH_BYTES: Final = 64 * MIB
 P99_MS: Final = 2_000.0

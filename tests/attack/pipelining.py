@@ -12,6 +12,7 @@ import attrs
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.limits import MIB, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_REQUEST, encode_opaque
 from octopi.wire import messages as m
@@ -19,7 +20,6 @@ from octopi.wire.codec import encode
 from tests.attack.bystanders import Here, probing, start_cluster
 from tests.attack.flooder import Target, flooding, frame
 from tests.attack.frame import Attack, Figure
-from tests.processes import node_processes
 
 STALL_MS: Final = 50.0
 SECONDS: Final = 3.0

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from tests.browser.conformance import SCRIPT, carry_out
 from tests.browser.pages import open_client_page
 from tests.browser.tools import STATIC, node_command
-from tests.processes import node_processes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.cli.node_processes import node_command
 from tests.browser.pages import http_url
 from tests.browser.test_reading import leader_of, produce, start_cluster
-from tests.processes import node_processes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

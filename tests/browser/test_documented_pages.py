@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.processes import node_processes
 from tests.browser.pages import http_url
-from tests.processes import node_processes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -15,6 +15,7 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page, topics_page
 from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, problems
 from octopi.admin.cluster_watch import CachedSnapshot
@@ -28,7 +29,6 @@ from octopi.wire.endpoints import CLIENT
 from tests.browser.pages import http_url
 from tests.browser.test_console import open_console, start_tail, text_of
 from tests.cluster import system_environment
-from tests.processes import node_processes
 from tests.simulation.test_html import full_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from tests.browser.pages import open_client_page
 from tests.browser.test_reading import CUTTABLE, leader_of, start_cluster
-from tests.processes import node_processes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import NodeProcess, NodeProcesses, node_processes
 from tests.browser.clusters import in_a_thread
 from tests.browser.pages import open_client_page, serve_console
 from tests.cluster import Cluster, running_cluster
-from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from tests.browser.test_reading import leader_of, start_cluster
 from tests.browser.tools import STATIC, node_command
-from tests.processes import node_processes
 
 pytestmark = pytest.mark.process
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import trio
 
+from harness.machines import Machine
+from harness.processes import NodeProcess, NodeProcesses
 from tests.chaos.proxy import Network
-from tests.machines import Machine
-from tests.processes import NodeProcess, NodeProcesses
 
 REGISTER: Final = "register"
 

@@ -17,6 +17,7 @@ import attrs
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.retry import may_pass
 from tests.chaos.cluster import ChaosCluster, in_thread
@@ -24,7 +25,6 @@ from tests.chaos.ledger import Content, Ledger, LogName, Stored, judge_replica
 from tests.chaos.records import NoRecordError, log_bytes, log_directory, read_records
 from tests.chaos.schedule import Schedule
 from tests.chaos.workload import REMADE, Workload
-from tests.processes import node_processes
 
 _PROGRESS_S: Final = 5.0
 _REST_S: Final = 120.0

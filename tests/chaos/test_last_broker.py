@@ -6,8 +6,8 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from tests.chaos.cluster import in_thread
-from tests.processes import node_processes
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 import octopi
-from tests.machines import Machine
-from tests.processes import NodeProcess, node_processes
+from harness.machines import Machine
+from harness.processes import NodeProcess, node_processes
 
 WRITES = """
 import os, sys

@@ -10,10 +10,10 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.cli.invocation import Invocation
 from octopi.cli.main import cli
 from octopi_node import find_search
-from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 Program = Callable[..., Result]
 """Runs the program with these arguments."""

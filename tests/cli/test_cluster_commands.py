@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
+from harness.processes import NodeProcesses
 from tests.cli.conftest import Program, RunningCluster
-from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import trio
 
+from harness.processes import NodeProcess, NodeProcesses
 from octopi.errors import OctopiError, RefusedError, Status
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
 from tests.admin.nodes import ask
 from tests.cluster import system_environment
-from tests.processes import NodeProcess, NodeProcesses
 
 EVIL = "orders\n12:00:00 [error] the disk is full\x1b[2J\u202e"
 

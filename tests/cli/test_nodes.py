@@ -12,10 +12,10 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import NodeProcesses
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.limits import SHUTDOWN_GRACE_S
 from tests.cluster import eventually, running_cluster
-from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import NodeProcesses
 from octopi.operating_system import SystemDisk, open_private
 from tests.cli.conftest import Program
-from tests.processes import NodeProcesses
 
 
 @contextmanager

@@ -13,11 +13,11 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import NodeProcesses
 from octopi.operating_system import SystemDisk
 from octopi.storage import checkpoint
 from tests.cli.conftest import Program
 from tests.cli.test_replicated_cluster import WAIT_S, ThreeBrokers, three_brokers
-from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
 

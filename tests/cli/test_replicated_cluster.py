@@ -11,8 +11,8 @@ import attrs
 import pytest
 from click.testing import Result
 
+from harness.processes import NodeProcess, NodeProcesses, node_processes
 from tests.cli.conftest import Program
-from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 pytestmark = pytest.mark.process
 

@@ -16,10 +16,10 @@ import pytest
 import trio
 
 import octopi
+from harness.machines import Machine
+from harness.processes import NodeProcess, NodeProcesses
 from octopi.cli.node_processes import node_command
 from tests.cli.conftest import Program
-from tests.machines import Machine
-from tests.processes import NodeProcess, NodeProcesses
 
 pytestmark = pytest.mark.process
 

@@ -12,13 +12,13 @@ import attrs
 import pytest
 import trio
 
+from harness.processes import NodeProcesses
 from octopi.printable import has_controls
 from octopi.transport.connection import Connection
 from octopi.transport.server import serve
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
 from tests.cluster import system_environment
-from tests.processes import NodeProcesses
 
 EVIL = "bad\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\x7f\u202eevil\u2028healthy"
 

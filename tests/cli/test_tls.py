@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import NodeProcesses
 from tests.cli.conftest import Program
-from tests.processes import NodeProcesses
 
 
 def test_a_cluster_runs_on_what_dev_ca_made(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import NodeProcesses
 from octopi.cli.failures import ExitCode
 from octopi.errors import InvalidOptionError, RefusedError, Status
 from octopi.operating_system import SystemClock
 from octopi.security.grants import Verb
 from octopi.security.tokens import KeyRing, Principal
 from tests.cli.conftest import Program
-from tests.processes import NodeProcesses
 
 
 def verified(file: Path, token: str, later_s: float = 0) -> Principal:

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from harness.processes import NodeProcesses
 from tests.cli.conftest import Program
 from tests.cli.test_replicated_cluster import eventually_healthy, three_brokers
-from tests.processes import NodeProcesses
 
 pytestmark = pytest.mark.process
 

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.processes import NodeProcess, NodeProcesses, join_secret, node_processes
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.limits import OWN_DESCRIPTORS
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from tests.processes import NodeProcess, NodeProcesses, join_secret, node_processes
 from tests.transport.test_hostile_peers import UPGRADE, masked
 
 pytestmark = pytest.mark.process

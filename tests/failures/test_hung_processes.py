@@ -10,8 +10,8 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import NodeProcess, node_processes
 from octopi.limits import REQUEST_TIMEOUT_S
-from tests.processes import NodeProcess, node_processes
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import octopi
-from tests.processes import node_processes
+from harness.processes import node_processes
 
 pytestmark = pytest.mark.process
 

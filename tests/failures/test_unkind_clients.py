@@ -8,11 +8,11 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.limits import MIB
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from tests.cluster import Cluster
-from tests.processes import node_processes
 
 pytestmark = pytest.mark.process
 

@@ -15,12 +15,12 @@ from typing import Any
 import trio
 
 import octopi
+from harness.machines import Machine
+from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.environment import Trace
 from tests.cluster import Cluster, Node, running_cluster
 from tests.fakes.disk import MemoryDisk
 from tests.integration.replicas import DataDirectory
-from tests.machines import Machine
-from tests.processes import NodeProcess, NodeProcesses, node_processes
 
 LEADER_S = 20.0
 """A partition has a leader sooner than this, if it can have one."""
@@ -148,7 +148,7 @@ async def process_cluster(
     directory: Path, brokers: int = 3, *, on_machines: bool = False
 ) -> AsyncIterator[ProcessCluster]:
     """A register and *brokers* brokers that have joined it, as processes; *on_machines*: each on
-    one whose power and disk may fail (`tests.machines`)."""
+    one whose power and disk may fail (`harness.machines`)."""
     with node_processes(directory) as nodes:
         machine = Machine(directory / "register.machine") if on_machines else None
         register = nodes.node("register", "register", "--gather", "0", machine=machine)

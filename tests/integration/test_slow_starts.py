@@ -6,11 +6,11 @@ import pytest
 import trio
 
 import octopi
+from harness.processes import node_processes
 from octopi.errors import NotReadyError
 from tests.integration.clusters import process_cluster, start_together
 from tests.integration.replicas import DataDirectory
 from tests.integration.traffic import traffic
-from tests.processes import node_processes
 
 pytestmark = pytest.mark.process
 

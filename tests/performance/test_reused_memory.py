@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import octopi
+from harness.processes import NodeProcess, node_processes
 from octopi.limits import KIB, MIB
-from tests.processes import NodeProcess, node_processes
 
 pytestmark = pytest.mark.process
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.processes import node_processes
+from harness.spark_cluster import Cluster
 from octopi.spark.session import SMALL_JOB, JavaMissingError, java_version, spark_session
-from tests.processes import node_processes
-from tests.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

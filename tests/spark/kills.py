@@ -4,15 +4,22 @@ A producer goes on all the time.  One Spark driver, a process with its JVM and i
 runs two streams: an archive, and a copy into another topic.  It is killed with all that
 belongs to it at random moments and started again; then the broker that leads is.  In the end
 what was produced, what was archived and what was copied are compared.
+
+Too long for `make test`, since a driver takes many seconds to start: ``make spark-kills``, or
+``python -m tests.spark.kills``, which prints JSON on standard output, and ends with an error if a
+message is lost, doubled, changed or out of order.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -24,9 +31,9 @@ import pyarrow.parquet as pq
 import trio
 
 import octopi
+from harness.processes import NodeProcess, node_processes
+from harness.spark_cluster import Cluster, by_partition, flights
 from octopi.spark.jobs.archive_files import archived_logs
-from tests.processes import NodeProcess, node_processes
-from tests.spark.cluster import Cluster, by_partition, flights
 
 SOURCE, COPY = "source", "copy"
 _OFFSETS = ("archive/_checkpoint/offsets/[0-9]*", "copying/offsets/[0-9]*")
@@ -242,3 +249,27 @@ def _wait_until_in_sync(cluster: Cluster) -> None:
             return
         assert time.monotonic() < deadline, "replicas don't come back"
         time.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
+    parser.add_argument("--driver-kills", type=int, default=20)
+    parser.add_argument("--broker-kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=300, help="messages a second")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        outcome = run(
+            Path(directory),
+            driver_kills=arguments.driver_kills,
+            broker_kills=arguments.broker_kills,
+            seed=arguments.seed,
+            rate=arguments.rate,
+            tell=lambda text: sys.stderr.write(f"{time.monotonic() - began:.0f} s: {text}\n"),
+        )
+    sys.stdout.write(json.dumps(attrs.asdict(outcome)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

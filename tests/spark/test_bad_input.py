@@ -14,11 +14,11 @@ import pytest
 import trustme
 
 import octopi
+from harness.processes import node_processes
+from harness.spark_cluster import Cluster, by_partition
 from octopi.operating_system import SystemClock
 from octopi.security.tokens import secret_key
-from tests.processes import node_processes
 from tests.security.tokens import SECRET, token
-from tests.spark.cluster import Cluster, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

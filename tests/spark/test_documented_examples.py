@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.spark_cluster import Cluster
 from octopi.cli.node_processes import node_environment
 from octopi.spark.options import READ, WRITE
-from tests.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from harness.processes import node_processes
+from harness.spark_cluster import Cluster, by_partition, flights
 from octopi.cli.main import cli
 from octopi.errors import InvalidOptionError, StorageError
 from octopi.operating_system import SystemDisk
@@ -25,8 +27,6 @@ from octopi.spark.jobs.replay import ReplayOptions, replay
 from octopi.spark.jobs.simulate import CampaignOptions, simulate
 from octopi.spark.stored_logs import find_folders
 from sim.search.spark_seeds import run_seed
-from tests.processes import node_processes
-from tests.spark.cluster import Cluster, by_partition, flights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

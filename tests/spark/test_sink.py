@@ -9,10 +9,10 @@ from zlib import crc32
 
 import pytest
 
+from harness.spark_cluster import Cluster, by_partition
 from octopi.limits import RECORD_BYTES_MAX
 from octopi.spark.options import write_options
 from octopi.spark.sink import TaskWriter
-from tests.spark.cluster import Cluster, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

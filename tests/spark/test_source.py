@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.cluster import Cluster, by_partition, flights
+from harness.spark_cluster import Cluster, by_partition, flights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

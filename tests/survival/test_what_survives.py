@@ -15,6 +15,7 @@ import pytest
 import trio
 
 import octopi
+from harness.machines import Machine
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.operating_system import SystemDisk
 from octopi.record import decode
@@ -22,7 +23,6 @@ from octopi.storage.ends_file import load_ends
 from tests.integration.clusters import ProcessCluster, process_cluster
 from tests.integration.replicas import DataDirectory
 from tests.integration.traffic import traffic
-from tests.machines import Machine
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

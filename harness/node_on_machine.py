@@ -2,7 +2,7 @@
 
 Only what a machine has of its own is taken from *DIRECTORY* instead: the id of its boot, and
 what its device holds.  Every fsync that succeeded leaves a line in ``synced``: how much of
-which file the device has, or which names of which directory.  `tests.machines` cuts the files
+which file the device has, or which names of which directory.  `harness.machines` cuts the files
 back to that when the power goes.  While there is a file ``full`` there is no room for what is
 written; while there is one ``broken``, fsyncs fail.  Nothing of the program itself is replaced.
 """

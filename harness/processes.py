@@ -1,4 +1,4 @@
-"""Real node processes for tests: started, asked, killed and started again.
+"""Real node processes for tests and benchmarks: started, asked, killed and started again.
 
 Each node has a folder for its data and a file for its log.  Readiness is the node's own
 word on standard output.  A node ends with the test even if the test process is killed,
@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from harness.machines import Machine
 from octopi.cli.node_processes import node_command, node_environment, ready_url
 from octopi.cli.secret_files import add_secret
 from octopi.limits import JOIN_SECRET_BYTES
-from tests.machines import Machine
 
 READY_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 20.0
@@ -170,7 +170,7 @@ class NodeProcess:
 
     def lose_power(self, randomness: random.Random) -> list[str]:
         """End it with its machine, which forgets what its device does not hold: see
-        `tests.machines.Machine.lose_power`."""
+        `harness.machines.Machine.lose_power`."""
         assert self.machine is not None, f"{self.name} is on no machine of its own"
         self.close()
         return self.machine.lose_power(self.data_dir, randomness)

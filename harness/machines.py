@@ -1,6 +1,6 @@
 """Machines whose power and disks fail: a node on one forgets what no fsync brought to the device.
 
-The node is a real process.  `tests/node_on_machine.py` notes what each fsync made durable and
+The node is a real process.  `harness/node_on_machine.py` notes what each fsync made durable and
 gives it a boot id of its own; losing power cuts the files back to that and changes the id.
 """
 

@@ -1,4 +1,4 @@
-"""A cluster for Spark tests, filled and looked at with the ordinary client."""
+"""A cluster for tests and benchmarks of Spark, filled and looked at with the ordinary client."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import attrs
 import trio
 
 import octopi
+from harness.processes import NodeProcess
 from octopi import cli
 from octopi.identifiers import Offset
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import EndsFile, load_ends
-from tests.processes import NodeProcess
 
 _T = TypeVar("_T")
 

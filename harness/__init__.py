@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: real nodes as processes, and the machines that they run on."""
