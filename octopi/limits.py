@@ -143,7 +143,7 @@ may exceed it, so a connection holds at most this plus one message."""
 MEMORY_BUDGET_BYTES: Final = 128 * MIB
 """What the connections of a node may use together for messages that wait to be sent, messages
 that have not come completely, subscriptions and waiting fetches, unless its operator says
-otherwise.  See `octopi.transport.memory_budget` for how it is shared."""
+otherwise.  See `octopi.transport.memory_pool` for how it is shared."""
 
 MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
 """With less, loans and allowances would leave nothing to share."""

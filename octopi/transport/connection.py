@@ -37,7 +37,8 @@ from octopi.security.token_bucket import TokenBucket
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
-from octopi.transport.memory_budget import UNFINISHED, ConnectionMemory, unbounded_memory
+from octopi.transport.memory_budget import ConnectionMemory, unbounded_memory
+from octopi.transport.memory_pool import UNFINISHED
 from octopi.transport.outbox import Outbox
 from octopi.transport.pending_requests import Numbered, PendingRequests
 from octopi.transport.requests import answer_to

@@ -1,32 +1,14 @@
-"""How much memory the connections of a node may use together, shared fairly by subject.
+"""How much memory the connections of a node may use together.
 
 Every connection has an account for its messages (encoded ones that wait to be sent, and received
-ones that are not complete) and one for what waits in tasks (subscriptions, fetches).  A subject
-is the holder of a token; where no tokens are asked for, each connection is a subject.
-
-The rule of a `Pool` is that of dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
-thresholds in a shared-memory ATM switch", 1996): an account takes more only as far as what it
-holds is then at most what is free, less what its subject holds.  So a single account takes a third
-at most, a single subject half, each share shrinks while others use theirs, and something always
-stays free for a subject that comes later.  For what can't be divided, such as one large record,
-the rule counts what is free before it is taken.  What an account holds up to the pool's allowance
-is not counted against its share, so that small messages pass at any time.
-
-A message that does not fit waits.  When something becomes free, those wait shortest who hold and
-want least.  One message larger than its share would wait for ever under load, so each pool has
-one loan beside its shares, of the size of the largest message: it goes from subject to subject,
-in the order in which they began to wait.
-
-All of it is synchronous and knows no clock.  `octopi.transport.outbox` and
-`octopi.transport.framed_link` wait with it.  docs/decisions/0037-one-memory-budget.md has the
-reasons.
+ones that are not complete) and one for what waits in tasks (subscriptions, fetches).
+`octopi.transport.memory_pool` has the rule by which they share it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush, nlargest
+from collections.abc import Iterator
+from heapq import nlargest
 from typing import Final
 
 import attrs
@@ -38,20 +20,13 @@ from octopi.limits import (
     MEMORY_LOAN_BYTES,
     WAITING_TASK_MEMORY_BYTES,
 )
+from octopi.transport.memory_pool import NEVER, UNFINISHED, MemoryAccount, Pool
 
 OUTBOX: Final = "outbox"
 """Encoded messages that wait to be sent."""
-UNFINISHED: Final = "unfinished"
-"""Received parts of messages that are not complete, and messages that were not taken yet."""
 SUBSCRIPTIONS: Final = "subscriptions"
 FETCHES: Final = "fetches"
 """Fetches that wait for records."""
-
-_STALE_ENTRIES_MIN: Final = 64
-_NEVER: Final = 1 << 62
-_LOAN_TRIES: Final = 8
-"""Of those that wait, so many are looked at for one whose message the loan is large enough for:
-nearly every one is."""
 
 
 @attrs.frozen
@@ -61,341 +36,6 @@ class Usage:
     kind: str
     """`OUTBOX`, `UNFINISHED`, `SUBSCRIPTIONS` or `FETCHES`."""
     held_bytes: int
-
-
-class Subject:
-    """What one subject holds of a pool, over all its accounts; dropped when that is nothing."""
-
-    __slots__ = ("held_bytes", "name", "version", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name: Final = name
-        self.held_bytes = 0
-        """Beyond the allowances of its accounts, and without a loan."""
-        self.waiting: deque[Waiter] = deque()
-        self.version = 0
-        """Of its entry in the order of those that wait."""
-
-
-class Waiter:
-    """An account that waits until it may hold more."""
-
-    __slots__ = ("_account", "_wake", "is_granted", "kind", "size_bytes")
-
-    def __init__(
-        self, account: MemoryAccount, kind: str, size_bytes: int, wake: Callable[[], None]
-    ) -> None:
-        self._account = account
-        self._wake = wake
-        self.kind: Final = kind
-        self.size_bytes: Final = size_bytes
-        self.is_granted = False
-        """Whether *size_bytes* were charged to the account."""
-
-    @property
-    def account(self) -> MemoryAccount:
-        """Whose it is."""
-        return self._account
-
-    def end(self, *, granted: bool) -> None:
-        """Stop waiting, and say so to whoever waits."""
-        self.is_granted = granted
-        self._account.ended(self)
-        self._wake()
-
-    def withdraw(self) -> None:
-        """Wait no longer; what was granted is given back."""
-        if self.is_granted:
-            self._account.release(self.kind, self.size_bytes)
-        else:
-            self._account.ended(self)
-            self._account.pool.remove(self)
-
-
-class Pool:
-    """One part of a node's memory.
-
-    Invariants: `used_bytes` is the sum of what the accounts hold beyond their allowances, without
-    the account that has the loan.  Nothing is granted that brings it above `total_bytes`; only
-    `MemoryAccount.charge` can, which does not ask.
-    """
-
-    def __init__(self, total_bytes: int, *, allowance_bytes: int, loan_bytes: int = 0) -> None:
-        """*total_bytes*: to share.  *allowance_bytes*: what each account may hold beside that.
-        *loan_bytes*: what one account at a time may hold beside both."""
-        self.total_bytes: Final = total_bytes
-        self.allowance_bytes: Final = allowance_bytes
-        self.loan_bytes: Final = loan_bytes
-        self.used_bytes = 0
-        self.ample_bytes = total_bytes // 3
-        """Any account may take so much without asking."""
-        self.borrower: MemoryAccount | None = None
-        """The account that has the loan."""
-        self.held: dict[str, int] = {}
-        """By kind: everything that accounts hold, allowances and loan included."""
-        self._subjects: dict[str, Subject] = {}
-        """Those that hold something beyond their allowances, or wait."""
-        self._waiting: dict[Subject, None] = {}
-        """Subjects that wait, in the order in which they get the loan."""
-        self._by_need: list[tuple[int, int, Subject, int]] = []
-        """A heap of what has to be free for each subject that waits; entries of another version
-        than the subject's are of no use any more."""
-        self._entry_count = 0
-        self._granting = False
-
-    @property
-    def held_bytes(self) -> int:
-        """Everything that accounts hold."""
-        return sum(self.held.values())
-
-    @property
-    def waiting_count(self) -> int:
-        """Subjects that wait."""
-        return len(self._waiting)
-
-    def largest(self, count: int) -> list[tuple[str, int]]:
-        """The *count* subjects that hold most beyond their allowances, with how many bytes."""
-        held = ((one.name, one.held_bytes) for one in self._subjects.values() if one.held_bytes)
-        return nlargest(count, held, key=lambda pair: pair[1])
-
-    # --- for accounts ----------------------------------------------------------------
-
-    def subject(self, name: str) -> Subject:
-        """The subject of that name."""
-        subject = self._subjects.get(name)
-        if subject is None:
-            subject = self._subjects[name] = Subject(name)
-        return subject
-
-    def changed(self, subject: Subject, difference_bytes: int) -> None:
-        """*subject* holds so much more; grant what has become possible."""
-        subject.held_bytes += difference_bytes
-        self.used_bytes += difference_bytes
-        # However much of what is used is the account's own.
-        is_lent = self.borrower is not None
-        self.ample_bytes = 0 if is_lent else self.total_bytes // 3 - self.used_bytes
-        self.look_at(subject)
-
-    def look_at(self, subject: Subject) -> None:
-        """Something of *subject*, or of the loan, has changed."""
-        if subject.waiting:
-            self._rank(subject)
-        elif not subject.held_bytes:
-            self._subjects.pop(subject.name, None)
-        if self._waiting:
-            self._grant()
-
-    def add(self, waiter: Waiter) -> None:
-        """*waiter* waits from now on; it may be granted at once."""
-        subject = self.subject(waiter.account.name)
-        subject.waiting.append(waiter)
-        self._waiting.setdefault(subject)
-        self.look_at(subject)
-
-    def settled(self, account: MemoryAccount) -> None:
-        """*account* gives the loan back; what it still holds counts to its shares again."""
-        subject = self.subject(account.name)
-        self.borrower = None
-        if subject in self._waiting:  # others of the same name: now it is the turn of the next
-            self._waiting[subject] = self._waiting.pop(subject)
-        self.changed(subject, account.beyond_allowance())
-
-    def remove(self, waiter: Waiter) -> None:
-        """*waiter* waits no more; harmless if it does not."""
-        subject = self._subjects.get(waiter.account.name)
-        if subject is not None and waiter in subject.waiting:
-            subject.waiting.remove(waiter)
-            self._forget_idle(subject)
-            self.look_at(subject)
-
-    # --- granting --------------------------------------------------------------------
-
-    def _rank(self, subject: Subject) -> None:
-        """Put *subject* where it belongs among those that wait."""
-        subject.version += 1
-        self._entry_count += 1
-        need = self._need(subject)
-        heappush(self._by_need, (need, self._entry_count, subject, subject.version))
-        if len(self._by_need) > 2 * len(self._waiting) + _STALE_ENTRIES_MIN:
-            self._by_need = [one for one in self._by_need if self._is_current(one)]
-            heapify(self._by_need)
-
-    def _need(self, subject: Subject) -> int:
-        """What has to be free before the first that waits of *subject* is granted its bytes."""
-        waiter = subject.waiting[0]
-        beyond = waiter.account.beyond_allowance(waiter.size_bytes)
-        if not beyond:
-            return 0
-        if waiter.account is not self.borrower:
-            return beyond + subject.held_bytes
-        # It may finish the message that the loan is for, and begin no other.
-        fits = waiter.kind == UNFINISHED and beyond <= self.loan_bytes
-        return 0 if fits else _NEVER
-
-    def _is_current(self, entry: tuple[int, int, Subject, int]) -> bool:
-        return entry[3] == entry[2].version and bool(entry[2].waiting)
-
-    def _grant(self) -> None:
-        """Grant what fits, and the loan if nobody has it."""
-        if self._granting:
-            return  # by the call that goes on already
-        self._granting = True
-        try:
-            while (waiter := self._next()) is not None:
-                subject = self.subject(waiter.account.name)
-                subject.waiting.popleft()
-                self._forget_idle(subject)
-                waiter.account.charge(waiter.kind, waiter.size_bytes)
-                if subject.waiting:
-                    self._rank(subject)
-                waiter.end(granted=True)
-        finally:
-            self._granting = False
-
-    def _next(self) -> Waiter | None:
-        """Who is granted what it waits for; with the loan, if that takes it."""
-        while self._by_need and not self._is_current(self._by_need[0]):
-            heappop(self._by_need)
-        if self._by_need and self._by_need[0][0] <= self.total_bytes - self.used_bytes:
-            return self._by_need[0][2].waiting[0]
-        if self.loan_bytes and self.borrower is None:
-            for subject in list(self._waiting)[:_LOAN_TRIES]:
-                self._waiting[subject] = self._waiting.pop(subject)  # the last one next time
-                waiter = subject.waiting[0]
-                if waiter.account.beyond_allowance(waiter.size_bytes) <= self.loan_bytes:
-                    waiter.account.borrow()
-                    return waiter
-        return None
-
-    def _forget_idle(self, subject: Subject) -> None:
-        subject.version += 1
-        if not subject.waiting:
-            self._waiting.pop(subject, None)
-
-
-class MemoryAccount:
-    """What one connection holds of a pool."""
-
-    __slots__ = ("_held", "_is_closed", "_waiters", "held_bytes", "name", "pool")
-
-    def __init__(self, pool: Pool, name: str) -> None:
-        """*name*: of its subject."""
-        self.pool: Final = pool
-        self.name: Final = name
-        self.held_bytes = 0
-        """Of all kinds."""
-        self._held: dict[str, int] | None = None
-        """By kind; made when it is needed, as most connections are idle."""
-        self._waiters: tuple[Waiter, ...] = ()
-        self._is_closed = False
-
-    @property
-    def has_loan(self) -> bool:
-        """Whether it has what a pool lends to one at a time."""
-        return self.pool.borrower is self
-
-    def held(self, kind: str) -> int:
-        """What it holds of *kind*, in bytes."""
-        return 0 if self._held is None else self._held.get(kind, 0)
-
-    def beyond_allowance(self, more_bytes: int = 0) -> int:
-        """What it holds beyond its allowance, or would with *more_bytes*."""
-        return max(0, self.held_bytes + more_bytes - self.pool.allowance_bytes)
-
-    def room(self, wanted_bytes: int, least_bytes: int = 1) -> int:
-        """How much of *wanted_bytes* it may take now, at least *least_bytes*; 0: not even that."""
-        pool = self.pool
-        if wanted_bytes <= pool.ample_bytes or self._is_closed:
-            return wanted_bytes
-        beyond = self.held_bytes - pool.allowance_bytes
-        if pool.borrower is self:
-            most_bytes = least_most_bytes = pool.loan_bytes - beyond
-        else:
-            free_bytes = pool.total_bytes - pool.used_bytes
-            if pool.used_bytes:
-                subject = pool._subjects.get(self.name)
-                if subject is not None:
-                    free_bytes -= subject.held_bytes
-            least_most_bytes = max(0, free_bytes) - beyond
-            # Taken are as many bytes of what is free, and as many join what the subject holds.
-            spare_bytes = -beyond if beyond < 0 else 0
-            share_bytes = (free_bytes - max(0, beyond)) // 3
-            most_bytes = spare_bytes + max(0, share_bytes)
-        if most_bytes >= wanted_bytes:
-            return wanted_bytes
-        if most_bytes >= least_bytes:
-            return most_bytes
-        return least_bytes if least_most_bytes >= least_bytes else 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it holds more than its share now is; never true within the allowance."""
-        if self.held_bytes <= self.pool.allowance_bytes or self._is_closed:
-            return False
-        return self.has_loan or not self.room(1)
-
-    def charge(self, kind: str, size_bytes: int) -> None:
-        """It holds so much more, whether that fits or not."""
-        self._change(kind, size_bytes)
-
-    def release(self, kind: str, size_bytes: int) -> None:
-        """It holds so much less."""
-        self._change(kind, -size_bytes)
-
-    def wait(self, kind: str, size_bytes: int, wake: Callable[[], None]) -> Waiter:
-        """Wait for so much: *wake* is called once, when it has been charged or the account has
-        been closed; maybe before this returns."""
-        waiter = Waiter(self, kind, size_bytes, wake)
-        if self._is_closed:
-            waiter.end(granted=False)
-        else:
-            self._waiters += (waiter,)
-            self.pool.add(waiter)
-        return waiter
-
-    def ended(self, waiter: Waiter) -> None:
-        """*waiter* waits no more."""
-        self._waiters = tuple(one for one in self._waiters if one is not waiter)
-
-    def borrow(self) -> None:
-        """Take the loan: what is held counts against that, and not against the shares."""
-        self.pool.borrower = self
-        self.pool.changed(self.pool.subject(self.name), -self.beyond_allowance())
-
-    def settle(self) -> None:
-        """Give the loan back, if this account has it; what is still held counts again."""
-        if self.pool.borrower is self:
-            self.pool.settled(self)
-
-    def close(self) -> None:
-        """Give everything back, and hold nothing from now on.  Safe to call twice."""
-        if self._is_closed:
-            return
-        for waiter in self._waiters:
-            self.pool.remove(waiter)
-            waiter.end(granted=False)
-        for kind, size_bytes in (self._held or {}).items():
-            self.release(kind, size_bytes)
-        self.settle()
-        self._is_closed = True
-
-    def _change(self, kind: str, difference_bytes: int) -> None:
-        if self._is_closed or not difference_bytes:
-            return
-        pool, before = self.pool, self.beyond_allowance()
-        if self._held is None:
-            self._held = {}
-        self.held_bytes += difference_bytes
-        self._held[kind] = self._held.get(kind, 0) + difference_bytes
-        pool.held[kind] = pool.held.get(kind, 0) + difference_bytes
-        after = self.beyond_allowance()
-        if pool.borrower is self:
-            if not after:
-                self.settle()
-            elif self._waiters:
-                pool.look_at(pool.subject(self.name))
-        elif after != before:
-            pool.changed(pool.subject(self.name), after - before)
 
 
 class MemoryBudget:
@@ -473,7 +113,7 @@ def _message_pool(size_bytes: int, connections_max: int, loan_bytes: int) -> Poo
 
 
 def _unbounded_pool() -> Pool:
-    return Pool(0, allowance_bytes=_NEVER)
+    return Pool(0, allowance_bytes=NEVER)
 
 
 class ConnectionMemory:

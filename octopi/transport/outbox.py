@@ -16,7 +16,8 @@ import trio
 
 from octopi.errors import ConnectionLostError
 from octopi.limits import GRANT_BYTES, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX
-from octopi.transport.memory_budget import OUTBOX, MemoryAccount
+from octopi.transport.memory_budget import OUTBOX
+from octopi.transport.memory_pool import MemoryAccount
 
 
 class Outbox:

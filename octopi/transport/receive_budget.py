@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from octopi.limits import KIB, MEMORY_ALLOWANCE_BYTES
-from octopi.transport.memory_budget import UNFINISHED, MemoryAccount
+from octopi.transport.memory_pool import UNFINISHED, MemoryAccount
 from octopi.transport.outbox import granted
 
 _READ_BYTES_MIN: Final = 256

@@ -27,8 +27,6 @@ TO_BE_DIVIDED: Final = frozenset(
         "octopi/simulation/invariants/oracle.py",
         "octopi/transport/connection.py",
         "octopi/transport/framed_link.py",
-        "octopi/transport/memory_budget.py",
-        "octopi/transport/websocket.py",
         "octopi/wire/codec.py",
     }
 )

@@ -38,7 +38,8 @@ from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.services import topics as topic_service
 from octopi.storage.brief_lock import BriefLock
-from octopi.transport.memory_budget import OUTBOX, MemoryAccount, Pool
+from octopi.transport.memory_budget import OUTBOX
+from octopi.transport.memory_pool import MemoryAccount, Pool
 from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from tests.asking import batch

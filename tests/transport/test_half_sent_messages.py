@@ -20,7 +20,8 @@ from octopi.limits import (
 from octopi.operating_system import SystemClock
 from octopi.transport.frame_reader import BINARY, frame_head
 from octopi.transport.framed_link import RECEIVE_BYTES, FramedLink
-from octopi.transport.memory_budget import UNFINISHED, MemoryAccount, MemoryBudget, Pool
+from octopi.transport.memory_budget import MemoryBudget
+from octopi.transport.memory_pool import UNFINISHED, MemoryAccount, Pool
 from octopi.transport.receive_budget import ReceiveBudget
 
 MASK = b"\1\2\3\4"

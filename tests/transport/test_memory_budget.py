@@ -12,16 +12,8 @@ from octopi.limits import (
     MEMORY_LOAN_BYTES,
     RECORD_BYTES_MAX,
 )
-from octopi.transport.memory_budget import (
-    OUTBOX,
-    UNFINISHED,
-    MemoryAccount,
-    MemoryBudget,
-    Pool,
-    Usage,
-    Waiter,
-    unbounded_memory,
-)
+from octopi.transport.memory_budget import OUTBOX, MemoryBudget, Usage, unbounded_memory
+from octopi.transport.memory_pool import UNFINISHED, MemoryAccount, Pool, Waiter
 
 ALLOWANCE = 10
 LOAN = 500

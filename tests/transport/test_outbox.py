@@ -8,7 +8,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError
 from octopi.limits import GRANT_BYTES, KIB, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX
-from octopi.transport.memory_budget import OUTBOX, MemoryAccount, Pool
+from octopi.transport.memory_budget import OUTBOX
+from octopi.transport.memory_pool import MemoryAccount, Pool
 from octopi.transport.outbox import Outbox
 
 TOTAL_BYTES = 900 * KIB
