@@ -13,17 +13,17 @@ MUTANTS: Final = (
         "broken-link-never-given-up",
         _DEPARTURES,
         """
-                 await session.replaced.wait()
--        self.gone(session)
+                 await member.replaced.wait()
+-        self.gone(member)
 """,
         "a broker whose connection broke counts as live for ever",
         LIVENESS,
     ),
     Mutant(
         "stopped-for-good",
-        "octopi.roles.register.node",
+        "octopi.roles.register.admissions",
         """
--            self.hand_overs.starts_anew(admission.broker)
+-            self._hand_overs.starts_anew(admission.broker)
 +            pass
 """,
         "a broker that was stopped once is never in sync again",

@@ -6,8 +6,8 @@ from typing import Final
 
 from sim.mutants.mutant import HISTORY, LIVENESS, Mutant
 
-_NODE: Final = "octopi.roles.register.node"
-_SESSIONS: Final = "octopi.roles.register.sessions"
+_ADMISSIONS: Final = "octopi.roles.register.admissions"
+_MEMBER: Final = "octopi.roles.register.member"
 
 MUTANTS: Final = (
     Mutant(
@@ -22,9 +22,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "who-was-away-keeps-deleted-topics",
-        _NODE,
+        _ADMISSIONS,
         """
--        await self.have_removed(session, self.controller.removals_of(broker))
+-        await self._members.have_removed(member, controller.removals_of(broker))
 """,
         "a broker that joins is not told which topics were deleted while it was away, and follows "
         "nobody with what it holds of them",
@@ -32,7 +32,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "undone-topics-are-not-told-again",
-        _SESSIONS,
+        _MEMBER,
         """
 -        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
 """,
@@ -41,7 +41,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "undone-decisions-are-not-told-again",
-        _SESSIONS,
+        _MEMBER,
         """
 -        self._undone_partitions.update(one.partition for one in records if one not in done)
 """,
@@ -50,13 +50,13 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-undone-order-keeps-all-from-serving",
-        _NODE,
+        _ADMISSIONS,
         """
--        await session.install_partitions(table, self.controller.describe_brokers())
--        await session.install_topics(topics)
--        if not (session.is_closed or session.is_silent):
-+        confirmed = await session.install_partitions(table, self.controller.describe_brokers())
-+        confirmed &= await session.install_topics(topics)
+-        await member.install_partitions(table, controller.describe_brokers())
+-        await member.install_topics(topics)
+-        if not (member.is_closed or member.is_silent):
++        confirmed = await member.install_partitions(table, controller.describe_brokers())
++        confirmed &= await member.install_topics(topics)
 +        if confirmed:
 """,
         "a broker whose first orders failed once counts as not serving until it joins again",

@@ -12,8 +12,7 @@ _LEADERSHIPS: Final = "octopi.coordination.elections"
 _CONTROLLER: Final = "octopi.coordination.controller"
 _REBUILD: Final = "octopi.coordination.rebuild"
 _JOURNAL: Final = "octopi.roles.register.journal"
-_NODE: Final = "octopi.roles.register.node"
-_LEADERSHIP: Final = "octopi.roles.register.election_driver"
+_LEADER_REQUESTS: Final = "octopi.roles.register.leader_requests"
 
 MUTANTS: Final = (
     Mutant(
@@ -100,9 +99,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what-was-decided-told-by-the-way",
-        "octopi.roles.register.sessions",
+        "octopi.roles.register.member",
         """
--            await self._node.durable()
+-            await self._decisions.durable()
 +            pass
          except NotReadyError:
              return False
@@ -113,10 +112,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-sync-answer-before-durable",
-        _LEADERSHIP,
+        _LEADER_REQUESTS,
         """
-             self._node.record(entries)
--            await self._node.durable()
+             self._decisions.record(entries)
+-            await self._decisions.durable()
          except (NotReadyError, StorageError):
 """,
         "a leader is told of its in-sync set before the register can remember it",
@@ -127,7 +126,7 @@ MUTANTS: Final = (
         "octopi.roles.register.departures",
         """
              _log.warning("broker left", broker=broker, incarnation=incarnation)
--            node.election_driver.look()
+-            self._election_driver.look()
 """,
         "the death of a leader is noticed and nothing follows from it",
         LIVENESS,

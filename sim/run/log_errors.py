@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from octopi.roles.broker.replica_driver import LEADER_LACKS
-from octopi.roles.register.node import CONFLICT
+from octopi.roles.register.admissions import CONFLICT
 from octopi.roles.register.startup_recovery import JOURNAL_LACKS
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import ProcessLife

@@ -22,7 +22,6 @@ TO_BE_DIVIDED: Final = frozenset(
         "octopi/coordination/controller.py",
         "octopi/roles/broker/local_log.py",
         "octopi/roles/broker/replica_driver.py",
-        "octopi/roles/register/election_driver.py",
         "octopi/simulation/faults/injector.py",
         "octopi/simulation/invariants/oracle.py",
         "octopi/transport/connection.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octopi.roles.broker.replica_driver import LEADER_LACKS
-from octopi.roles.register.node import CONFLICT
+from octopi.roles.register.admissions import CONFLICT
 from octopi.roles.register.startup_recovery import JOURNAL_LACKS
 from sim.run.log_errors import comes_of_older_disks
 

@@ -11,99 +11,115 @@ answer no sooner on another one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
+from octopi.coordination.controller import Controller
+from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, UnreachableError
 from octopi.limits import BACKOFF_S_FIRST, LINK_GRACE_S
 from octopi.logger import get_logger
+from octopi.roles.register.election_driver import ElectionDriver
+from octopi.roles.register.event_log import EventLog
+from octopi.roles.register.member import Member
+from octopi.roles.register.members import Members
 from octopi.tracing import steps
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
-
-if TYPE_CHECKING:
-    from octopi.roles.register.node import RegisterNode
-    from octopi.roles.register.sessions import MembershipSession
 
 _log = get_logger(__name__)
 
 
 class Departures:
-    """Notes which brokers are members no more; its tasks are *tasks*'."""
+    """Notes which brokers are members no more."""
 
-    def __init__(self, node: RegisterNode, tasks: trio.Nursery) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        agent: str,
+        controller: Controller,
+        events: EventLog,
+        members: Members,
+        election_driver: ElectionDriver,
+        tasks: trio.Nursery,
+        stop: trio.Event,
+    ) -> None:
+        """*agent*: how the register calls itself where it looks whether a broker is there.
+        *stop*: set when the register ends connections by itself."""
+        self._environment = environment
+        self._agent = agent
+        self._controller = controller
+        self._events = events
+        self._members = members
+        self._election_driver = election_driver
         self._tasks = tasks
+        self._stop = stop
 
-    def ended(self, session: MembershipSession) -> None:
+    def ended(self, member: Member) -> None:
         """The connection of a joined broker ended."""
-        if self._node.members.get(session.broker) is not session:
+        if self._members.get(member.broker) is not member:
             return  # there is a newer one
-        if session.was_silent:
-            self.gone(session)
-        elif not self._node.is_stopping:
-            self._look_after(session)
+        if member.was_silent:
+            self.gone(member)
+        elif not self._stop.is_set():
+            self._look_after(member)
 
-    def _look_after(self, session: MembershipSession) -> None:
+    def _look_after(self, member: Member) -> None:
         """Give the broker time to come back, if it is still there."""
-        facts = {"broker": session.broker, "incarnation": session.incarnation}
-        if (trace := self._node.environment.trace) is not None:
+        facts = {"broker": member.broker, "incarnation": member.incarnation}
+        if (trace := self._environment.trace) is not None:
             trace(steps.R7Broken(**facts))
-        _log.warning("connection with a broker broke", **facts, why=session.end_reason)
-        self._tasks.start_soon(self._wait_for, session)
+        _log.warning("connection with a broker broke", **facts, why=member.end_reason)
+        self._tasks.start_soon(self._wait_for, member)
 
-    async def _wait_for(self, session: MembershipSession) -> None:
-        with self._node.environment.clock.timeout(LINK_GRACE_S):
-            if not await self._is_gone(session):
-                await session.replaced.wait()
-        self.gone(session)
+    async def _wait_for(self, member: Member) -> None:
+        with self._environment.clock.timeout(LINK_GRACE_S):
+            if not await self._is_gone(member):
+                await member.replaced.wait()
+        self.gone(member)
 
-    async def _is_gone(self, session: MembershipSession) -> bool:
+    async def _is_gone(self, member: Member) -> bool:
         """Whether no process listens where the broker did.  Asks until there is an answer, or
         the broker is back."""
-        environment = self._node.environment
-        address = self._node.controller.state.brokers[session.broker].address
-        while not session.replaced.is_set():
+        environment = self._environment
+        address = self._controller.state.brokers[member.broker].address
+        while not member.replaced.is_set():
             try:
-                connection = await open_connection(
-                    environment, address, CLIENT, self._node.options.agent
-                )
+                connection = await open_connection(environment, address, CLIENT, self._agent)
             except UnreachableError as error:
                 if error.is_refused:
                     return True
             except ConnectionLostError:
                 pass
             except OctopiError:
-                return False  # somebody answered, though it doesn't want to talk to us
+                return False  # a process answered, though it refuses this connection
             else:
                 await connection.close()
                 return False
             await environment.clock.sleep_until(environment.clock.now() + BACKOFF_S_FIRST)
         return False
 
-    def gone(self, session: MembershipSession) -> None:
+    def gone(self, member: Member) -> None:
         """The broker of that connection is a member no more, unless it has a newer one."""
-        node = self._node
-        if node.is_stopping:
+        if self._stop.is_set():
             return  # it was this side that ended it: the broker is not gone
-        broker, incarnation = session.broker, session.incarnation
-        if node.members.get(broker) is session:
-            if (trace := node.environment.trace) is not None:
+        broker, incarnation = member.broker, member.incarnation
+        if self._members.get(broker) is member:
+            if (trace := self._environment.trace) is not None:
                 trace(steps.R6Lost(broker=broker, incarnation=incarnation))
-            del node.members[broker]
-            node.controller.left(broker, incarnation)
-            node.events.left(broker)
+            self._members.left(broker)
+            self._controller.left(broker, incarnation)
+            self._events.left(broker)
             _log.warning("broker left", broker=broker, incarnation=incarnation)
-            node.election_driver.look()
+            self._election_driver.look()
             self._tasks.start_soon(self._tell_left, broker)
 
     async def _tell_left(self, broker: int) -> None:
         """Leaders that count on a broker which left learn so: it may never have followed them,
         and then they would wait for it."""
-        node = self._node
         records = [
-            one for one in node.controller.state.partitions.values() if broker in one.in_sync
+            one for one in self._controller.state.partitions.values() if broker in one.in_sync
         ]
-        leaders = {one.leader for one in records} & node.members.keys()
-        await node.tell_partitions(records, [node.members[one] for one in sorted(leaders)])
+        leaders = {one.leader for one in records} & self._members.keys()
+        await self._members.tell_partitions(
+            records, [self._members[one] for one in sorted(leaders)]
+        )

@@ -1,7 +1,7 @@
-"""The register's shell around leaderships: leaders that are gone are replaced, leaders that
-stay may be asked to hand over, in-sync sets change on request.
+"""Carries out elections: leaders that are gone or take no records are replaced, and other parts of
+the register may ask for an election.
 
-One task drives all changes; whoever wants one waits for the decision.
+One task carries out all of them; a part that asked for one waits for the decision.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import trio
 
+from octopi.coordination.controller import Controller
 from octopi.coordination.election import NO_GOAL, ElectionGoal, LogLoss
 from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.coordination.retry_delays import RetryDelays
+from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.limits import (
     ACCEPT_WAIT_S,
-    ACCEPTANCES_WAIT_S,
     BACKOFF_S_MAX,
     FINISH_S,
     HAND_OVER_TIMEOUT_S,
@@ -31,12 +32,13 @@ from octopi.limits import (
     REMINDER_S_MAX,
 )
 from octopi.logger import get_logger
+from octopi.roles.register.announcements import Announcements
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.event_log import EventLog
+from octopi.roles.register.member import Member
+from octopi.roles.register.members import Members
 from octopi.tracing import steps
-from octopi.wire.messages import AcceptEpoch, AlterInSync, PartitionRecord, Resign
-
-if TYPE_CHECKING:
-    from octopi.roles.register.node import RegisterNode
-    from octopi.roles.register.sessions import MembershipSession
+from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 _log = get_logger(__name__)
 
@@ -59,19 +61,32 @@ class _Decision:
 
 
 class ElectionDriver:
-    """Drives the leadership changes of one register."""
+    """Carries out the elections of one register."""
 
-    def __init__(self, node: RegisterNode, tasks: trio.Nursery) -> None:
-        self._node = node
-        self._clock = node.environment.clock
-        self._machine = node.controller.elections
+    def __init__(
+        self,
+        environment: Environment,
+        controller: Controller,
+        decisions: DecisionLog,
+        events: EventLog,
+        members: Members,
+        announcements: Announcements,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*tasks*: in which brokers are told what was decided."""
+        self._environment = environment
+        self._clock = environment.clock
+        self._controller = controller
+        self._machine = controller.elections
+        self._decisions = decisions
+        self._events = events
+        self._members = members
+        self._announcements = announcements
         self._tasks = tasks
         self._look = trio.Event()
         self._patient_until = -math.inf
         self._decided = trio.Event()
         self._announced_at: dict[int, float] = {}
-        self._unflushed: set[int] = set()
-        """Partitions whose next epoch is in the journal, and not yet on the device."""
         self._goals: dict[int, ElectionGoal] = {}
         self._ordered: set[int] = set()
         """Partitions whose change an operator's order concludes."""
@@ -90,7 +105,7 @@ class ElectionDriver:
     def look(self) -> None:
         """Something happened that a change may depend on."""
         self._look.set()
-        self._notify()
+        self.notify()
 
     def wait_for_brokers(self) -> None:
         """What this register knows, it knows from its journal or from brokers, not from what it
@@ -133,11 +148,11 @@ class ElectionDriver:
                 "leader takes no records",
                 partition=partition,
                 leader=record.leader,
-                why=self._node.controller.health.trouble(record.leader, partition),
+                why=self._controller.health.trouble(record.leader, partition),
             )
             self._reliefs.begin(partition, now)
         if stranded:
-            await self._announce(stranded)
+            await self.begin(stranded)
 
     def _rest_s(self, patience_s: float) -> float:
         """How long nothing has to be looked at, unless something happens.  A change that waits for
@@ -167,58 +182,36 @@ class ElectionDriver:
             leader = self._record(partition).leader
             _log.warning("leader is gone", partition=partition, leader=leader)
         if partitions:
-            await self._announce(partitions)
+            await self.begin(partitions)
 
     def _record(self, partition: int) -> PartitionRecord:
-        return self._node.controller.state.partitions[partition]
+        return self._controller.state.partitions[partition]
 
     # --- changes ---------------------------------------------------------------------
 
-    async def _announce(self, partitions: list[int]) -> None:
-        """Begin changes of leaders, with one flush of the journal for all of them."""
-        if (trace := self._node.environment.trace) is not None:
+    async def begin(self, partitions: list[int]) -> None:
+        """Begin elections, with one flush of the journal for all of them.
+
+        Raises:
+          NotReadyError, StorageError: if none can be begun now.
+        """
+        if (trace := self._environment.trace) is not None:
             for partition in partitions:
                 record, goal = self._record(partition), self._goals.get(partition)
                 told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
                 trace(steps.E1Wanted(**told, goal=goal))
-        self._node.record([one for each in partitions for one in self._machine.announce(each)])
-        self._unflushed.update(partitions)
+        self._decisions.record([one for each in partitions for one in self._machine.announce(each)])
+        self._announcements.hold_back(partitions)
         with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
-            await self._node.durable()
-        self._unflushed.difference_update(partitions)
+            await self._decisions.durable()
+        self._announcements.release(partitions)
         for partition in partitions:
             if trace is not None:
-                epoch = self._node.controller.state.announced_epoch(partition)
+                epoch = self._controller.state.announced_epoch(partition)
                 trace(steps.E2Announced(partition=partition, epoch=epoch))
             self._announced_at[partition] = self._clock.now()
-            for member in list(self._node.members.values()):
-                self.announce_to(member, partition)
-
-    def announce_to(self, member: MembershipSession, partition: int) -> None:
-        """Tell a replica of the change that is under way, if there is one that a restart would
-        know of; of another one all hear as soon as that is so."""
-        if partition in self._unflushed:
-            return
-        message = self._machine.announcement(partition)
-        if message is not None and member.broker in self._record(partition).replicas:
-            if (trace := self._node.environment.trace) is not None:
-                trace(steps.E3Announcing(**attrs.asdict(message), broker=member.broker))
-            member.post(message)
-            if trace is not None:
-                trace(steps.E3Told(**attrs.asdict(message), broker=member.broker))
-
-    async def announce_again(
-        self, member: MembershipSession, records: list[PartitionRecord]
-    ) -> None:
-        """Tell a broker of the changes of these partitions that it has not accepted."""
-        changes = self._machine.changes
-        numbers = [one.partition for one in records if one.partition in changes]
-        unheard = [one for one in numbers if member.broker not in changes[one].accepts]
-        if unheard:
-            with contextlib.suppress(NotReadyError, StorageError):  # nobody may hear of it yet
-                await self._node.durable()
-                for partition in unheard:
-                    self.announce_to(member, partition)
+            for member in list(self._members.values()):
+                self._announcements.tell(member, partition)
 
     async def _conclude(self, *, is_patient: bool) -> None:
         """Decide the changes that can be decided now."""
@@ -242,7 +235,7 @@ class ElectionDriver:
         if partition in self._ordered:
             return []
         now = self._clock.now()
-        controller = self._node.controller
+        controller = self._controller
         # Who led has all there is, so with that one back nobody else has to be waited for.
         expects_all = (
             is_patient
@@ -278,9 +271,9 @@ class ElectionDriver:
             and one.record.recovered_epoch > before.recovered_epoch
         ]
         lost_of_each = [lost for _, lost in losses]
-        if (trace := self._node.environment.trace) is not None:
+        if (trace := self._environment.trace) is not None:
             trace(steps.E8Deciding(entries=entries, losses=lost_of_each))
-        self._node.record(entries)
+        self._decisions.record(entries)
         waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
         self._reminders.forget(partition)
         for decided, lost in losses:
@@ -300,12 +293,12 @@ class ElectionDriver:
     async def _tell_decided(self, decided: list[_Decision]) -> None:
         """Flush the journal once, and have all that was decided told."""
         self._telling_count += 1
-        await self._node.durable()  # if it can't be, the register ends
-        if (trace := self._node.environment.trace) is not None:
+        await self._decisions.durable()  # if it can't be, the register ends
+        if (trace := self._environment.trace) is not None:
             for one in decided:
                 trace(one.step)
-        self._notify()
-        members = list(self._node.members.values())
+        self.notify()
+        members = list(self._members.values())
         self._tasks.start_soon(self._tell, [one.record for one in decided], members)
         for member in members:
             joining = {
@@ -315,7 +308,7 @@ class ElectionDriver:
             }
             if joining:
                 # Whatever becomes of who wished for that.
-                topics = self._node.controller.state.topics_on(joining)
+                topics = self._controller.state.topics_on(joining)
                 self._tasks.start_soon(member.install_topics, topics)
 
     def _tell_loss(
@@ -327,7 +320,7 @@ class ElectionDriver:
         ordered: bool,
     ) -> None:
         """Say loudly that a leader was chosen though acknowledged records may be lost."""
-        state = self._node.controller.state
+        state = self._controller.state
         names = {one.topic_id: one.topic for one in state.topics_on({decided.partition})}
         known = [
             f"{names.get(one.topic_id, one.topic_id)} from {one.kept_end} to {one.known_end}"
@@ -344,14 +337,14 @@ class ElectionDriver:
             known_to_be_lost=known,
             ordered=ordered,
         )
-        self._node.events.recovered(decided, known, ordered=ordered)
+        self._events.recovered(decided, known, ordered=ordered)
 
-    async def _tell(self, records: list[PartitionRecord], members: list[MembershipSession]) -> None:
+    async def _tell(self, records: list[PartitionRecord], members: list[Member]) -> None:
         try:
-            await self._node.tell_partitions(records, members)
+            await self._members.tell_partitions(records, members)
         finally:
             self._telling_count -= 1
-            self._notify()
+            self.notify()
 
     def _remind(self, partition: int) -> None:
         """Tell replicas that have not accepted the epoch of it again, now and then: whatever it
@@ -361,9 +354,9 @@ class ElectionDriver:
             return
         self._reminders.begin(partition, now)
         change = self._machine.changes.get(partition)
-        for member in list(self._node.members.values()) if change is not None else ():
+        for member in list(self._members.values()) if change is not None else ():
             if change is not None and member.broker not in change.accepts:
-                self.announce_to(member, partition)
+                self._announcements.tell(member, partition)
 
     def accept(self, message: AcceptEpoch) -> None:
         """A replica accepted an epoch."""
@@ -371,82 +364,16 @@ class ElectionDriver:
         if accepted is not None:
             # Of a change that an earlier life of the register announced.
             self._announced_at.setdefault(message.partition, self._clock.now())
-            if (trace := self._node.environment.trace) is not None:
+            if (trace := self._environment.trace) is not None:
                 trace(steps.E7Counted(**attrs.asdict(accepted)))
             self.look()
-            self._notify()
-
-    async def alter_in_sync(self, session: MembershipSession, message: AlterInSync) -> None:
-        """A leader asks for another in-sync set."""
-        answer = self._machine.alter(message)
-        if answer is None:
-            return
-        entries, altered = answer
-        if (trace := self._node.environment.trace) is not None:
-            judged = attrs.asdict(altered, recurse=False)
-            trace(steps.E17Altering(**judged))
-        try:
-            self._node.record(entries)
-            await self._node.durable()
-        except (NotReadyError, StorageError):
-            return  # it asks again
-        if trace is not None:
-            trace(steps.E17Altered(**judged))
-        record = altered.record
-        seals = self._node.controller.seals
-        session.post(attrs.evolve(altered, record=seals.of_partition(record)))
-        if entries:
-            _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
-            self._notify()
-            others = [one for one in self._node.members.values() if one is not session]
-            await self._node.tell_partitions([record], others)
-
-    async def resign(self, message: Resign) -> None:
-        """A leader can't go on: another one takes over, if there is one that takes records."""
-        record = self._node.controller.state.partitions.get(message.partition)
-        if record is None:
-            return  # not known again yet: the leader leads on
-        asked = (message.epoch, message.leader, message.leader_incarnation)
-        if asked != (record.epoch, record.leader, record.leader_incarnation):
-            return
-        if not self._machine.has_successor(message.partition):
-            return  # if it says so with its status, it is replaced as soon as there is one
-        _log.warning(
-            "leader resigns",
-            partition=message.partition,
-            leader=message.leader,
-            why=message.reason,
-        )
-        with contextlib.suppress(NotReadyError, StorageError):  # it is changed already, or can't be
-            await self.change(message.partition, ElectionGoal(avoid=frozenset({message.leader})))
+            self.notify()
 
     # --- orders ----------------------------------------------------------------------
 
-    async def gather_acceptances(self, partition: int) -> bool:
-        """Begin a change, if none is under way, and wait a while for all replicas that run to
-        accept; False: it was decided meanwhile.
-
-        Raises:
-          NotReadyError, StorageError: if no change can be begun now.
-        """
-        changes = self._machine.changes
-        if partition not in changes:
-            await self._announce([partition])
-        change, live = changes.get(partition), self._node.members.keys()
-        self.look()
-
-        def is_over() -> bool:
-            if change is None or changes.get(partition) is not change:
-                return True
-            return live & set(self._record(partition).replicas) <= change.accepts.keys()
-
-        with contextlib.suppress(NotReadyError):
-            await self.until(is_over, ACCEPTANCES_WAIT_S, "all acceptances")
-        return change is not None and changes.get(partition) is change
-
     @contextlib.contextmanager
     def held(self, partition: int) -> Iterator[None]:
-        """Have no change of *partition* concluded within, but by `recover`."""
+        """Have no election of *partition* concluded within, but by `conclude`."""
         self._ordered.add(partition)
         try:
             yield
@@ -454,34 +381,12 @@ class ElectionDriver:
             self._ordered.discard(partition)
             self.look()
 
-    async def recover(self, partition: int) -> None:
-        """Conclude the change of *partition* by an operator's order, with the best of the replicas
-        that have accepted.
-
-        Raises:
-          NotReadyError, StorageError: if that can't be done now.
-          RefusedError: NO_BROKER, if no replica answers.
-        """
-        entries = self._machine.conclude(partition, ordered=True)
-        if not entries:
-            raise RefusedError(
-                f"no replica of partition {partition} answers: start one of the brokers "
-                f"{self._record(partition).replicas}; if all their disks are lost for good, "
-                f"`octopi-node partitions recover {partition} --empty-on ID`",
-                Status.NO_BROKER,
-            )
-        await self._tell_decided([self._decide(partition, entries, ordered=True)])
-
-    async def begin_empty(self, partition: int, broker: int) -> None:
-        """Conclude the change of *partition*, of which no replica is left, by an operator's order:
-        it begins again on *broker*.
+    async def conclude(self, partition: int, entries: list[Entry]) -> None:
+        """Conclude the election of *partition* with *entries*, by an operator's order.
 
         Raises:
           NotReadyError, StorageError: if that can't be done now.
         """
-        entries = self._machine.begin_empty(partition, broker)
-        if not entries:
-            raise NotReadyError(f"partition {partition} can't begin again now: look once more")
         await self._tell_decided([self._decide(partition, entries, ordered=True)])
 
     # --- goals -----------------------------------------------------------------------
@@ -503,20 +408,20 @@ class ElectionDriver:
             await self._prepare(partition)
             if partition in self._machine.changes or self._finishing.is_set() or not if_still():
                 raise NotReadyError(f"partition {partition} has no need of another leader now")
-            await self._announce([partition])
-            epoch = self._node.controller.state.announced_epoch(partition)
+            await self.begin([partition])
+            epoch = self._controller.state.announced_epoch(partition)
             self.look()
             await self.until(
                 lambda: self._record(partition).epoch >= epoch, HAND_OVER_TIMEOUT_S, "a new leader"
             )
-            await self._node.durable()  # before anyone is told
+            await self._decisions.durable()  # before anyone is told
         except NotReadyError:
-            if (trace := self._node.environment.trace) is not None:
+            if (trace := self._environment.trace) is not None:
                 trace(steps.E20GivenUp(partition=partition, goal=goal))
             raise
         finally:
             del self._goals[partition]
-            self._notify()
+            self.notify()
         return self._record(partition)
 
     def is_changing(self, partition: int) -> bool:
@@ -527,7 +432,7 @@ class ElectionDriver:
     async def _prepare(self, partition: int) -> None:
         """Have the leader do what has to be done before another one leads."""
         record = self._record(partition)
-        member = self._node.members.get(record.leader)
+        member = self._members.get(record.leader)
         if member is not None and member.incarnation == record.leader_incarnation:
             await member.prepare_hand_over(partition)
 
@@ -543,7 +448,8 @@ class ElectionDriver:
             return
         raise NotReadyError(f"{what}: not within {timeout_s:g} s")
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Something was decided: wake those that wait for it."""
         self._decided.set()
         self._decided = trio.Event()
 

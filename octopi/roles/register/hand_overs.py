@@ -7,21 +7,19 @@ the in-sync sets that can do without it, by their leaders: so nobody waits for i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
+from octopi.coordination.controller import Controller
 from octopi.coordination.election import NO_GOAL
+from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
 from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver, no_other
+from octopi.roles.register.member import Member
+from octopi.roles.register.members import Members
 from octopi.tracing import steps
 from octopi.wire.messages import BrokersStopping, PartitionRecord
-
-if TYPE_CHECKING:
-    from octopi.roles.register.node import RegisterNode
-    from octopi.roles.register.sessions import MembershipSession
 
 _log = get_logger(__name__)
 
@@ -29,28 +27,35 @@ _log = get_logger(__name__)
 class HandOvers:
     """Empties brokers of what they lead."""
 
-    def __init__(self, node: RegisterNode, election_driver: ElectionDriver) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        controller: Controller,
+        members: Members,
+        election_driver: ElectionDriver,
+    ) -> None:
+        self._environment = environment
+        self._controller = controller
+        self._members = members
         self._election_driver = election_driver
-        self._controller = node.controller
 
     # --- brokers that stop -------------------------------------------------------------
 
-    async def broker_stops(self, session: MembershipSession) -> None:
+    async def broker_stops(self, member: Member) -> None:
         """A broker is about to stop.  Return when others lead what they can, and nobody waits for
         it as a follower, or can't do without it; at the latest after `HAND_OVER_ALL_S`.
 
         Raises:
           NotReadyError, StorageError: if the register can decide nothing.
         """
-        broker = session.broker
-        facts = {"broker": broker, "incarnation": session.incarnation}
+        broker = member.broker
+        facts = {"broker": broker, "incarnation": member.incarnation}
         self._controller.stopping.add(broker)
         _log.info("broker is about to stop", **facts)
-        if (trace := self._node.environment.trace) is not None:
+        if (trace := self._environment.trace) is not None:
             trace(steps.E22Emptying(**facts))
         self.tell_stopping()
-        with self._node.environment.clock.timeout(HAND_OVER_ALL_S):
+        with self._environment.clock.timeout(HAND_OVER_ALL_S):
             while self._led(broker) and not self._election_driver.is_finishing:
                 await self._hand_over_all(broker)
             await self._election_driver.until(
@@ -70,10 +75,10 @@ class HandOvers:
     def tell_stopping(self) -> None:
         """Tell all brokers which are about to stop.  Who has just stopped still is among them: its
         leaders may find only later that it follows no more."""
-        for member in self._node.members.values():
+        for member in self._members.values():
             self.tell_stopping_to(member)
 
-    def tell_stopping_to(self, member: MembershipSession) -> None:
+    def tell_stopping_to(self, member: Member) -> None:
         """Tell one broker which are about to stop."""
         member.post(BrokersStopping(sorted(self._controller.stopping)))
 

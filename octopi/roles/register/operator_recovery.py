@@ -7,19 +7,21 @@ costs nothing while no broker leads; while one does, nothing is asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import contextlib
+from typing import Final
 
 import attrs
 
+from octopi.coordination.controller import Controller
 from octopi.coordination.election import LogLoss, is_sound
 from octopi.coordination.in_sync_changes import newest_set
 from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.limits import ACCEPTANCES_WAIT_S
 from octopi.logger import get_logger
+from octopi.roles.register.election_driver import ElectionDriver
+from octopi.roles.register.members import Members
 from octopi.wire import messages as m
-
-if TYPE_CHECKING:
-    from octopi.roles.register.node import RegisterNode
 
 _log = get_logger(__name__)
 
@@ -29,14 +31,22 @@ _LOST_COUNT_MAX: Final = 1_000
 class OperatorRecovery:
     """One question, or order, about one partition."""
 
-    def __init__(self, node: RegisterNode, partition: int) -> None:
-        self._node = node
+    def __init__(
+        self,
+        controller: Controller,
+        members: Members,
+        election_driver: ElectionDriver,
+        partition: int,
+    ) -> None:
+        self._controller = controller
+        self._machine = controller.elections
+        self._members = members
+        self._election_driver = election_driver
         self._partition = partition
-        self._machine = node.controller.elections
 
     @property
     def _record(self) -> m.PartitionRecord:
-        return self._node.controller.state.partitions[self._partition]
+        return self._controller.state.partitions[self._partition]
 
     async def answer(self, message: m.RecoverPartition) -> m.PartitionRecovery:
         """Carry it out.
@@ -46,47 +56,46 @@ class OperatorRecovery:
               replica of a partition that is to begin again; NO_BROKER, if no replica does.
           NotReadyError: if waiting will do.
         """
-        if self._partition not in self._node.controller.state.partitions:
+        if self._partition not in self._controller.state.partitions:
             raise RefusedError(
                 f"partition {self._partition} lies nowhere yet", Status.UNKNOWN_PARTITION
             )
         if message.empty_on is not None:
             return await self._begin_empty(message, message.empty_on)
         self._require_leaderless(accept_loss=message.accept_loss)
-        election_driver = self._node.election_driver
         if not message.accept_loss:
             return await self._ask(message.request)
-        with election_driver.held(self._partition):
+        with self._election_driver.held(self._partition):
             stands = await self._ask(message.request)
             if stands.leader is not None:
                 return stands
             _log.warning("an operator accepts a loss", partition=self._partition)
-            await election_driver.recover(self._partition)
+            await self._recover()
         return _recovered(stands, self._record)
 
     async def _begin_empty(self, message: m.RecoverPartition, broker: int) -> m.PartitionRecovery:
         """Have the partition begin again on *broker*, if that is ordered; else say what is lost by
         it."""
-        controller, election_driver = self._node.controller, self._node.election_driver
+        controller = self._controller
         if broker not in controller.state.brokers:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
         if not controller.is_live(broker):
             raise RefusedError(f"broker {broker} is away", Status.NO_BROKER)
         self._require_no_replica()
-        with election_driver.held(self._partition):
-            if not await election_driver.gather_acceptances(self._partition):
+        with self._election_driver.held(self._partition):
+            if not await self._gather_acceptances():
                 return self._decided(message.request)
             self._require_no_replica()
             stands = attrs.evolve(self._describe(message.request), candidate=broker)
             if not message.accept_loss:
                 return stands
             _log.warning("an operator has a partition begin empty", partition=self._partition)
-            await election_driver.begin_empty(self._partition, broker)
+            await self._conclude_empty(broker)
         return _recovered(stands, self._record)
 
     def _require_no_replica(self) -> None:
         """See that no broker with a replica runs."""
-        running = [one for one in self._record.replicas if self._node.controller.is_live(one)]
+        running = [one for one in self._record.replicas if self._controller.is_live(one)]
         if running:
             raise RefusedError(
                 f"partition {self._partition} has a replica on broker {running[0]}, which runs: "
@@ -97,14 +106,68 @@ class OperatorRecovery:
 
     async def _ask(self, request: int) -> m.PartitionRecovery:
         """Have the replicas say what they hold."""
-        if not await self._node.election_driver.gather_acceptances(self._partition):
+        if not await self._gather_acceptances():
             return self._decided(request)
         self._require_patience()
         return self._describe(request)
 
+    async def _gather_acceptances(self) -> bool:
+        """Begin an election, if none is under way, and wait a while for all replicas that run to
+        accept; False: it was decided meanwhile.
+
+        Raises:
+          NotReadyError, StorageError: if no election can be begun now.
+        """
+        partition, changes = self._partition, self._machine.changes
+        if partition not in changes:
+            await self._election_driver.begin([partition])
+        change, live = changes.get(partition), self._members.keys()
+        self._election_driver.look()
+
+        def is_over() -> bool:
+            if change is None or changes.get(partition) is not change:
+                return True
+            return live & set(self._record.replicas) <= change.accepts.keys()
+
+        with contextlib.suppress(NotReadyError):
+            await self._election_driver.until(is_over, ACCEPTANCES_WAIT_S, "all acceptances")
+        return change is not None and changes.get(partition) is change
+
+    async def _recover(self) -> None:
+        """Conclude the election with the best of the replicas that have accepted.
+
+        Raises:
+          NotReadyError, StorageError: if that can't be done now.
+          RefusedError: NO_BROKER, if no replica answers.
+        """
+        partition = self._partition
+        entries = self._machine.conclude(partition, ordered=True)
+        if not entries:
+            raise RefusedError(
+                f"no replica of partition {partition} answers: start one of the brokers "
+                f"{self._record.replicas}; if all their disks are lost for good, "
+                f"`octopi-node partitions recover {partition} --empty-on ID`",
+                Status.NO_BROKER,
+            )
+        await self._election_driver.conclude(partition, entries)
+
+    async def _conclude_empty(self, broker: int) -> None:
+        """Conclude the election of a partition of which no replica is left: it begins again on
+        *broker*.
+
+        Raises:
+          NotReadyError, StorageError: if that can't be done now.
+        """
+        entries = self._machine.begin_empty(self._partition, broker)
+        if not entries:
+            raise NotReadyError(
+                f"partition {self._partition} can't begin again now: look once more"
+            )
+        await self._election_driver.conclude(self._partition, entries)
+
     def _require_leaderless(self, *, accept_loss: bool) -> None:
         record = self._record
-        running = [one for one in record.in_sync if self._node.controller.is_live(one)]
+        running = [one for one in record.in_sync if self._controller.is_live(one)]
         if not running:
             return
         if len(record.replicas) > 1:
@@ -127,7 +190,7 @@ class OperatorRecovery:
         slow = [
             one
             for one in sorted(newest_set(self._record))
-            if self._node.controller.is_live(one) and one not in accepts
+            if self._controller.is_live(one) and one not in accepts
         ]
         if slow:
             raise NotReadyError(
@@ -159,7 +222,7 @@ class OperatorRecovery:
             assert isinstance(entry, PartitionDecided)
             candidate = entry.record.leader
             losses = machine.losses(entry.record)
-        topics = self._node.controller.state.topics_on({self._partition})
+        topics = self._controller.state.topics_on({self._partition})
         names = {one.topic_id: one.topic for one in topics}
         return m.PartitionRecovery(
             request,
@@ -180,7 +243,7 @@ class OperatorRecovery:
         )
 
     def _holding(self, broker: int) -> m.ReplicaHolding:
-        machine, controller = self._machine, self._node.controller
+        machine, controller = self._machine, self._controller
         change = machine.changes[self._partition]
         live, record = controller.is_live(broker), self._record
         member = broker in newest_set(record) | set(record.lost)

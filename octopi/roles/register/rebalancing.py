@@ -7,19 +7,18 @@ growing: the joining broker follows, becomes in sync, and only then the leaving 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
 from octopi.coordination.journal_entries import ClusterFormed
 from octopi.coordination.placement import balance_leaders, spread_replicas
+from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.limits import LIST_COUNT_MAX, MOVE_TIMEOUT_S
 from octopi.logger import get_logger
+from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.election_driver import ElectionDriver, no_other
+from octopi.roles.register.hand_overs import HandOvers
 from octopi.wire.messages import PartitionRecord
-
-if TYPE_CHECKING:
-    from octopi.roles.register.node import RegisterNode
 
 _log = get_logger(__name__)
 
@@ -28,10 +27,20 @@ class Rebalancing:
     """Moves leaders and replicas, on request and by itself."""
 
     def __init__(
-        self, node: RegisterNode, election_driver: ElectionDriver, replica_count: int
+        self,
+        environment: Environment,
+        controller: Controller,
+        decisions: DecisionLog,
+        election_driver: ElectionDriver,
+        hand_overs: HandOvers,
+        replica_count: int,
     ) -> None:
-        self._node = node
+        """*replica_count*: replicas that a partition should have, if there are as many brokers."""
+        self._environment = environment
+        self._controller = controller
+        self._decisions = decisions
         self._election_driver = election_driver
+        self._hand_overs = hand_overs
         self._replica_count = replica_count
 
     # --- on request ------------------------------------------------------------------
@@ -44,7 +53,7 @@ class Rebalancing:
               else could lead; then it keeps those leaderships and gets no others.
         """
         self._known(broker)
-        await self._node.hand_overs.drain(broker)
+        await self._hand_overs.drain(broker)
 
     async def remove(self, broker: int) -> None:
         """Forget a broker that is away for good and holds nothing.
@@ -52,9 +61,9 @@ class Rebalancing:
         Raises:
           RefusedError: see `Controller.remove`.
         """
-        entries = self._node.controller.remove(broker)
-        self._node.record(entries)
-        await self._node.durable()
+        entries = self._controller.remove(broker)
+        self._decisions.record(entries)
+        await self._decisions.durable()
         if entries:
             _log.info("broker removed", broker=broker)
 
@@ -64,7 +73,7 @@ class Rebalancing:
         Raises:
           RefusedError: INVALID_OPTION; NO_BROKER before there is a cluster.
         """
-        state = self._node.controller.state
+        state = self._controller.state
         if not state.cluster:
             raise RefusedError("no broker has joined", Status.NO_BROKER)
         if not 1 <= count <= LIST_COUNT_MAX - state.partition_count:
@@ -74,8 +83,8 @@ class Rebalancing:
                 Status.INVALID_OPTION,
             )
         total = state.partition_count + count
-        self._node.record([ClusterFormed(state.cluster, total)])
-        await self._node.durable()
+        self._decisions.record([ClusterFormed(state.cluster, total)])
+        await self._decisions.durable()
 
     async def move(self, partition: int, leaving: int, joining: int) -> None:
         """Have *joining* hold a replica in the place of *leaving*.
@@ -84,7 +93,7 @@ class Rebalancing:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION, or NOT_READY (it didn't catch up
               in time, or nobody else could lead); then both hold one.
         """
-        record = self._node.controller.state.partitions.get(partition)
+        record = self._controller.state.partitions.get(partition)
         if record is None:
             raise RefusedError(f"partition {partition} lies nowhere yet", Status.UNKNOWN_PARTITION)
         self._known(joining)
@@ -117,21 +126,21 @@ class Rebalancing:
 
     async def _grow(self, record: PartitionRecord, joining: int) -> None:
         """Have *joining* hold a replica, too; it follows from then on."""
-        if not self._node.controller.is_live(joining):
+        if not self._controller.is_live(joining):
             raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
         goal = ElectionGoal(leader=record.leader, replicas=[*record.replicas, joining])
         await self._election_driver.change(record.partition, goal)
 
     def _record(self, partition: int) -> PartitionRecord:
-        return self._node.controller.state.partitions[partition]
+        return self._controller.state.partitions[partition]
 
     def _known(self, broker: int) -> None:
-        if broker not in self._node.controller.state.brokers:
+        if broker not in self._controller.state.brokers:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
     def _others(self, record: PartitionRecord, broker: int) -> bool:
         """Whether somebody else than *broker* could lead now."""
-        is_live = self._node.controller.is_live
+        is_live = self._controller.is_live
         return any(one != broker and is_live(one) for one in record.in_sync)
 
     # --- by itself -------------------------------------------------------------------
@@ -141,7 +150,7 @@ class Rebalancing:
 
         A broker that is away keeps its replicas: it is expected back.
         """
-        clock = self._node.environment.clock
+        clock = self._environment.clock
         while True:
             await clock.sleep_until(clock.now() + interval_s)
             try:
@@ -151,7 +160,7 @@ class Rebalancing:
 
     async def _step(self) -> None:
         """One improvement, if the cluster is at rest and there is one."""
-        controller = self._node.controller
+        controller = self._controller
         # What takes no records gets nothing more.
         live = [
             one

@@ -89,9 +89,9 @@ async def run_register(
                 secrets = options.secrets or await own_secret(
                     environment, options.data_directory, is_first_start=not entries
                 )
-                node.start()
+                node.admissions.start()
                 show(node)
-                nursery.start_soon(node.gather, options.gather_s)
+                nursery.start_soon(node.gathering.run, options.gather_s)
                 nursery.start_soon(_end, node, stop, ending)
                 nursery.start_soon(node.election_driver.run)
                 nursery.start_soon(node.rebalancing.run, options.rebalance_interval_s)

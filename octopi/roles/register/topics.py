@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import trio
 
@@ -15,6 +14,8 @@ from octopi.identifiers import topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.gathering import Gathering
+from octopi.roles.register.members import Members
 from octopi.security.quotas import NOBODY, Creator
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord, RemovedTopic, TopicOptions, TopicRecord
@@ -22,45 +23,7 @@ from octopi.wire.messages import PartitionRecord, RemovedTopic, TopicOptions, To
 _log = get_logger(__name__)
 
 
-class TopicHolder(Protocol):
-    """A joined broker, which is told of topics."""
-
-    async def install_topics(self, records: list[TopicRecord]) -> bool:
-        """Have it hold *records*; say whether it confirmed."""
-
-
-MemberT = TypeVar("MemberT", bound=TopicHolder)
-
-
-class TopicPorts(Protocol[MemberT]):
-    """What `Topics` needs of the register around it."""
-
-    @property
-    def members(self) -> Mapping[int, MemberT]:
-        """The joined brokers, by their ids."""
-
-    def require_gathered(self) -> None:
-        """Refuse what can't be known or decided yet.
-
-        Raises:
-          NotReadyError: if the register still listens to brokers first.
-        """
-
-    def require_learned(self) -> None:
-        """The same for saying that a topic does not exist.
-
-        Raises:
-          NotReadyError, RefusedError: if the register can't know.
-        """
-
-    async def tell_partitions(self, records: list[PartitionRecord], members: list[MemberT]) -> None:
-        """Tell *members* decisions about partitions."""
-
-    async def have_removed(self, session: MemberT, topics: list[RemovedTopic]) -> None:
-        """Have a joined broker remove deleted topics."""
-
-
-class Topics(Generic[MemberT]):
+class Topics:
     """The topics of one register, from an order to the brokers that carried it out."""
 
     def __init__(
@@ -68,14 +31,16 @@ class Topics(Generic[MemberT]):
         environment: Environment,
         controller: Controller,
         decisions: DecisionLog,
-        ports: TopicPorts[MemberT],
+        gathering: Gathering,
+        members: Members,
         tasks: trio.Nursery,
     ) -> None:
         """*tasks*: in which brokers are told, whatever becomes of the client that asked."""
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
-        self._ports = ports
+        self._gathering = gathering
+        self._members = members
         self._tasks = tasks
         self._installing: dict[str, trio.Event] = {}
         """By topic id, of topics that brokers are being told of."""
@@ -94,7 +59,7 @@ class Topics(Generic[MemberT]):
         Raises:
           OctopiError: see `Controller.create_topic`; `NotReadyError` while gathering.
         """
-        self._ports.require_learned()
+        self._gathering.require_learned()
         topic_id = self._environment.randomness.token_bytes(8).hex()
         topic, entries = self._controller.create_topic(
             name,
@@ -124,14 +89,14 @@ class Topics(Generic[MemberT]):
             if trace is not None:
                 trace(steps.T1Created(**_facts(topic)))
             if placed:
-                await self._ports.tell_partitions(placed, list(self._ports.members.values()))
+                await self._members.tell_partitions(placed, list(self._members.values()))
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
             followers = {one for record in records for one in record.replicas} - leaders
             for hosts in (leaders, followers):  # what is not led yet can't be followed
                 async with trio.open_nursery() as nursery:
-                    for broker in sorted(hosts & self._ports.members.keys()):
-                        nursery.start_soon(self._ports.members[broker].install_topics, [topic])
+                    for broker in sorted(hosts & self._members.keys()):
+                        nursery.start_soon(self._members[broker].install_topics, [topic])
             if trace is not None:
                 trace(steps.T4Installed(**_facts(topic)))
             _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
@@ -149,7 +114,7 @@ class Topics(Generic[MemberT]):
         checked = topic_name(name)
         record = self._controller.state.topic(checked)
         if record is None:
-            self._ports.require_learned()
+            self._gathering.require_learned()
             if creator is not None:
                 return await self.create(checked, creator=creator)
             return self._controller.require_topic(checked)
@@ -168,7 +133,7 @@ class Topics(Generic[MemberT]):
 
     def page(self, after: str, count_max: int) -> list[TopicRecord]:
         """Topics behind *after*, in order."""
-        self._ports.require_gathered()
+        self._gathering.require_over()
         return self._controller.state.topics_after(after, max(1, min(count_max, LIST_COUNT_MAX)))
 
     async def delete(self, name: str) -> None:
@@ -179,7 +144,7 @@ class Topics(Generic[MemberT]):
           OctopiError: InvalidTopicError, UnknownTopicError, NotReadyError.
         """
         topic_name(name)
-        self._ports.require_learned()
+        self._gathering.require_learned()
         await self._delete(self._controller.require_topic(name))
 
     async def delete_by_id(self, topic_id: str) -> None:
@@ -188,7 +153,7 @@ class Topics(Generic[MemberT]):
         Raises:
           OctopiError: UnknownTopicError, NotReadyError.
         """
-        self._ports.require_gathered()
+        self._gathering.require_over()
         await self._delete(self._controller.topic_of_id(topic_id))
 
     async def _delete(self, record: TopicRecord) -> None:
@@ -210,10 +175,10 @@ class Topics(Generic[MemberT]):
             _log.info("topic deleted", topic=topic.topic)
             removal = self._controller.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]
-            removing = removal.brokers & self._ports.members.keys() if removal else set[int]()
+            removing = removal.brokers & self._members.keys() if removal else set[int]()
             async with trio.open_nursery() as nursery:
                 for broker in sorted(removing):
-                    nursery.start_soon(self._ports.have_removed, self._ports.members[broker], told)
+                    nursery.start_soon(self._members.have_removed, self._members[broker], told)
         except NotReadyError:
             return  # the register's disk failed: whoever asked is told so
         finally:

@@ -38,7 +38,7 @@ class OperatingService(Service):
         self, message: m.DrainBroker | m.AddPartitions | m.MoveReplica | m.RemoveBroker
     ) -> None:
         """What operators ask."""
-        self._node.require_gathered()
+        self._node.gathering.require_over()
         rebalancing = self._node.rebalancing
         match message:
             case m.DrainBroker(broker=broker):
@@ -53,6 +53,9 @@ class OperatingService(Service):
 
     async def _recover(self, message: m.RecoverPartition) -> None:
         """What an operator asks about a partition without a leader, or orders."""
-        self._node.require_gathered()
-        recovery = OperatorRecovery(self._node, message.partition)
+        self._node.gathering.require_over()
+        node = self._node
+        recovery = OperatorRecovery(
+            node.controller, node.members, node.election_driver, message.partition
+        )
         self._connection.post(await recovery.answer(message))

@@ -1,0 +1,187 @@
+"""How brokers join: the register lets them in, forms the cluster with the first of them, and tells
+each what it has to know."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from octopi.coordination.controller import Controller
+from octopi.coordination.journal_entries import TopicCreated
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError, RefusedError, SupersededError
+from octopi.logger import get_logger
+from octopi.roles.register.announcements import Announcements
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.departures import Departures
+from octopi.roles.register.election_driver import ElectionDriver
+from octopi.roles.register.gathering import Gathering
+from octopi.roles.register.hand_overs import HandOvers
+from octopi.roles.register.member import Member
+from octopi.roles.register.members import Members
+from octopi.roles.register.startup_recovery import former_cluster, tell_older_copy
+from octopi.tracing import steps
+from octopi.wire.messages import Inventory, Join
+
+_log = get_logger(__name__)
+
+CONFLICT: Final = "conflict"
+"""The message that a broker holds records of topics that are not the register's."""
+
+
+class Admissions:
+    """Lets brokers into the cluster of one register."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        controller: Controller,
+        decisions: DecisionLog,
+        gathering: Gathering,
+        members: Members,
+        announcements: Announcements,
+        election_driver: ElectionDriver,
+        departures: Departures,
+        hand_overs: HandOvers,
+        tasks: trio.Nursery,
+    ) -> None:
+        """*tasks*: in which brokers are told what another one reported."""
+        self._environment = environment
+        self._controller = controller
+        self._decisions = decisions
+        self._gathering = gathering
+        self._members = members
+        self._announcements = announcements
+        self._election_driver = election_driver
+        self._departures = departures
+        self._hand_overs = hand_overs
+        self._tasks = tasks
+        self._first_joins: dict[str, Join] = {}
+        """Of brokers that came before there was a cluster here, by the nonces of their lives."""
+
+    def start(self) -> None:
+        """Begin a life of the register, if there was one before.
+
+        Raises:
+          StorageError: if the disk doesn't take it.
+        """
+        if self._controller.state.cluster:
+            secret = "" if self._controller.state.secret else self._token() + self._token()
+            self._decisions.record(self._controller.start(self._token(), secret=secret))
+            self._election_driver.wait_for_brokers()
+
+    async def admit(self, member: Member, join: Join, inventory: list[Inventory]) -> int:
+        """Let a broker join; return its id.  `sync` must follow.
+
+        Raises:
+          ConnectionLostError: if the broker is gone.
+          RefusedError: see `Controller.admit`.
+        """
+        state = self._controller.state
+        if not state.cluster:
+            self._first_joins[join.nonce] = join
+        if join.broker is None or not state.cluster:
+            await self._gathering.wait()
+        if member.is_closed:  # at the very moment at which it might have gone on
+            raise ConnectionLostError("the broker left before it was let in")
+        self._gathering.expect(join.nonce)
+        if not state.cluster:
+            self._form()
+        former = self._members.get(join.broker) if join.broker is not None else None
+        if former is not None and former.is_closed and self._controller.is_later_life(join):
+            self._departures.gone(former)
+        try:
+            admission = self._controller.admit(join, inventory)
+        except SupersededError as error:
+            _log.error("superseded", why=str(error), next=error.meaning.next)
+            self._decisions.fail(error)
+            raise
+        except RefusedError as error:
+            self._gathering.forget(join.nonce)
+            strangers = _log.sparing(self._environment.clock)
+            strangers.warning("broker refused", address=join.address, why=str(error))
+            raise
+        tell_older_copy(admission)
+        if (trace := self._environment.trace) is not None:
+            admitted = {"broker": admission.broker, "incarnation": join.incarnation}
+            trace(steps.J5Admitting(**admitted, entries=admission.entries))
+        self._decisions.record(admission.entries)
+        self._controller.admitted(admission)
+        self._gathering.admitted(join.nonce)
+        former = self._members.get(admission.broker)
+        self._members.joined(member, admission.broker, join.incarnation)
+        if admission.learned:
+            self._election_driver.wait_for_brokers()
+        learned = [one.record for one in admission.entries if isinstance(one, TopicCreated)]
+        if learned:
+            # No task of the session: with that, a lost broker would leave others without them.
+            self._tasks.start_soon(self._members.tell_learned, learned, member)
+        for holder, removed in admission.held_elsewhere():
+            if (other := self._members.get(holder)) is not None:
+                self._tasks.start_soon(self._members.have_removed, other, [removed])
+        if state.brokers.keys() <= self._members.keys():
+            self._gathering.all_came()
+        if former is not None:
+            self._tasks.start_soon(former.replace)
+        else:
+            self._controller.draining.discard(admission.broker)
+            self._hand_overs.starts_anew(admission.broker)
+        if admission.conflicts:
+            strangers = _log.sparing(self._environment.clock)
+            strangers.error(CONFLICT, broker=admission.broker, what=admission.conflicts)
+        await self._decisions.durable()
+        if trace is not None:
+            trace(steps.J5Admitted(**admitted, entries=admission.entries))
+            if admission.is_back:
+                trace(steps.R8Restored(**admitted))
+        _log.info(
+            "broker is back" if admission.is_back else "broker joined",
+            broker=admission.broker,
+            address=join.address,
+            incarnation=join.incarnation,
+        )
+        return admission.broker
+
+    def _form(self) -> None:
+        """Form the cluster that those which came first belong to, or a new one."""
+        former = former_cluster(self._first_joins.values())
+        cluster = former.cluster or self._token()
+        nonce, secret = self._token(), self._token() + self._token()
+        self._decisions.record(
+            self._controller.form(cluster, nonce, former.generation + 1, secret=secret)
+        )
+        self._first_joins.clear()
+        if former.cluster:
+            self._election_driver.wait_for_brokers()
+        _log.info(
+            "cluster formed",
+            cluster=cluster,
+            generation=former.generation + 1,
+            taken_over=bool(former.cluster),
+        )
+
+    def _token(self) -> str:
+        return self._environment.randomness.token_bytes(8).hex()
+
+    async def sync(self, member: Member, broker: int) -> None:
+        """Send a newly joined broker the partition table and its topics; once it has answered,
+        send clients to it, but for what it could not do.  Then tell the others what changed by its
+        coming."""
+        controller, state = self._controller, self._controller.state
+        self._hand_overs.tell_stopping_to(member)
+        # First what is deleted: a topic of the same name may have been made since.
+        await self._members.have_removed(member, controller.removals_of(broker))
+        table, topics = list(state.partitions.values()), controller.topics_of(broker)
+        await member.install_partitions(table, controller.describe_brokers())
+        await member.install_topics(topics)
+        if not (member.is_closed or member.is_silent):
+            if (trace := self._environment.trace) is not None:
+                trace(steps.J6Serving(broker=broker, incarnation=member.incarnation))
+            controller.serves(broker, member.incarnation)
+        await self._decisions.durable()
+        for partition in list(controller.elections.changes):
+            self._announcements.tell(member, partition)
+        self._election_driver.look()
+        others = [one for one in self._members.values() if one is not member]
+        await self._members.tell_partitions(list(state.partitions.values()), others)

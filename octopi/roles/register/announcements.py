@@ -1,0 +1,62 @@
+"""Tells replicas of the epochs of elections that are under way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import attrs
+
+from octopi.coordination.controller import Controller
+from octopi.environment import Environment
+from octopi.errors import NotReadyError, StorageError
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.member import Member
+from octopi.tracing import steps
+from octopi.wire.messages import PartitionRecord
+
+
+class Announcements:
+    """What replicas are told of the elections of one register."""
+
+    def __init__(
+        self, environment: Environment, controller: Controller, decisions: DecisionLog
+    ) -> None:
+        self._environment = environment
+        self._controller = controller
+        self._decisions = decisions
+        self._unflushed: set[int] = set()
+        """Partitions whose next epoch is in the journal, and not yet on the device."""
+
+    def hold_back(self, partitions: Iterable[int]) -> None:
+        """The next epochs of *partitions* are not durable yet."""
+        self._unflushed.update(partitions)
+
+    def release(self, partitions: Iterable[int]) -> None:
+        """The next epochs of *partitions* are durable."""
+        self._unflushed.difference_update(partitions)
+
+    def tell(self, member: Member, partition: int) -> None:
+        """Tell a replica of the election that is under way, if there is one that a restarted
+        register would know of; once another one is durable, all replicas are told."""
+        if partition in self._unflushed:
+            return
+        message = self._controller.elections.announcement(partition)
+        record = self._controller.state.partitions[partition]
+        if message is not None and member.broker in record.replicas:
+            if (trace := self._environment.trace) is not None:
+                trace(steps.E3Announcing(**attrs.asdict(message), broker=member.broker))
+            member.post(message)
+            if trace is not None:
+                trace(steps.E3Told(**attrs.asdict(message), broker=member.broker))
+
+    async def tell_again(self, member: Member, records: list[PartitionRecord]) -> None:
+        """Tell a broker of the elections of these partitions whose epochs it has not accepted."""
+        changes = self._controller.elections.changes
+        numbers = [one.partition for one in records if one.partition in changes]
+        unheard = [one for one in numbers if member.broker not in changes[one].accepts]
+        if unheard:
+            with contextlib.suppress(NotReadyError, StorageError):  # they are not durable yet
+                await self._decisions.durable()
+                for partition in unheard:
+                    self.tell(member, partition)

@@ -1,0 +1,85 @@
+"""What leaders ask of the register: another in-sync set, or another leader."""
+
+from __future__ import annotations
+
+import contextlib
+
+import attrs
+
+from octopi.coordination.controller import Controller
+from octopi.coordination.election import ElectionGoal
+from octopi.environment import Environment
+from octopi.errors import NotReadyError, StorageError
+from octopi.logger import get_logger
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.election_driver import ElectionDriver
+from octopi.roles.register.member import Member
+from octopi.roles.register.members import Members
+from octopi.tracing import steps
+from octopi.wire.messages import AlterInSync, Resign
+
+_log = get_logger(__name__)
+
+
+class LeaderRequests:
+    """Judges requests of leaders, and carries out those that are in order."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        controller: Controller,
+        decisions: DecisionLog,
+        members: Members,
+        election_driver: ElectionDriver,
+    ) -> None:
+        self._environment = environment
+        self._controller = controller
+        self._machine = controller.elections
+        self._decisions = decisions
+        self._members = members
+        self._election_driver = election_driver
+
+    async def alter_in_sync(self, member: Member, message: AlterInSync) -> None:
+        """A leader asks for another in-sync set."""
+        answer = self._machine.alter(message)
+        if answer is None:
+            return
+        entries, altered = answer
+        if (trace := self._environment.trace) is not None:
+            judged = attrs.asdict(altered, recurse=False)
+            trace(steps.E17Altering(**judged))
+        try:
+            self._decisions.record(entries)
+            await self._decisions.durable()
+        except (NotReadyError, StorageError):
+            return  # it asks again
+        if trace is not None:
+            trace(steps.E17Altered(**judged))
+        record = altered.record
+        seals = self._controller.seals
+        member.post(attrs.evolve(altered, record=seals.of_partition(record)))
+        if entries:
+            _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
+            self._election_driver.notify()
+            others = [one for one in self._members.values() if one is not member]
+            await self._members.tell_partitions([record], others)
+
+    async def resign(self, message: Resign) -> None:
+        """A leader can't go on: another one takes over, if there is one that takes records."""
+        record = self._controller.state.partitions.get(message.partition)
+        if record is None:
+            return  # not known again yet: the leader leads on
+        asked = (message.epoch, message.leader, message.leader_incarnation)
+        if asked != (record.epoch, record.leader, record.leader_incarnation):
+            return
+        if not self._machine.has_successor(message.partition):
+            return  # if it says so with its status, it is replaced as soon as there is one
+        _log.warning(
+            "leader resigns",
+            partition=message.partition,
+            leader=message.leader,
+            why=message.reason,
+        )
+        with contextlib.suppress(NotReadyError, StorageError):  # it is changed already, or can't be
+            goal = ElectionGoal(avoid=frozenset({message.leader}))
+            await self._election_driver.change(message.partition, goal)

@@ -1,0 +1,304 @@
+"""A broker on its membership connection: the orders that the register gives it, and which of them
+it could not carry out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, TypeVar
+
+import attrs
+import trio
+
+from octopi.coordination.controller import Controller
+from octopi.environment import Environment
+from octopi.errors import ConnectionLostError, NotReadyError, ProtocolError, RefusedError
+from octopi.limits import (
+    MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
+    ORDER_RETRY_S,
+    ORDER_RETRY_S_MAX,
+    PREPARE_S,
+    REQUEST_TIMEOUT_S,
+)
+from octopi.logger import get_logger
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.tracing import steps
+from octopi.transport.connection import Connection
+from octopi.transport.pending_requests import Numbered
+from octopi.wire import messages as m
+
+_log = get_logger(__name__)
+
+_RECORDS_PER_PAGE: Final = 1_000
+_CLOCK_RESOLUTION_S: Final = 1e-3
+"""Differences of times are inexact: what has to last a second may seem to last a little less."""
+
+_T = TypeVar("_T")
+
+
+class Member:
+    """One connection of a broker, from before it joins until the connection has ended."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        controller: Controller,
+        decisions: DecisionLog,
+        connection: Connection,
+        health_changed: Callable[[], None],
+    ) -> None:
+        """*health_changed*: called when other replicas of the broker serve clients than before."""
+        self._environment = environment
+        self._controller = controller
+        self._decisions = decisions
+        self._connection = connection
+        self._health_changed = health_changed
+        self.broker = 0
+        """Its id, once it has joined."""
+        self.incarnation = 0
+        self.is_closed = False
+        """Whether the connection has ended."""
+        self.replaced: Final = trio.Event()
+        """Set when the broker, in the same life, has a newer connection."""
+        self.is_silent = False
+        """Whether an order got no answer: then the connection ends."""
+        self._hosts: set[int] = set()
+        """Partitions that the broker confirmed to be a replica of, on this connection."""
+        self._undone_partitions: set[int] = set()
+        self._undone_topics: set[str] = set()
+        self._are_removals_undone = False
+        self._failed = trio.Event()
+        """Something was left undone."""
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether nothing came for so long that the connection ended because of that."""
+        silence_s = self._environment.clock.now() - self._connection.last_received_at
+        return silence_s > MEMBERSHIP_HEARTBEAT_TIMEOUT_S - _CLOCK_RESOLUTION_S
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the connection ended; None while it hasn't."""
+        return self._connection.end_reason
+
+    async def replace(self) -> None:
+        """The broker has a newer connection: this one is of no use any more."""
+        self.replaced.set()
+        await self._connection.close(1000, "the broker has a newer connection")
+
+    def joined_as(self, broker: int, incarnation: int) -> None:
+        """The register let the broker in."""
+        self.broker, self.incarnation = broker, incarnation
+
+    def post(self, message: m.AnnounceEpoch | m.InSyncAltered | m.BrokersStopping) -> None:
+        """Send it, if the broker is still there."""
+        with contextlib.suppress(ConnectionLostError):
+            self._connection.post(message)
+
+    async def prepare_hand_over(self, partition: int) -> None:
+        """Have the broker do what has to be done before another one leads, within `PREPARE_S`."""
+        request = m.PrepareHandOver(self._connection.next_request(), partition)
+        with (
+            self._environment.clock.timeout(PREPARE_S),
+            contextlib.suppress(ConnectionLostError, RefusedError),
+        ):
+            await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
+
+    async def install_partitions(
+        self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
+    ) -> bool:
+        """Tell decisions about partitions; say whether the broker confirmed."""
+        confirmed = True
+        for page in _pages(records):
+            confirmed &= await self._install_page_of_partitions(page, brokers)
+        return confirmed
+
+    async def _install_page_of_partitions(
+        self, records: list[m.PartitionRecord], brokers: list[m.BrokerInfo]
+    ) -> bool:
+        if not await self._may_tell():
+            return False
+        if (trace := self._environment.trace) is not None:
+            trace(steps.E9Telling(broker=self.broker, records=records))
+        seals = self._controller.seals
+        message = m.InstallPartitions(
+            self._connection.next_request(),
+            [seals.of_partition(one) for one in records],
+            [
+                attrs.evolve(one, stream_key=seals.stream_key(self.broker, one.broker))
+                for one in brokers
+            ],
+        )
+        undone = await self._tell(message)
+        if undone is None:
+            return False
+        failed = {one.partition for one in undone}
+        done = [one for one in records if one.partition not in failed]
+        for record in done:
+            known = self._hosts.add if self.broker in record.replicas else self._hosts.discard
+            known(record.partition)
+            self._undone_partitions.discard(record.partition)
+        self._undone_partitions.update(one.partition for one in records if one not in done)
+        self._note_failures(bool(undone))
+        self._note_unstored()
+        if trace is not None and done:
+            trace(steps.E9Confirmed(broker=self.broker, records=done))
+        return not undone
+
+    async def install_topics(self, records: list[m.TopicRecord]) -> bool:
+        """Tell decisions about topics; say whether the broker confirmed.
+
+        It passes over those in partitions that it doesn't know to be a replica of, and who
+        decided about a partition may not have told it yet.
+        """
+        confirmed = True
+        for page in _pages(self._controller.tellable(records)):
+            confirmed &= await self._install_page_of_topics(page)
+        return confirmed
+
+    async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
+        if untold := self._unhosted(records):
+            brokers = self._controller.describe_brokers()
+            await self.install_partitions(untold, brokers)
+        if not await self._may_tell():
+            return False
+        # One that was deleted meanwhile is gone: the broker would make it anew, and tell of it
+        # when it joins the next time.
+        state = self._controller.state
+        records = [one for one in records if one == state.topic(one.topic)]
+        if not records:
+            return True
+        if (trace := self._environment.trace) is not None:
+            trace(steps.T2Telling(broker=self.broker, topics=records))
+        seal = self._controller.seals.of_topic
+        message = m.InstallTopics(self._connection.next_request(), [seal(one) for one in records])
+        undone = await self._tell(message)
+        if undone is None:
+            return False
+        failed = {one.topic_id for one in undone}
+        # It passed over those in partitions that it could not store to be a replica of.
+        failed.update(one.topic_id for one in records if self._unhosted([one]))
+        done = [one for one in records if one.topic_id not in failed]
+        self._undone_topics.difference_update(one.topic for one in done)
+        self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
+        self._note_failures(bool(failed))
+        if trace is not None and done:
+            trace(steps.T2Confirmed(broker=self.broker, topics=done))
+        return not failed
+
+    def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
+        """The partitions of topics that the broker is a replica of and has not confirmed."""
+        partitions = self._controller.state.partitions
+        return [
+            partitions[number]
+            for number in sorted({one for record in records for one in record.partitions})
+            if number not in self._hosts and self.broker in partitions[number].replicas
+        ]
+
+    async def remove_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
+        """Have the records of deleted topics removed; return those that the broker confirmed."""
+        confirmed: list[m.RemovedTopic] = []
+        for page in _pages(topics):
+            confirmed += await self._remove_page_of_topics(page)
+        return confirmed
+
+    async def _remove_page_of_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
+        if not await self._may_tell():
+            return []
+        if (trace := self._environment.trace) is not None:
+            for one in topics:
+                trace(steps.T6Telling(broker=self.broker, **attrs.asdict(one)))
+        message = m.RemoveTopics(self._connection.next_request(), topics)
+        undone = await self._tell(message)
+        if undone is None:
+            return []
+        failed = {one.topic_id for one in undone}
+        self._are_removals_undone |= bool(undone)
+        self._note_failures(bool(undone))
+        done = [one for one in topics if one.topic_id not in failed]
+        if trace is not None:
+            for one in done:
+                trace(steps.T6Confirmed(broker=self.broker, **attrs.asdict(one)))
+        return done
+
+    def _note_unstored(self) -> None:
+        """Clients are not sent to the broker for what it doesn't know."""
+        controller = self._controller
+        if self.is_closed or not controller.is_live(self.broker):
+            return
+        mine = [
+            one
+            for one in self._undone_partitions
+            if self.broker in controller.state.partitions[one].replicas
+        ]
+        if controller.health.unstored(self.broker, mine):
+            self._health_changed()
+
+    def _note_failures(self, are_there: bool) -> None:
+        if are_there:
+            self._failed.set()
+
+    # --- orders that were not carried out ------------------------------------------------
+
+    async def keep_telling(self, tell_again: Callable[[], Awaitable[None]]) -> None:
+        """Await *tell_again* some time after an order was not carried out, until the connection
+        ends."""
+        clock = self._environment.clock
+        pause_s = ORDER_RETRY_S
+        while not self.is_closed:
+            await self._failed.wait()
+            await clock.sleep_until(clock.now() + pause_s)
+            self._failed = trio.Event()
+            await tell_again()
+            pause_s = (
+                min(ORDER_RETRY_S_MAX, 2 * pause_s) if self._failed.is_set() else ORDER_RETRY_S
+            )
+
+    def take_undone_removals(self) -> bool:
+        """Whether the broker could not remove some topics; forgotten with that."""
+        undone, self._are_removals_undone = self._are_removals_undone, False
+        return undone
+
+    def undone_partitions(self) -> list[int]:
+        """Partitions of which the broker could not store the newest decision."""
+        return sorted(self._undone_partitions)
+
+    def take_undone_topics(self) -> list[str]:
+        """Names of topics that the broker could not make; forgotten with that."""
+        names = sorted(self._undone_topics)
+        self._undone_topics.clear()
+        return names
+
+    async def _may_tell(self) -> bool:
+        """Wait until all that was decided is durable: whoever tells of it may have read what was
+        decided a moment ago, for another reason."""
+        try:
+            await self._decisions.durable()
+        except NotReadyError:
+            return False
+        return True
+
+    async def _tell(self, message: Numbered) -> list[m.Undone] | None:
+        """Give an order; return what of it the broker could not do.  None: the broker gave no
+        answer, so its connection ends, and it is told all of it when it joins again."""
+        order = m.TYPE_NAMES[type(message)]
+        try:
+            answer = await self._connection.request(message, m.OrderCarriedOut, REQUEST_TIMEOUT_S)
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            self.is_silent = True
+            _log.warning("broker did not confirm", broker=self.broker, order=order, why=str(error))
+            return None
+        if answer.undone:
+            _log.warning(
+                "broker could not carry out all",
+                broker=self.broker,
+                order=order,
+                count=len(answer.undone),
+                why=answer.undone[0].reason,
+            )
+        return answer.undone
+
+
+def _pages(records: list[_T]) -> Iterator[list[_T]]:
+    for at in range(0, len(records), _RECORDS_PER_PAGE):
+        yield records[at : at + _RECORDS_PER_PAGE]

@@ -1,0 +1,106 @@
+"""The brokers that are members of the cluster now, and what all or some of them are told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import trio
+
+from octopi.coordination.controller import Controller
+from octopi.errors import NotReadyError, StorageError
+from octopi.roles.register.announcements import Announcements
+from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.member import Member
+from octopi.wire.messages import BrokerInfo, PartitionRecord, RemovedTopic, TopicRecord
+
+
+class Members(Mapping[int, Member]):
+    """The joined brokers by their ids: each with its newest connection, which may just have broken
+    (`octopi.roles.register.departures`)."""
+
+    def __init__(
+        self, controller: Controller, decisions: DecisionLog, announcements: Announcements
+    ) -> None:
+        self._controller = controller
+        self._decisions = decisions
+        self._announcements = announcements
+        self._members: dict[int, Member] = {}
+
+    def __getitem__(self, broker: int) -> Member:
+        return self._members[broker]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def joined(self, member: Member, broker: int, incarnation: int) -> None:
+        """The register let *member* in as *broker*; an older connection of it counts no more."""
+        self._members[broker] = member
+        member.joined_as(broker, incarnation)
+
+    def left(self, broker: int) -> None:
+        """The broker is a member no more."""
+        del self._members[broker]
+
+    # --- what they are told --------------------------------------------------------------
+
+    async def tell_partitions(self, records: list[PartitionRecord], members: list[Member]) -> None:
+        """Every broker remembers the whole table, not only its part, so that a register that
+        lost its disk learns of partitions whose brokers are away."""
+        brokers = self._controller.describe_brokers()
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(self._tell, member, records, brokers)
+
+    async def _tell(
+        self, member: Member, records: list[PartitionRecord], brokers: list[BrokerInfo]
+    ) -> None:
+        """Tell one broker decisions about partitions."""
+        await member.install_partitions(records, brokers)
+        if not member.is_closed:
+            # A partition that was new to it was none that it could accept an epoch of before.
+            await self._announcements.tell_again(member, records)
+
+    async def tell_learned(self, topics: list[TopicRecord], reporter: Member) -> None:
+        """Tell brokers that joined before the register knew *topics* again: they may hold
+        replicas, and never have been told.  The *reporter* of them is told when it is synced."""
+        partitions = self._controller.state.partitions
+        async with trio.open_nursery() as nursery:
+            for broker, member in self._members.items():
+                held = [
+                    topic
+                    for topic in topics
+                    if any(broker in partitions[one].replicas for one in topic.partitions)
+                ]
+                if member is not reporter:
+                    nursery.start_soon(member.install_topics, held)
+
+    async def have_removed(self, member: Member, topics: list[RemovedTopic]) -> None:
+        """Have a broker remove deleted topics, and remember which it has removed."""
+        for topic in await member.remove_topics(topics):
+            # Not remembered, it hears of it again, harmlessly.
+            with contextlib.suppress(NotReadyError, StorageError):
+                self._decisions.record(self._controller.removed(topic.topic_id, member.broker))
+        with contextlib.suppress(NotReadyError):
+            await self._decisions.durable()
+
+    async def keep_telling(self, member: Member) -> None:
+        """Tell a broker again what it could not do, until it has or its connection ends: first
+        what it has to remove, then what it has to hold, as it is decided by then."""
+        await member.keep_telling(partial(self._tell_again, member))
+
+    async def _tell_again(self, member: Member) -> None:
+        controller, state = self._controller, self._controller.state
+        if member.take_undone_removals():
+            await self.have_removed(member, controller.removals_of(member.broker))
+        partitions = member.undone_partitions()
+        if partitions:
+            records = [state.partitions[one] for one in partitions]
+            await self._tell(member, records, controller.describe_brokers())
+        # Deleted topics are of no interest any more.
+        topics = [state.topic(one) for one in member.take_undone_topics()]
+        await member.install_topics([one for one in topics if one is not None])
