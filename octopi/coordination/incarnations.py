@@ -1,6 +1,7 @@
 """Which life of a broker asks to join: the one that is live, a later one, or another one.
 
-A broker counts its starts, and each has a random nonce (docs/protocol.md, "Lives").
+A broker counts its starts, and each has a random nonce (docs/protocol.md, "Incarnations and
+generations").
 """
 
 from __future__ import annotations

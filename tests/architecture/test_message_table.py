@@ -1,0 +1,64 @@
+"""docs/protocol.md has a row for each message, as it is declared."""
+
+import re
+from pathlib import Path
+
+from octopi.wire.declarations import (
+    CLIENT_TO_DECIDER,
+    CLIENT_TO_LEADER,
+    DECIDER_TO_MEMBER,
+    DECLARATIONS,
+    FOLLOWER_TO_LEADER,
+    LEADER_TO_FOLLOWER,
+    MEMBER_TO_DECIDER,
+    TO_CLIENT,
+    Declaration,
+    MessageKind,
+    Permission,
+)
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
+RECIPIENTS = {
+    TO_CLIENT: "client",
+    CLIENT_TO_DECIDER: "register",
+    MEMBER_TO_DECIDER: "register",
+    CLIENT_TO_LEADER: "broker",
+    DECIDER_TO_MEMBER: "broker",
+    FOLLOWER_TO_LEADER: "leader",
+    LEADER_TO_FOLLOWER: "follower",
+}
+
+
+def recipients(declaration: Declaration) -> set[str]:
+    return {RECIPIENTS[route] for route in declaration.routes}
+
+
+def needs(permission: Permission | None) -> str:
+    """What the table has in the column "needs"."""
+    if permission is None:
+        return "none"
+    if permission.verb is None:
+        return "any verb on its topic" if permission.on_its_topic else "any token"
+    return f"`{permission.verb.value}` on " + ("its topic" if permission.on_its_topic else "`*`")
+
+
+def test_each_message_has_a_row_as_it_is_declared() -> None:
+    section = DOCUMENT.partition("\n## All messages\n")[2].partition("\n## ")[0]
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \| .+ \|$", section, re.MULTILINE
+    )
+    found = {name: (kind, set(to.split(", ")), permission) for name, kind, to, permission in rows}
+    declared = {
+        one.name: (one.kind.value, recipients(one), needs(one.needs))
+        for one in DECLARATIONS.values()
+        if one.kind is not MessageKind.CONNECTION
+    }
+    assert len(rows) == len(DECLARATIONS)
+    assert {name: row for name, row in found.items() if name in declared} == declared
+
+
+def test_messages_of_the_connection_itself_have_rows() -> None:
+    """They have no routes; the table says which side sends them."""
+    for declaration in DECLARATIONS.values():
+        if declaration.kind is MessageKind.CONNECTION:
+            assert f"\n| `{declaration.name}` | connection | " in DOCUMENT
