@@ -1,4 +1,8 @@
-"""The steps of leadership: who leads a partition, and which replicas are in sync."""
+"""The steps of leadership: who leads a partition, and which replicas are in sync.
+
+A change of leadership goes through 1 to 12, where a broker confirms (9b) what it acts on (11, 12);
+the others belong to what follows from it.
+"""
 
 from __future__ import annotations
 

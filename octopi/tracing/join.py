@@ -1,4 +1,9 @@
-"""The steps of joining: a broker its cluster, a follower its leader."""
+"""The steps of joining: a broker its cluster, a follower its leader.
+
+They come in this order, but that the register admits (5) before the broker hears of it (4b), and a
+replica's files are moved (15) while it is given up (13).  Between 5 and 6 the broker is told
+decisions (E9, E10) and topics (T2, T3).
+"""
 
 from __future__ import annotations
 

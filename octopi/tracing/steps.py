@@ -62,46 +62,25 @@ from octopi.tracing.register import *  # noqa: F403
 from octopi.tracing.step import Step
 from octopi.tracing.topics import *  # noqa: F403
 
+_SYSTEMS: Final = (produce, durability, election, join, register, topics, client)
+"""The module of each system, in the order of `ALL`; a further one goes to the end."""
 
-def _of(system: ModuleType) -> tuple[type[Step], ...]:
+
+def _declared(system: ModuleType) -> tuple[type[Step], ...]:
     """The steps of a system, in the order of their declaration."""
-    declared = [one for one in vars(system).values() if isinstance(one, type)]
-    return tuple(one for one in declared if issubclass(one, Step) and one.text)
+    own = [
+        one for one in vars(system).values() if getattr(one, "__module__", "") == system.__name__
+    ]
+    return tuple(one for one in own if isinstance(one, type) and issubclass(one, Step) and one.text)
 
+
+ALL: Final = tuple(one for system in _SYSTEMS for one in _declared(system))
+"""Every step that is declared.  Seeds of simulated runs draw steps by their places in it."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The other end that a batch can come to, from any of the steps before 7."""
 
-PRODUCING: Final = tuple(one for one in _of(produce) if one not in REFUSING)
+PRODUCING: Final = tuple(one for one in _declared(produce) if one not in REFUSING)
 """A batch goes through them in this order; only 6c and 6d may come behind 7."""
-
-DURABILITY: Final = _of(durability)
-
-LEADERSHIP: Final = _of(election)
-"""A change of leadership goes through 1 to 12, where a broker confirms (9b) what it acts on
-(11, 12); the others belong to what follows from it."""
-
-JOINING: Final = _of(join)
-"""In this order, but that the register admits (5) before the broker hears of it (4b), and a
-replica's files are moved (15) while it is given up (13).
-Between 5 and 6 the broker is told decisions (E9, E10) and topics (T2, T3)."""
-
-REGISTER: Final = _of(register)
-
-TOPICS: Final = _of(topics)
-
-CLIENT: Final = _of(client)
-
-ALL: Final[tuple[type[Step], ...]] = (
-    *PRODUCING,
-    *REFUSING,
-    *DURABILITY,
-    *LEADERSHIP,
-    *JOINING,
-    *REGISTER,
-    *TOPICS,
-    *CLIENT,
-)
-"""In this order plans of simulated runs know them by number: append, don't insert."""
 
 BY_CODE: Final = {one.code: one for one in ALL}
