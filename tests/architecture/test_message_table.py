@@ -53,6 +53,8 @@ def test_each_message_has_a_row_as_it_is_declared() -> None:
         for one in DECLARATIONS.values()
         if one.kind is not MessageKind.CONNECTION
     }
+    missing = sorted(one.name for one in DECLARATIONS.values() if one.name not in found)
+    assert missing == [], 'docs/protocol.md, "All messages", needs a row for each of these'
     assert len(rows) == len(DECLARATIONS)
     assert {name: row for name, row in found.items() if name in declared} == declared
 

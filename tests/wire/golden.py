@@ -1,0 +1,106 @@
+"""The bytes of one message of each type, in `golden_messages.txt`, and how a further one is made.
+
+The file has three lines for each type: its name, the map that its bytes hold, and the bytes.
+``python -m tests.wire.golden NAME`` prints them for the type *NAME*; append what it prints, and
+look at it: from then on clients in any language rely on it.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cbor2
+
+from octopi.identifiers import (
+    address_fault,
+    id_fault,
+    nonce_fault,
+    optional_id_fault,
+    topic_name_fault,
+)
+from octopi.model import PartitionRecord
+from octopi.printable import controls_fault
+from octopi.wire.codec import encode
+from octopi.wire.messages import MESSAGES, Grammar, TopicOptions, Within
+
+FILE = Path(__file__).with_name("golden_messages.txt")
+
+_TEXTS: dict[object, str] = {
+    topic_name_fault: "orders",
+    id_fault: "00c1a5735eed0001",
+    optional_id_fault: "00c1a5735eed0002",
+    nonce_fault: "n1",
+    controls_fault: "why",
+    address_fault: "ws://a:1",
+}
+"""What a rule for texts allows."""
+
+_FIXED: dict[type, dict[str, Any]] = {
+    PartitionRecord: {
+        "replicas": [1, 2],
+        "leader": 1,
+        "in_sync": [1],
+        "lost": [2],
+        "recovered_epoch": 3,
+    },
+    TopicOptions: {"segment_bytes": 4096},
+}
+"""Fields that have to fit each other."""
+
+
+def golden() -> dict[str, tuple[str, bytes]]:
+    """Type -> the map of a message, as Python shows it, and its bytes."""
+    found = {}
+    for entry in FILE.read_text(encoding="utf-8").split("\n\n"):
+        name, shown, data = entry.strip().splitlines()
+        found[name] = shown, bytes.fromhex(data)
+    return found
+
+
+def entry(name: str) -> str:
+    """What the file gets for the type *name*: a message with a value in each field."""
+    data = encode(_sample(MESSAGES[name]))
+    return f"{name}\n{cbor2.loads(data)!r}\n{data.hex()}\n"
+
+
+def _sample(cls: type) -> object:
+    fixed = _FIXED.get(cls, {})
+    hints = typing.get_type_hints(cls, include_extras=True)
+    fields = [field.name for field in attrs.fields(cls)]
+    return cls(
+        **{
+            name: fixed[name] if name in fixed else _value(hints[name], number)
+            for number, name in enumerate(fields, 1)
+        }
+    )
+
+
+def _value(hint: Any, number: int) -> object:  # noqa: ANN401
+    """A value of a field that is the *number*th of its message."""
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, *notes = typing.get_args(hint)
+        for note in notes:
+            if isinstance(note, Within):
+                return min(note.low + number, note.high)
+            if isinstance(note, Grammar):
+                return _TEXTS[note.fault]
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _value(typing.get_args(hint)[0], number)
+    if origin is list:
+        return [_value(typing.get_args(hint)[0], number)]
+    if attrs.has(hint):
+        return _sample(hint)
+    while hasattr(hint, "__supertype__"):  # a `NewType`
+        hint = hint.__supertype__
+    values: dict[object, object] = {int: number, str: "text", bytes: b"\x00\xff", bool: True}
+    return values[hint]
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"\n{entry(one)}" for one in sys.argv[1:])
