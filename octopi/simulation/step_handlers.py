@@ -20,6 +20,7 @@ class StepHandlers:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Callable[[Any], None]] = {}
+        """Of each kind of event."""
 
     def on(self, handler: Callable[[StepEvent[TakenStep]], None], *steps: type[TakenStep]) -> None:
         """Have *handler* called with the events of *steps*."""
@@ -29,11 +30,26 @@ class StepHandlers:
         """Have *handler* called with what the simulation itself calls *words*."""
         self._handlers.update((one, handler) for one in words)
 
+    def add(self, others: StepHandlers) -> None:
+        """Have the methods of *others* called, too, each behind those that are here for its kind of
+        event."""
+        for kind, handler in others._handlers.items():
+            known = self._handlers.get(kind)
+            self._handlers[kind] = handler if known is None else _both(known, handler)
+
     @property
     def kinds(self) -> frozenset[str]:
         """What is handled, for `octopi.simulation.kernel.world.World.observe`."""
         return frozenset(self._handlers)
 
     def of(self, event: Event) -> Callable[[Any], None] | None:
-        """The method that takes *event*; None: the observer has none for it."""
+        """What takes *event*; None: the observer has no method for it."""
         return self._handlers.get(event.what)
+
+
+def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+    def handle(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return handle

@@ -24,6 +24,8 @@ from octopi.simulation.history.checker import check
 from octopi.simulation.history.events import History
 from octopi.simulation.invariants import oracle
 from octopi.simulation.invariants.descriptions import PROMISES
+from octopi.simulation.invariants.system import SystemInvariants
+from octopi.simulation.invariants.systems import SYSTEMS
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.report.formatting import action_words
 from octopi.simulation.report.html import page, write_page
@@ -158,6 +160,13 @@ def test_every_rule_of_the_oracle_has_its_promise() -> None:
     rules = re.findall(r"_break\(\s*\"([a-z-]+)\"", inspect.getsource(oracle))
     assert len(set(rules)) > 10
     assert set(rules) <= set(PROMISES)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.__name__)
+def test_every_rule_of_a_system_has_its_promise(system: type[SystemInvariants]) -> None:
+    rules = re.findall(r"break_rule\(\s*\"([a-z-]+)\"", inspect.getsource(system))
+    assert rules
+    assert set(rules) == set(system.promises)
 
 
 # --- what it is made of -----------------------------------------------------------------

@@ -1,13 +1,16 @@
 """What holds inside a cluster, and of a run, in words: one sentence for each rule.
 
-The rules are those of `octopi.simulation.invariants.oracle` and of whoever runs plans; the promises
-to clients have their words with them (`octopi.simulation.history.anomalies.Rule`).
+The rules are those of `octopi.simulation.invariants.oracle` and of what runs plans.  A system with
+rules of its own has their words with them (`octopi.simulation.invariants.systems`), and so have the
+promises to clients (`octopi.simulation.history.anomalies.Rule`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+from octopi.simulation.invariants.systems import SYSTEMS
 
 PROMISES: Final[Mapping[str, str]] = {
     "acknowledged-unheld": (
@@ -49,9 +52,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "retired-unkept": (
         "a broker keeps the records of a replica that it gives up, unless its disk is full"
     ),
-    "bound-passed": "what a node holds for a peer stays within its bounds",
     "credit-passed": "a consumer is sent no record that begins behind its credit",
-    "turn-too-long": "a task lets others have their turn before it has read more than 3 MiB",
     "lost-too-much": (
         "when all that were in sync have lost what was in their memories, the best of them leads "
         "with what it has on its device; by an operator's order the best of those that are left"
@@ -66,5 +67,6 @@ PROMISES: Final[Mapping[str, str]] = {
     "exception": "no node ends with an exception of its own making",
     "DeadlockError": "somebody can always go on",
     "SpinningError": "time passes",
+    **{rule: words for system in SYSTEMS for rule, words in system.promises.items()},
 }
 """Rule -> what holds where it isn't broken."""

@@ -8,7 +8,9 @@ that: replicas, receipts, consumers, the choice of leaders.
 Data that a fault took away excuses its host as far as the protocol excuses it: until the
 host has been out of the in-sync set and come back (`docs/protocol.md`).
 
-Rules have the numbers of the invariants that they watch over:
+Systems beside the log have rules of their own, each in its module
+(`octopi.simulation.invariants.systems`).  These are the oracle's, with the numbers of the
+invariants that they watch over:
 
 ======================= ================================================================
 rule                    broken when
@@ -46,10 +48,7 @@ removed-too-early       retention removes what the settings of its topic keep, o
                         committed; or a replica begins behind what may be gone
 retired-unkept          a broker gives a replica up, and its records are not on its disk any
                         more, which was never full
-bound-passed            a queue of a node is longer than its bound
 credit-passed           a consumer is sent more than its credit, but for the rest of one record
-turn-too-long           a task reads so much before others have their turn that a node which
-                        isn't simulated would stand still
 lost-too-much           a leader begins with what it has, and was not in sync last; or another
                         one that was has more, or is behind in fewer logs; or what is lost had
                         to be on the device; or one leads by an operator's order, and a better
@@ -76,8 +75,8 @@ from octopi.simulation.invariants.committed_log import CommittedLog, agreement
 from octopi.simulation.invariants.recoveries import ORDERED
 from octopi.simulation.invariants.retention_rules import removed_wrongly
 from octopi.simulation.invariants.succession import Succession
-from octopi.simulation.kernel.host import KILL, LONG_TURN, LOSE_POWER, OUT_OF_BOUNDS, RESUME
-from octopi.simulation.kernel.turn_meter import TURN_BYTES_MAX
+from octopi.simulation.invariants.systems import SYSTEMS
+from octopi.simulation.kernel.host import KILL, LOSE_POWER, RESUME
 from octopi.simulation.kernel.world import Event, StepEvent, Violation
 from octopi.simulation.step_handlers import StepHandlers
 from octopi.tracing import steps
@@ -98,8 +97,6 @@ class Oracle(Succession):
         on_word(self._note_fault, FAULT)
         on_word(self._note_removed, KILL)
         on_word(self._note_lost_power, LOSE_POWER)
-        on_word(self._check_turn, LONG_TURN)
-        on_word(self._check_bound, OUT_OF_BOUNDS)
         on_word(self._note_order, ORDERED)
         on(self._note_recovery, steps.J5Admitted, steps.E7Counted)
         on(self._note_set_aside, steps.D6SetAside)
@@ -135,6 +132,9 @@ class Oracle(Succession):
         on(self._check_joiner, steps.E17Altering)
         on(self._check_altered, steps.E17Altered)
         on(self._check_delivery, steps.C10Delivering)
+        self._systems = [make(cluster, self._break) for make in SYSTEMS]
+        for system in self._systems:
+            self._handlers.add(system.handlers)
 
     @property
     def kinds(self) -> Iterable[str]:
@@ -154,6 +154,8 @@ class Oracle(Succession):
             record = self._view.state.partitions.get(log.partition)
             if record is not None:
                 self._require_complete(event, log, record.in_sync)
+        for system in self._systems:
+            system.at_rest(event)
 
     # --- producing ---------------------------------------------------------------------
 
@@ -481,19 +483,6 @@ class Oracle(Succession):
         if self._replica(event.host, log).read(end, until) == log.data[end:until]:
             text = f"{event.host} cuts {log.name} at {end}; it has what was committed up to "
             self._break("committed-cut", text + str(until), event, commit)
-
-    # --- turns -------------------------------------------------------------------------
-
-    def _check_turn(self, event: Event) -> None:
-        task, read_bytes = event.facts["task"], event.facts["read_bytes"]
-        text = f"{event.host} reads {read_bytes:,} bytes in one turn of {task}, and all its other "
-        text += f"tasks wait; at most {TURN_BYTES_MAX:,} are promised"
-        self._break("turn-too-long", text, event)
-
-    def _check_bound(self, event: Event) -> None:
-        facts = event.facts
-        text = f"{event.host} holds {facts['size']:,} {facts['queue']} for one peer, and may hold "
-        self._break("bound-passed", f"{text}{facts['bound']:,}", event)
 
     # --- keeping -----------------------------------------------------------------------
 
