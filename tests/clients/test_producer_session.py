@@ -8,16 +8,9 @@ from itertools import pairwise
 import attrs
 import pytest
 
-from octopi.clients.producing.producer_session import (
-    AskLeader,
-    Batch,
-    FindLeader,
-    ProducerSession,
-    Send,
-    SessionOptions,
-    Settled,
-    Stored,
-)
+from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.effects import AskLeader, FindLeader, Send, Settled
+from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
 from octopi.errors import (
     ConnectionLostError,
     NotDeliveredError,
@@ -318,7 +311,7 @@ def test_while_nobody_leads_it_is_asked_again_soon() -> None:
     log.sent()
     for _ in range(4):
         log.advance(log.session.wake_at() - log.now)
-    log.session.nobody_leads(log.now)
+    log.session.no_leader_found(log.now)
     assert math.isclose(log.session.wake_at(), log.now + QUESTION_INTERVAL_S)
 
 

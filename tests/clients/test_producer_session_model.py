@@ -16,17 +16,9 @@ import attrs
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from octopi.clients.producing.producer_session import (
-    AskLeader,
-    Batch,
-    Fenced,
-    FindLeader,
-    ProducerSession,
-    Send,
-    SessionOptions,
-    Settled,
-    Stored,
-)
+from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
+from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
 from octopi.errors import (
     ConnectionLostError,
     NotDeliveredError,
@@ -148,7 +140,7 @@ class ProducerSessionMachine(RuleBasedStateMachine):
                     self.abandon()
                 case AskLeader():
                     assert self.live is not None, "asked about nobody"
-                    self.session.nobody_leads(self.now)
+                    self.session.no_leader_found(self.now)
                 case Fenced():
                     raise AssertionError("nobody else writes with this producer id")
         self.session.check_invariants()

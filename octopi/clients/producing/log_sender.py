@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import attrs
 import trio
@@ -19,23 +18,15 @@ import trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_check import LeaderVerdict, judge_leader
 from octopi.clients.leader_route import LeaderRoute
-from octopi.clients.producing.producer_session import (
-    AskLeader,
-    Batch,
-    Fenced,
-    FindLeader,
-    ProducerSession,
-    Send,
-    Settled,
-    Stored,
-)
+from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.effects import AskLeader, Fenced, FindLeader, Send, Settled
+from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.sender_tracer import SenderTracer
 from octopi.clients.suspicion import RequestSuspicion
 from octopi.errors import ConnectionLostError, OctopiError, RefusedError
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicName
-from octopi.record import scan
 from octopi.retry import Backoff, may_pass
 from octopi.timers import TimerQueue
-from octopi.tracing import client as steps
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.wire.messages import Failure, PartitionInfo, Produce, Produced, TopicInfo
@@ -77,6 +68,8 @@ class LogSender:
         self._shared = shared
         self._environment = cluster.environment
         self._clock = cluster.environment.clock
+        trace = cluster.environment.trace
+        self._tracer = None if trace is None else SenderTracer(trace, topic, partition)
         self._on_settled = shared.on_settled
         self._backoff = Backoff(cluster.environment.randomness)
         self._connection: Connection | None = None
@@ -160,29 +153,21 @@ class LogSender:
         connection = self._connection
         if connection is not None and connection.end_reason is not None:
             session.disconnected(ConnectionLostError(connection.end_reason))
+        tracer = self._tracer
         for effect in session.advance(self._clock.now()):
+            traced = None if tracer is None else tracer.before(effect)
             match effect:
                 case Send(batch, attempt, records):
                     self._send(batch, attempt, records)
+                    if traced is not None:
+                        traced()
                 case Settled():
-                    outcome = effect.batch.outcome
-                    trace = self._environment.trace
-                    if trace is not None and not isinstance(outcome, Stored):
-                        trace(
-                            steps.C7GaveUp(
-                                topic=self.topic,
-                                partition=self.partition,
-                                sequence=effect.batch.first_sequence,
-                                count=effect.count,
-                                why=repr(outcome),
-                            )
-                        )
                     self._on_settled(effect)
                     settled = self._waiting.pop(effect.batch, None)
                     if settled is not None:
                         settled.set()
                 case FindLeader():
-                    self._let_go(effect)
+                    self._leave_leader(effect)
                 case AskLeader():
                     self._ask_about_leader()
                 case Fenced(why):
@@ -200,18 +185,10 @@ class LogSender:
         connection = self._connection
         assert connection is not None, "the session sends only while it is connected"
         request = connection.next_request()
-        told: dict[str, Any] = {}
-        if (trace := self._environment.trace) is not None:
-            told = self._facts(attempt, records)
-            sending = steps.C1Sending if attempt == 1 else steps.C2Repeating
-            trace(sending(**told))
         connection.ask(
             Produce(request, self.topic, self.partition, records),
-            partial(self._take_answer, connection, request, batch, attempt, told),
+            partial(self._take_answer, connection, request, batch, attempt),
         )
-        if trace is not None:
-            sent = steps.C1Sent if attempt == 1 else steps.C2Repeated
-            trace(sent(**told))
 
     def _take_answer(
         self,
@@ -219,31 +196,19 @@ class LogSender:
         request: int,
         batch: Batch,
         attempt: int,
-        told: dict[str, Any],
         answer: object,
     ) -> None:
-        """*told*: which batch, for observers."""
         connection.forget(request)
         if self._is_closed:
             return
-        trace = self._environment.trace
+        if self._tracer is not None:
+            self._tracer.answered(batch, attempt, answer)
         if isinstance(answer, Produced):
             self._backoff.reset()
             self._route.arrived()
-            if trace is not None:
-                trace(
-                    steps.C3Receipt(
-                        **told,
-                        offset=answer.offset,
-                        duplicate=answer.duplicate,
-                        records_epoch=answer.epoch,
-                    )
-                )
             stored = Stored(Offset(answer.offset), Epoch(answer.epoch), answer.duplicate)
             self.session.answered(batch, attempt, stored)
         elif isinstance(answer, Failure):
-            if trace is not None:
-                trace(steps.C4Refused(**told, status=answer.status, reason=answer.reason))
             self.session.refused(batch, attempt, refusal(answer))
         elif isinstance(answer, ConnectionLostError):
             if connection is self._connection:
@@ -252,32 +217,10 @@ class LogSender:
             self._cluster.connections.discard(connection, "that is no answer to a produce")
         self.pump()
 
-    def _facts(self, attempt: int, records: bytes) -> dict[str, Any]:
-        """Which batch: it has sequences, so it is one run."""
-        (run,) = scan(records).runs
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "producer": run.producer_id,
-            "producer_epoch": run.producer_epoch,
-            "sequence": run.first_sequence,
-            "count": run.count,
-            "attempt": attempt,
-        }
-
     # --- the leader --------------------------------------------------------------------
 
-    def _let_go(self, effect: FindLeader) -> None:
+    def _leave_leader(self, effect: FindLeader) -> None:
         connection, self._connection = self._connection, None
-        if (trace := self._environment.trace) is not None:
-            trace(
-                steps.C5Redirected(
-                    topic=self.topic,
-                    partition=self.partition,
-                    address=effect.address,
-                    why=str(effect.why),
-                )
-            )
         if connection is not None and effect.silent:
             self._cluster.connections.discard(connection, str(effect.why))
         if not self._is_finding:
@@ -288,7 +231,7 @@ class LogSender:
         self._shared.nursery.start_soon(self._find_leader, why)
 
     async def _find_leader(self, why: OctopiError | None) -> None:
-        """Connect to the leader and tell the session, unless nobody needs it any more."""
+        """Connect to the leader and tell the session, unless nothing is left to send."""
         if not self._route.redirected(why) and why is not None:
             await self._back_off()
         while not self.session.is_empty:
@@ -307,12 +250,8 @@ class LogSender:
                 self.session.trouble(error)
                 await self._back_off()
             else:
-                if (trace := self._environment.trace) is not None:
-                    trace(
-                        steps.C6Found(
-                            topic=self.topic, partition=self.partition, address=place.address
-                        )
-                    )
+                if self._tracer is not None:
+                    self._tracer.found(place.address)
                 self.session.connected()
                 break
         self._is_finding = False
@@ -333,7 +272,7 @@ class LogSender:
             text = f"{self._address} is silent, and does not lead {self.topic}/{self.partition} now"
             self.session.disconnected(ConnectionLostError(text))
         elif verdict is LeaderVerdict.NO_LEADER:
-            self.session.nobody_leads(self._clock.now())
+            self.session.no_leader_found(self._clock.now())
         self.pump()
 
     def _judge(self, place: PartitionInfo) -> LeaderVerdict:

@@ -16,14 +16,11 @@ import trio
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_lookup import partition_of
 from octopi.clients.options import within
+from octopi.clients.producing.batches import Batch
+from octopi.clients.producing.effects import Settled
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
-from octopi.clients.producing.producer_session import (
-    Batch,
-    ProducerSession,
-    SessionOptions,
-    Settled,
-)
+from octopi.clients.producing.producer_session import ProducerSession, SessionOptions
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.errors import (

@@ -23,7 +23,7 @@ here: an answer that never came, or a refusal that can come after an append (see
 `StatusMeaning.before_append`), leaves a batch *maybe stored*, and that is what its
 sender is told if no later answer settles it.
 
-**Silence.**  While the leader owes an answer and gives none, `AskLeader` has the driver ask
+**Silence.**  While the leader leaves a request unanswered, `AskLeader` has the driver ask
 the register whether it still leads.  If another broker does, the driver calls
 `disconnected`, and what is unanswered is sent there again; else the session goes on
 waiting.
@@ -42,6 +42,15 @@ from collections.abc import Mapping
 
 import attrs
 
+from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.effects import (
+    AskLeader,
+    Effect,
+    Fenced,
+    FindLeader,
+    Send,
+    Settled,
+)
 from octopi.clients.suspicion import SilenceTimer
 from octopi.errors import (
     ConnectionLostError,
@@ -52,94 +61,9 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
-from octopi.identifiers import Epoch, Offset, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
 from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
-from octopi.record import STRUCTURED_BYTES_MIN, BatchBuilder
-
-
-@attrs.frozen
-class Stored:
-    """A batch is committed."""
-
-    offset: Offset
-    """Of its first record."""
-    epoch: Epoch
-    duplicate: bool
-
-
-@attrs.define(eq=False)
-class Batch:
-    """Messages that travel, and succeed or fail, together."""
-
-    deadline: float
-    """When its sender hears at the latest."""
-    linger_until: float
-    """When it is sent even if it isn't full."""
-    builder: BatchBuilder = attrs.field(factory=BatchBuilder)
-    last_position: int = 0
-    """Where the record of the newest message starts in the batch (bytes)."""
-    sealed: bool = False
-    """Takes no more messages; to be sent at once."""
-    urgent: bool = False
-    """Somebody waits for its receipt."""
-    first_sequence: Sequence | None = None
-    """None while it waits."""
-    maybe_stored: bool = False
-    """A copy was sent whose fate is unknown."""
-    sent_at: float | None = None
-    """When the copy that is on its way was sent; None if none is."""
-    attempt: int = 0
-    """Names that copy: answers to earlier ones are ignored."""
-    outcome: Stored | DeliveryError | None = None
-    """None until it is settled."""
-
-    def __len__(self) -> int:
-        return len(self.builder)
-
-
-@attrs.frozen
-class Send:
-    """Send these records to the leader and report the answer with *attempt*."""
-
-    batch: Batch
-    attempt: int
-    records: bytes
-
-
-@attrs.frozen
-class Settled:
-    """The batch has its outcome."""
-
-    batch: Batch
-    count: int
-    """Messages in it."""
-    size_bytes: int
-
-
-@attrs.frozen
-class FindLeader:
-    """The link is down: find the leader (again), then call `connected`."""
-
-    why: OctopiError
-    address: str
-    """Where the last leader said it is; may be empty."""
-    silent: bool
-    """The connection is open but gave no answer in time: give it up."""
-
-
-@attrs.frozen
-class AskLeader:
-    """The leader is silent: ask whether it still is the leader."""
-
-
-@attrs.frozen
-class Fenced:
-    """Another life of this producer writes: the producer is closed."""
-
-    why: RefusedError
-
-
-Effect = Send | Settled | FindLeader | AskLeader | Fenced
+from octopi.record import STRUCTURED_BYTES_MIN
 
 
 @attrs.frozen
@@ -179,7 +103,7 @@ class ProducerSession:
         self._has_heard = False
         self._last_received_at = -math.inf
         """When the leader answered last, as far as `advance` was told the time."""
-        self._silence = SilenceTimer(LEADER_SILENCE_S, self._owed_since)
+        self._silence = SilenceTimer(LEADER_SILENCE_S, self._unanswered_since)
         self._effects: list[Effect] = []
         self._last_error: OctopiError | None = None
         """The newest trouble, for the text of time-outs."""
@@ -292,7 +216,7 @@ class ProducerSession:
             self._connected = False
             self._effects.append(FindLeader(why, address, silent))
 
-    def nobody_leads(self, now: float) -> None:
+    def no_leader_found(self, now: float) -> None:
         """What `AskLeader` found out; somebody will lead soon."""
         self._silence.no_leader(now)
 
@@ -307,7 +231,7 @@ class ProducerSession:
             self._last_error = None
             self._settle(batch, stored)
             self._unanswered.remove(batch)
-            _let_go(batch)
+            batch.drop_messages()
 
     def refused(self, batch: Batch, attempt: int, why: RefusedError) -> None:
         """The broker refused the batch."""
@@ -328,7 +252,7 @@ class ProducerSession:
                 forgotten.__cause__ = why
                 self._settle(batch, forgotten)
                 self._unanswered.remove(batch)
-                _let_go(batch)
+                batch.drop_messages()
             case Status.SEQUENCE_GAP if batch is not self._unanswered[0]:
                 # What it lacks is before it in the queue and comes again first.
                 self.disconnected(why)
@@ -347,7 +271,7 @@ class ProducerSession:
             self._settle(batch, self._verdict(batch, why))
         self._forget_unanswered()
         for batch in self._waiting:
-            _let_go(batch)
+            batch.drop_messages()
         self._waiting.clear()
         self._open = None
 
@@ -394,8 +318,8 @@ class ProducerSession:
     def _awaits(self, batch: Batch, attempt: int) -> bool:
         return batch.sent_at is not None and batch.attempt == attempt
 
-    def _owed_since(self) -> float | None:
-        """Since when the leader owes an answer and gives none."""
+    def _unanswered_since(self) -> float | None:
+        """Since when the leader leaves a request unanswered; None: it leaves none."""
         oldest = self._unanswered[0].sent_at if self._connected and self._unanswered else None
         return None if oldest is None else max(oldest, self._last_received_at)
 
@@ -441,7 +365,7 @@ class ProducerSession:
         while self._unanswered:
             head = next((batch for batch in self._unanswered if batch.outcome is None), None)
             if head is None:
-                self._forget_unanswered()  # nobody waits for any of these any more
+                self._forget_unanswered()  # all of these are settled
             elif head.deadline > now:
                 break
             elif head.maybe_stored or head.sent_at is not None:
@@ -453,7 +377,7 @@ class ProducerSession:
             if batch is self._open:
                 self._open = None
             self._settle(batch, NotDeliveredError(late))
-            _let_go(batch)
+            batch.drop_messages()
 
     def _give_up(self, batch: Batch, why: RefusedError) -> None:
         """The batch was refused for good."""
@@ -461,7 +385,7 @@ class ProducerSession:
             # Those behind it keep their sequences: if it is stored, they can be.
             self._settle(batch, self._verdict(batch, why))
             self._unanswered.remove(batch)
-            _let_go(batch)
+            batch.drop_messages()
         else:
             self._drop(batch, self._verdict(batch, why))
 
@@ -472,7 +396,7 @@ class ProducerSession:
             assert self._waiting[0] is batch, "what starts over waits first"
             self._waiting.popleft()
             self._settle(batch, error)
-        _let_go(batch)
+        batch.drop_messages()
 
     def _start_over(self, batch: Batch) -> None:
         """The batch is certainly not stored, and will never be sent in this epoch again: it
@@ -499,7 +423,7 @@ class ProducerSession:
     def _forget_unanswered(self) -> None:
         """Give up what is unanswered.  The new epoch fences off copies still on their way."""
         for batch in self._unanswered:
-            _let_go(batch)
+            batch.drop_messages()
         self._unanswered.clear()
         self._epoch_over = True
 
@@ -528,9 +452,3 @@ class ProducerSession:
         assert len(self._unanswered) <= self._options.batches_in_flight
         deadlines = [b.deadline for b in [*self._unanswered, *self._waiting]]
         assert deadlines == sorted(deadlines)
-
-
-def _let_go(batch: Batch) -> None:
-    """The batch has left the session.  Receipts may be kept for long; the messages need not."""
-    batch.sent_at = None
-    batch.builder = BatchBuilder()

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import trio
 
-from octopi.clients.producing.producer_session import Batch, Stored
+from octopi.clients.producing.batches import Batch, Stored
 from octopi.errors import DeliveryError
 from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicName
 

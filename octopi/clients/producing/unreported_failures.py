@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from octopi.clients.producing.producer_session import Batch
+from octopi.clients.producing.batches import Batch
 from octopi.errors import DeliveryError
 
 

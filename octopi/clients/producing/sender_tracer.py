@@ -1,0 +1,88 @@
+"""Traces the steps of one producer on one log, from one table over the effects of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.effects import Effect, FindLeader, Send, Settled
+from octopi.environment import Trace
+from octopi.identifiers import PartitionId, TopicName
+from octopi.record import scan
+from octopi.tracing import client as steps
+from octopi.wire.messages import Failure, Produced
+
+
+class SenderTracer:
+    """What `octopi.clients.producing.log_sender.LogSender` tells observers."""
+
+    def __init__(self, trace: Trace, topic: TopicName, partition: PartitionId) -> None:
+        self._trace = trace
+        self._topic = topic
+        self._partition = partition
+        self._sent: dict[tuple[Batch, int], dict[str, Any]] = {}
+        """What was told of each batch and attempt that has no answer yet."""
+
+    def before(self, effect: Effect) -> Callable[[], None] | None:
+        """Trace that *effect* comes next; return what traces that it is done, if anything does."""
+        match effect:
+            case Send(batch, attempt, records):
+                told = self._sent[batch, attempt] = self._facts(attempt, records)
+                if attempt == 1:
+                    self._trace(steps.C1Sending(**told))
+                    return lambda: self._trace(steps.C1Sent(**told))
+                self._trace(steps.C2Repeating(**told))
+                return lambda: self._trace(steps.C2Repeated(**told))
+            case Settled(batch, count) if not isinstance(batch.outcome, Stored):
+                self._trace(
+                    steps.C7GaveUp(
+                        topic=self._topic,
+                        partition=self._partition,
+                        sequence=batch.first_sequence,
+                        count=count,
+                        why=repr(batch.outcome),
+                    )
+                )
+            case FindLeader(why, address):
+                self._trace(
+                    steps.C5Redirected(
+                        topic=self._topic,
+                        partition=self._partition,
+                        address=address,
+                        why=str(why),
+                    )
+                )
+        return None
+
+    def answered(self, batch: Batch, attempt: int, answer: object) -> None:
+        """Trace what came back for a batch; the end of the connection is no step."""
+        told = self._sent.pop((batch, attempt))
+        if isinstance(answer, Produced):
+            self._trace(
+                steps.C3Receipt(
+                    **told,
+                    offset=answer.offset,
+                    duplicate=answer.duplicate,
+                    records_epoch=answer.epoch,
+                )
+            )
+        elif isinstance(answer, Failure):
+            self._trace(steps.C4Refused(**told, status=answer.status, reason=answer.reason))
+
+    def found(self, address: str) -> None:
+        """Trace that the leader was found at *address*."""
+        self._trace(steps.C6Found(topic=self._topic, partition=self._partition, address=address))
+
+    def _facts(self, attempt: int, records: bytes) -> dict[str, Any]:
+        """Which batch: it has sequences, so it is one run."""
+        (run,) = scan(records).runs
+        return {
+            "topic": self._topic,
+            "partition": self._partition,
+            "producer": run.producer_id,
+            "producer_epoch": run.producer_epoch,
+            "sequence": run.first_sequence,
+            "count": run.count,
+            "attempt": attempt,
+        }
