@@ -35,6 +35,9 @@ class Service:
     def token_refreshed(self) -> None:
         """The peer came with a fresh token: what it doesn't grant any more has to end."""
 
+    def closed(self) -> None:
+        """The connection has ended; tasks of the service end with the connection's nursery."""
+
 
 class ServiceSession:
     """Gives each message of one connection to the service that takes its type."""
@@ -71,4 +74,6 @@ class ServiceSession:
             service.token_refreshed()
 
     def closed(self) -> None:
-        """The tasks of the services end with the connection's nursery."""
+        """The connection has ended."""
+        for service in self._services:
+            service.closed()

@@ -23,6 +23,7 @@ from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
+from octopi.transport.services import ServiceSession
 from octopi.wire import messages as m
 from tests.asking import batch
 from tests.fakes.disk import MemoryDisk
@@ -39,7 +40,8 @@ class Follower:
 
     broker: int
     tasks: trio.Nursery
-    session: FollowerConnection = attrs.field(init=False)
+    stream: FollowerConnection = attrs.field(init=False)
+    session: ServiceSession = attrs.field(init=False)
     end_reason: str | None = None
     peer: str = "a follower"
     latency_s: float = 0.01
@@ -104,9 +106,10 @@ class Leader:
 
     async def follower(self, broker: int) -> Follower:
         follower = Follower(broker, await self.tasks.start(_own_nursery))
-        follower.session = FollowerConnection(
+        follower.stream = FollowerConnection(
             self.environment, self.logs, cast(Connection, follower), follower.tasks
         )
+        follower.session = ServiceSession("leader", [follower.stream])
         return follower
 
     async def produce(self, count: int, size_bytes: int = MIB) -> None:
@@ -284,7 +287,7 @@ async def test_who_follows_a_log_that_is_deleted_keeps_its_stream(
         slow.acknowledge(slow.end)
         await trio.sleep(0.1)
         assert slow.end_reason is None
-        assert slow.session.lacking_bytes == 0
+        assert slow.stream.lacking_bytes == 0
         assert not caplog.records
 
 

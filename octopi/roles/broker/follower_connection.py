@@ -2,7 +2,7 @@
 
 One task sends, for every log that the follower follows, what it has not been sent yet, and
 the highwater mark when that moves.  A log about which there may be something to say is due;
-nobody looks at the others, of which there may be thousands.  Catching up and following live
+the others, of which there may be thousands, are not looked at.  Catching up and following live
 are the same: reading the log on from a position.  What may be on its way is bounded in bytes and
 in messages, so a slow follower costs the leader nothing but the wait for its acknowledgement,
 and is sent fewer and larger messages the further it falls behind.  A follower that is far
@@ -41,6 +41,7 @@ from octopi.roles.broker.replica_tracer import log_fields
 from octopi.tracing import steps
 from octopi.tracing.produce import FollowerMarkStep, ForwardStep
 from octopi.transport.connection import Connection
+from octopi.transport.services import Service
 from octopi.wire import messages as m
 
 _log = get_logger(__name__)
@@ -80,8 +81,8 @@ class _Followed:
         )
 
 
-class FollowerConnection:
-    """A follower's connection: it names a partition with its first message."""
+class FollowerConnection(Service):
+    """What a leader offers one follower, which names a partition with its first message."""
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class FollowerConnection:
         connection: Connection,
         tasks: trio.Nursery,
     ) -> None:
+        super().__init__({m.Follow: self._follow, m.Acknowledge: self._acknowledge})
         self._environment = environment
         self._logs = logs
         self._connection = connection
@@ -113,50 +115,49 @@ class FollowerConnection:
             "outbox bytes": self._connection.statistics().outbox_bytes,
         }
 
-    def handle(self, message: object) -> None:
-        """Bring the follower's messages to the replica.
+    def _follow(self, message: m.Follow) -> None:
+        """Have the replica answer whether it leads, and from where on the follower is to go on.
 
         Raises:
-          ProtocolError: if the messages don't belong together.
+          ProtocolError: if it is of another session than the first one, or not of that broker.
         """
-        match message:
-            case m.Follow():
-                session = (message.partition, message.broker, message.attempt)
-                if self._session is None:
-                    if not self._logs.stream_keys.is_proven(message):
-                        raise ProtocolError(f"this is not proven to be broker {message.broker}")
-                    self._session, self._incarnation = session, message.incarnation
-                    self._logs.streams[message.partition, message.broker] = self
-                    self._tasks.start_soon(self._send)
-                elif session != self._session or message.incarnation != self._incarnation:
-                    raise ProtocolError("a stream is one session of one follower")
-                replica = self._logs.replica(message.partition)
-                if replica is None:
-                    self.post(_unknown(message))
-                else:
-                    replica.submit(partial(replica.machine.follow, message))
-            case m.Acknowledge():
-                followed = self._followed.get(TopicId(message.topic_id))
-                replica = self._logs.replica(message.partition)
-                if followed is None or replica is None:
-                    return
-                session = (message.partition, message.broker, message.attempt)
-                if session != self._session or message.incarnation != self._incarnation:
-                    raise ProtocolError("a stream acknowledges what its own follower holds")
-                if (trace := self._environment.trace) is not None:
-                    log = log_fields(followed.log, message.epoch)
-                    trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
-                followed.acknowledge(Offset(message.end))
-                followed.wake()
-                replica.submit(partial(replica.machine.acknowledge, message))
-            case _:
-                raise ProtocolError(f"{type(message).__name__} is no message of a follower")
+        session = (message.partition, message.broker, message.attempt)
+        if self._session is None:
+            if not self._logs.stream_keys.is_proven(message):
+                raise ProtocolError(f"this is not proven to be broker {message.broker}")
+            self._session, self._incarnation = session, message.incarnation
+            self._logs.streams[message.partition, message.broker] = self
+            self._tasks.start_soon(self._send)
+        elif session != self._session or message.incarnation != self._incarnation:
+            raise ProtocolError("a stream is one session of one follower")
+        replica = self._logs.replica(message.partition)
+        if replica is None:
+            self.post(_unknown(message))
+        else:
+            replica.submit(partial(replica.machine.follow, message))
 
-    def token_refreshed(self) -> None:
-        """The endpoint takes no fresh tokens: a follower comes back with one."""
+    def _acknowledge(self, message: m.Acknowledge) -> None:
+        """Tell the replica what the follower holds.
+
+        Raises:
+          ProtocolError: if it is of another session than the first message.
+        """
+        followed = self._followed.get(TopicId(message.topic_id))
+        replica = self._logs.replica(message.partition)
+        if followed is None or replica is None:
+            return
+        session = (message.partition, message.broker, message.attempt)
+        if session != self._session or message.incarnation != self._incarnation:
+            raise ProtocolError("a stream acknowledges what its own follower holds")
+        if (trace := self._environment.trace) is not None:
+            log = log_fields(followed.log, message.epoch)
+            trace(steps.P5Heard(*log, follower=message.broker, end=message.end))
+        followed.acknowledge(Offset(message.end))
+        followed.wake()
+        replica.submit(partial(replica.machine.acknowledge, message))
 
     def closed(self) -> None:
-        """The stream broke."""
+        """Follow no log and say so to the replica: the stream broke."""
         self._logs.catching_up.end(self)
         for followed in self._followed.values():
             followed.log.remove_waker(followed.wake)
@@ -255,7 +256,8 @@ class FollowerConnection:
         except ConnectionLostError:
             return
         except OffsetOutOfRangeError:
-            # Nobody waits for who is so far behind.  It follows again, behind what was removed.
+            # No commit waits for a follower that is so far behind.  It follows again, behind what
+            # was removed.
             _log.info("retention overtook a follower", peer=self._connection.peer)
             await self._connection.close(1013, "retention removed what comes next: follow again")
         except OctopiError as error:

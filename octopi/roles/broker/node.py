@@ -41,6 +41,7 @@ from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
+from octopi.transport.services import ServiceSession
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
@@ -177,8 +178,8 @@ async def _serve(
                         ClientContext(environment, replicas, node.readers, connection, tasks),
                         CLIENT_SERVICES,
                     ),
-                    FOLLOW: lambda connection, tasks: FollowerConnection(
-                        environment, replicas, connection, tasks
+                    FOLLOW: lambda connection, tasks: ServiceSession(
+                        "leader", [FollowerConnection(environment, replicas, connection, tasks)]
                     ),
                 },
                 stop=closing,
