@@ -106,7 +106,7 @@ MUTANTS: Final = (
         _BROKER_LOG,
         """
 -        self.state.sequences = sequences
-         if max(self._recovery_point, stored.get("highwater", 0)) > end:
+         if max(recovery_point, stored.get("highwater", 0)) > end:
 """,
         "a log that was cut takes producers' batches for stored that it has no more",
         "committed-twice",

@@ -18,10 +18,7 @@ LONGER: Final = {
 
 TO_BE_DIVIDED: Final = frozenset(
     {
-        "octopi/clients/producing/producer_session.py",
         "octopi/coordination/controller.py",
-        "octopi/roles/broker/local_log.py",
-        "octopi/roles/broker/replica_driver.py",
         "octopi/simulation/faults/injector.py",
         "octopi/simulation/invariants/oracle.py",
         "octopi/transport/connection.py",

@@ -1,4 +1,4 @@
-"""What a replica has yet to do on its disk: effects of its machine that failed, done again first.
+"""Effects of a replica that failed on its disk, to be done again before anything else.
 
 The machine believes that they are done, so whatever comes next has to wait for them.
 """
@@ -11,6 +11,7 @@ from octopi.replication.effects import (
     OnLog,
     PartitionEffect,
     PublishHighwater,
+    ReplicaState,
     Restart,
     SetAside,
     StoreEpochs,
@@ -21,12 +22,57 @@ from octopi.replication.effects import (
 )
 from octopi.wire.messages import AcceptEpoch
 
-NO_DEBT: Final = 4
-"""The rank of effects that need not be done again."""
+_NOT_RETRIED: Final = 4
+"""The place in the order of effects that need not be done again."""
 
 
-def debt_of(effect: PartitionEffect) -> object:
-    """What makes two effects one debt."""
+class EffectRetries:
+    """The failed effects of one replica, at most one of each kind and log."""
+
+    def __init__(self) -> None:
+        self.effects: dict[object, PartitionEffect] = {}
+        """By key, the newest last."""
+        self._left_out = False
+        """Whether something that a session with the leader consists of was not done."""
+
+    def add(self, effect: PartitionEffect) -> bool:
+        """Have *effect* done again; return whether it is the first of its kind."""
+        key = _key(effect)
+        is_first = self.effects.pop(key, None) is None
+        self.effects[key] = effect
+        return is_first
+
+    def add_following(self, effect: PartitionEffect) -> None:
+        """Have *effect*, which stood behind one that failed, done again; what need not be is asked
+        for again in a new session with the leader."""
+        if _order(effect) < _NOT_RETRIED:
+            self.add(effect)
+        else:
+            self._left_out = True
+
+    def done(self, effect: PartitionEffect) -> bool:
+        """Note that *effect* is done; return whether a new session with the leader has to begin,
+        because it was the last one and others were left out."""
+        self.effects.pop(_key(effect), None)
+        if self.effects or not self._left_out:
+            return False
+        self._left_out = False
+        return True
+
+    def in_order(self, state: ReplicaState) -> list[PartitionEffect]:
+        """What to do again, first to last.  *state* is what the replica has to store by now.
+
+        The state tells of the logs, so it is stored behind what is done to them.
+        """
+        effects = [
+            StoreState(state) if isinstance(effect, StoreState) else effect
+            for effect in self.effects.values()
+        ]
+        return sorted(effects, key=_order)
+
+
+def _key(effect: PartitionEffect) -> object:
+    """The same for two effects of which only the newer one is done again."""
     match effect:
         case OnLog(topic_id, on_log):
             return topic_id, type(on_log)
@@ -36,8 +82,8 @@ def debt_of(effect: PartitionEffect) -> object:
             return type(effect)
 
 
-def rank_of(effect: PartitionEffect) -> int:
-    """The order of debts.  What is none is asked for again, by a timer or in a new session."""
+def _order(effect: PartitionEffect) -> int:
+    """The place of *effect* among those that are done again."""
     match effect:
         case OnLog(_, StoreEpochs() | Truncate() | SetAside() | Restart()):
             return 0
@@ -48,4 +94,4 @@ def rank_of(effect: PartitionEffect) -> int:
         case OnLog(_, PublishHighwater()) | ToRegister(AcceptEpoch()):
             return 3
         case _:
-            return NO_DEBT
+            return _NOT_RETRIED  # a timer or a new session asks for it again

@@ -4,8 +4,7 @@ is in `octopi.roles.broker.readable_log`.
 Which role the broker plays for it is the business of `octopi.roles.broker.replica_driver`,
 which calls what stands here in the order that the machine gave.
 
-The log's checkpoint file holds what is not in the segments: the topic's record, the
-epoch history, the producers' sequences and where recovery begins.
+What is not in the segments is in the log's checkpoint file (`octopi.roles.broker.log_checkpoint`).
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.flusher import Flusher, FlushListener
+from octopi.roles.broker.log_checkpoint import LogCheckpoint, checkpoint_path
 from octopi.roles.broker.log_files import open_files, sequences_of
 from octopi.roles.broker.readable_log import ReadableLog
 from octopi.roles.broker.replica_ends import ReplicaEnds, expected
 from octopi.storage import checkpoint
 from octopi.storage.brief_lock import BriefLock
-from octopi.storage.ends_file import NotedCheckpoint
 from octopi.storage.flush_policy import FlushOptions, FlushPolicy
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import in_turns
-from octopi.stored import topic_fields
 from octopi.tracing import steps
 from octopi.wire.messages import LogInfo, TopicRecord
 
@@ -47,8 +45,8 @@ class LocalLog(ReadableLog):
     # There may be many thousands of them, and a dictionary of attributes for each.
     # fmt: off
     __slots__ = (
-        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes", "_number",
-        "_policy", "_recovery_point", "_sets_aside", "_storing",
+        "_checkpoint", "_cut_at", "_environment", "_flusher", "_is_closed", "_notes",
+        "_policy", "_sets_aside", "_storing",
         "appended_bytes", "appended_count", "delivered_bytes", "directory",
         "flush_listener", "refused_cuts",
     )
@@ -87,25 +85,16 @@ class LocalLog(ReadableLog):
         self._policy = FlushPolicy(flush_options)
         self._storing = BriefLock()
         self._is_closed = False
-        self._recovery_point = Offset(stored.get("recovery_point", 0))
-        self._checkpoint = NotedCheckpoint(
-            stored.get("number", 0),
-            Offset(stored.get("start", 0)),
-            self._recovery_point,
-            tuple((epoch, start) for epoch, start in stored.get("epochs", [])),
+        noted = ends.noted(self.topic_id) if ends is not None else None
+        self._checkpoint = LogCheckpoint(
+            environment, directory, stored, noted.checkpoint if noted is not None else None
         )
-        """The one that is stored."""
         self._files = files
         self._sets_aside = files.damage is not None
         """Whether what is damaged has yet to be set aside, and that has yet to be noted."""
         highwater = Offset(stored.get("highwater", 0))
-        noted = ends.noted(self.topic_id) if ends is not None else None
         if noted is not None:
             highwater = max(highwater, noted.highwater)
-            if noted.checkpoint is not None and noted.checkpoint.number > self._checkpoint.number:
-                self._checkpoint = noted.checkpoint  # the file was lost with the log's folder
-        self._number = self._checkpoint.number
-        """That of the newest checkpoint that may be stored."""
         self.state = LogState(
             end=files.end,
             highwater=max(files.start, min(highwater, files.end)),
@@ -117,7 +106,9 @@ class LocalLog(ReadableLog):
             min_insync=topic.options.min_insync,
             sound=files.damage is None,
             held_end=max(
-                self._recovery_point, highwater, noted.recovery_point if noted else highwater
+                self._checkpoint.recovery_point,
+                highwater,
+                noted.recovery_point if noted else highwater,
             ),
         )
         self._published = self.state.highwater
@@ -146,7 +137,7 @@ class LocalLog(ReadableLog):
           AlteredTailError: see `octopi.storage.segmented_log.SegmentedLog.open`.
           StorageError: if that can't be done.
         """
-        stored = checkpoint.load(environment.disk, f"{directory}/checkpoint") or {}
+        stored = checkpoint.load(environment.disk, checkpoint_path(directory)) or {}
         sequences = sequences_of(stored)
         if (trace := environment.trace) is not None:
             trace(
@@ -220,14 +211,13 @@ class LocalLog(ReadableLog):
         self._published = min(self._published, end)
 
     async def _truncate(self, end: Offset, *, keeps: bool) -> None:
-        # The file knows best: that it could not be stored does not mean that it was not.
-        stored = checkpoint.load(self._environment.disk, f"{self.directory}/checkpoint") or {}
-        self._recovery_point = Offset(stored.get("recovery_point", 0))
+        stored = self._checkpoint.load()
+        recovery_point = self._checkpoint.recovery_point
         position = self._files.start
         sequences = self.state.sequences.before(position)
-        if self._recovery_point <= end:
+        if recovery_point <= end:
             sequences = sequences_of(stored)
-            position = max(position, self._recovery_point)
+            position = max(position, recovery_point)
         await in_turns(self._files.prove(end))  # or the cut itself may take long
         while position < end:
             # Retention may have removed what comes next.
@@ -238,7 +228,7 @@ class LocalLog(ReadableLog):
             position = Offset(position + len(data))
             await trio.lowlevel.checkpoint()
         self.state.sequences = sequences
-        if max(self._recovery_point, stored.get("highwater", 0)) > end:
+        if max(recovery_point, stored.get("highwater", 0)) > end:
             # A recovery point behind the end would make the next opening miss records.
             await self._note(end)
         if self._notes is not None:
@@ -314,11 +304,11 @@ class LocalLog(ReadableLog):
                 again = self._environment.clock.now() + DISK_LOOK_INTERVAL_S
                 self._flusher.want(self._flush, again)
                 return
-            if end - self._recovery_point >= self._policy.options.checkpoint_bytes:
+            if end - self._checkpoint.recovery_point >= self._policy.options.checkpoint_bytes:
                 await self._store_if_settled()
         except StorageError as error:
             if self._is_closed:
-                return  # the log was deleted meanwhile: nobody needs the flush
+                return  # the log was deleted meanwhile
             # Nothing that was acknowledged from the page cache is taken back; what waits for
             # the device is refused, and so is all that comes.
             if self.flush_listener is not None:
@@ -365,7 +355,7 @@ class LocalLog(ReadableLog):
     def note_checkpoint(self) -> None:
         """Note which checkpoint is stored; neither waits nor fails."""
         if self._notes is not None:
-            self._notes.note_checkpoint(self.topic_id, self._checkpoint)
+            self._notes.note_checkpoint(self.topic_id, self._checkpoint.stored)
 
     async def store_checkpoint(self) -> None:
         """Flush, then note all that recovery needs up to there.
@@ -387,7 +377,7 @@ class LocalLog(ReadableLog):
     async def _note_all(self) -> None:
         if self._files.damage is not None:
             # One before the damage would have the rest cut as a torn tail next time.
-            await self._note(self._recovery_point, is_damaged=True)
+            await self._note(self._checkpoint.recovery_point, is_damaged=True)
             return
         if self._files.fault is not None:
             raise self._files.fault
@@ -396,34 +386,11 @@ class LocalLog(ReadableLog):
     async def _note(self, recovery_point: Offset, *, is_damaged: bool = False) -> None:
         """Store the checkpoint with that recovery point; one at a time."""
         # The producers are those up to the log's end of this very moment.
-        start, sequences = self.state.start, self.state.sequences
-        if is_damaged:
-            # The next opening notes the records behind the recovery point again, and takes a
-            # start beyond it for a restart that was not finished.
-            start, sequences = min(start, recovery_point), sequences.before(recovery_point)
-        # One whose storing fails may be in force all the same, so no number is used twice.
-        self._number += 1
-        state: dict[str, Any] = {
-            "topic": topic_fields(self.topic),
-            "number": self._number,
-            "start": start,
-            "highwater": self.state.highwater,
-            "recovery_point": recovery_point,
-            "epochs": self.state.epochs.dump(),
-            "producers": sequences.dump(),
-            "requests": sequences.dump_requests(),
-        }
+        fields = self._checkpoint.next(
+            self.topic, self.state, recovery_point, is_damaged=is_damaged
+        )
         await self._flush_to(recovery_point)
-        if (trace := self._environment.trace) is not None:
-            noted = {key: state[key] for key in ("number", "highwater", "recovery_point", "epochs")}
-            trace(steps.D3Noting(**self._ends(), **noted))
-        path = f"{self.directory}/checkpoint"
-        await checkpoint.store(self._environment.disk, path, state)
-        if trace is not None:
-            trace(steps.D3Noted(**self._ends(), **noted))
-        self._recovery_point = recovery_point
-        epochs = tuple((epoch, begin) for epoch, begin in state["epochs"])
-        self._checkpoint = NotedCheckpoint(state["number"], start, recovery_point, epochs)
+        await self._checkpoint.store(fields, self._ends)
         self.note_checkpoint()
 
     def _ends(self) -> dict[str, Any]:

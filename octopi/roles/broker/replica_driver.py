@@ -20,20 +20,16 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import (
-    ChecksumError,
     CorruptLogError,
     DiskFullError,
     NotLeaderError,
     OctopiError,
     ProtocolError,
-    RefusedError,
     Status,
     StorageError,
 )
 from octopi.identifiers import Offset, TopicId
-from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
 from octopi.logger import get_logger
-from octopi.record import scan
 from octopi.replication.effects import (
     Answer,
     Append,
@@ -60,18 +56,18 @@ from octopi.replication.effects import (
 )
 from octopi.replication.partition_replica import PartitionReplica, Role
 from octopi.roles.broker.duplicate_lookup import answer_repetition
-from octopi.roles.broker.effect_retries import NO_DEBT, debt_of, rank_of
+from octopi.roles.broker.effect_retries import EffectRetries
 from octopi.roles.broker.local_log import LocalLog
+from octopi.roles.broker.received_records import scan_produced, scan_replicated
 from octopi.roles.broker.refusals import refusal_of
 from octopi.roles.broker.replica_ports import ReplicaPorts
 from octopi.roles.broker.replica_state import state_fields, stored_state
 from octopi.roles.broker.replica_tracer import ReplicaTracer
+from octopi.roles.broker.resignation import Resignation
 from octopi.storage import checkpoint
-from octopi.transport.failures import told
 from octopi.wire.messages import (
     AlterInSync,
     Replicate,
-    Resign,
 )
 
 _log = get_logger(__name__)
@@ -121,11 +117,8 @@ class ReplicaDriver:
         self._busy = False
         self._idle = trio.Event()
         self._role = Role.IDLE
-        self._owed: dict[object, PartitionEffect] = {}
-        self._has_missed = False
-        """Something that a session with the leader consists of was not done."""
+        self._retries = EffectRetries()
         self._served_epoch = 0
-        self._resignation: Resign | None = None
         self.machine = PartitionReplica(
             partition,
             broker,
@@ -134,6 +127,7 @@ class ReplicaDriver:
             {topic_id: log.state for topic_id, log in logs.items()},
             lost_power=lost_power,
         )
+        self._resignation = Resignation(self.machine, peers)
         trace = environment.trace
         self._tracer = trace and ReplicaTracer(trace, partition, self.machine)
         for log in logs.values():
@@ -153,18 +147,7 @@ class ReplicaDriver:
         Raises:
           RefusedError: if they are not valid.
         """
-        found = scan(records, RECORDS_PER_PRODUCE_MAX)
-        if found.count > RECORDS_PER_PRODUCE_MAX:
-            raise RefusedError(
-                f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send them in several",
-                Status.MESSAGE_TOO_LARGE,
-            )
-        if found.fault is not None:
-            changed = isinstance(found.fault, ChecksumError)
-            status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
-            raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
-        if not found.count:
-            raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
+        found = scan_produced(records)
         tracer = self._tracer
         if tracer is not None:
             answer = tracer.observed(log, found, answer)
@@ -188,16 +171,7 @@ class ReplicaDriver:
         Raises:
           RefusedError: if they are not valid: they changed on the way.
         """
-        found = scan(message.records, RECORDS_PER_REPLICATE_MAX)
-        if found.count > RECORDS_PER_REPLICATE_MAX:
-            raise RefusedError(
-                f"a leader sends at most {RECORDS_PER_REPLICATE_MAX} records at a time",
-                Status.MESSAGE_TOO_LARGE,
-            )
-        if found.fault is not None:
-            raise RefusedError(
-                f"records from offset {message.offset}: {found.fault}", Status.RECORD_CHECKSUM
-            )
+        found = scan_replicated(message)
         self.submit(lambda: self.machine.receive(message, found))
 
     def add_log(self, log: LocalLog) -> None:
@@ -218,12 +192,10 @@ class ReplicaDriver:
         self.submit(remove)
 
     def joined(self) -> None:
-        """The register knows this life of the broker, on a connection that may be a new one: what
-        is said once may have been lost with the last."""
+        """The register knows this incarnation of the broker, on a connection that may be a new one:
+        what is said once may have been lost with the last."""
         self.submit(self.machine.joined)
-        leader = self.machine.leader
-        if self._resignation is not None and leader and self._resigned_in(leader.epoch):
-            self._peers.to_register(self._resignation)
+        self._resignation.repeat()
 
     def note_ends(self) -> None:
         """Note how far the logs are durable and committed."""
@@ -241,7 +213,7 @@ class ReplicaDriver:
     @property
     def is_settled(self) -> bool:
         """Whether every event so far has had its effects, on the device too."""
-        return not (self._busy or self._events or self._effects or self._owed)
+        return not (self._busy or self._events or self._effects or self._retries.effects)
 
     async def settled(self) -> None:
         """Wait until every event so far has had its effects."""
@@ -258,10 +230,10 @@ class ReplicaDriver:
                 if not self._events:
                     break
                 # What the next event says of the state is not true before its own effects are.
-                owed = self._owed_effects()
+                again = self._retries.in_order(self.machine.state)
                 try:
                     effects = self._events.popleft()()
-                    self._effects.extend([*owed, *effects])
+                    self._effects.extend([*again, *effects])
                 except ProtocolError as error:
                     # Of a peer, maybe one that is gone: nothing of what it said is done.
                     _log.sparing(self._environment.clock).warning(
@@ -278,8 +250,8 @@ class ReplicaDriver:
                 self._busy = True
                 self._tasks.start_soon(self._perform_waiting, effect)
             else:
-                if self._owed:
-                    self._paid(effect)
+                if self._retries.effects:
+                    self._done(effect)
                 # What an effect leads to comes right behind it.
                 self._effects.extendleft(reversed(self._perform(effect)))
         self._idle.set()
@@ -289,37 +261,18 @@ class ReplicaDriver:
             follow_up = await self._wait_for(effect)
         except StorageError as error:
             follow_up = []
-            is_news = debt_of(effect) not in self._owed
-            self._owe(effect)
+            is_news = self._retries.add(effect)
             self._drop_effects(error)
             self._effects.extend(self._failed(error, is_news=is_news))
         else:
-            self._paid(effect)
+            self._done(effect)
         self._effects.extendleft(reversed(follow_up))
         self._busy = False
         self._drain()
 
-    def _owe(self, effect: PartitionEffect) -> None:
-        self._owed.pop(debt_of(effect), None)  # the newest of its kind comes last
-        self._owed[debt_of(effect)] = effect
-
-    def _paid(self, effect: PartitionEffect) -> None:
-        """*effect* is done; what was left out because of debts begins anew behind the last."""
-        self._owed.pop(debt_of(effect), None)
-        if self._has_missed and not self._owed:
-            self._has_missed = False
+    def _done(self, effect: PartitionEffect) -> None:
+        if self._retries.done(effect):
             self._peers.follow_anew(self.partition)
-
-    def _owed_effects(self) -> list[PartitionEffect]:
-        """What was not done and has to be done first: the machine believes that it is.
-
-        The state tells of the logs, so it is stored behind what is done to them.
-        """
-        owed = [
-            StoreState(self.machine.state) if isinstance(effect, StoreState) else effect
-            for effect in self._owed.values()
-        ]
-        return sorted(owed, key=rank_of)
 
     def _drop_effects(self, error: StorageError) -> None:
         """What stood behind an effect that failed must not happen now; who waits is refused."""
@@ -327,10 +280,8 @@ class ReplicaDriver:
         for effect in dropped:
             if isinstance(effect, OnLog) and isinstance(effect.effect, Append | Reply):
                 effect.effect.answer(Refusal(Status.UNCOMMITTED, str(error)))
-            elif rank_of(effect) < NO_DEBT:
-                self._owe(effect)
             else:
-                self._has_missed = True
+                self._retries.add_following(effect)
 
     async def _wait_for(self, effect: PartitionEffect) -> list[PartitionEffect]:
         tracer = self._tracer
@@ -477,11 +428,10 @@ class ReplicaDriver:
         """What the producer is told of it."""
         if isinstance(error, DiskFullError):
             self._peers.disk_refused(error)
-            self._resign(error)
+            self._resignation.resign(error)
         elif isinstance(error, StorageError) and not isinstance(error, CorruptLogError):
             self._fail(error)  # one damaged log leaves the others as they are
-        leader = self.machine.leader
-        if leader is not None and self._resigned_in(leader.epoch):
+        if self._resignation.has_resigned:
             # Nothing of it was appended, and another leader will take it.
             return Refusal(Status.NOT_READY, f"another replica will lead: {error}")
         return refusal_of(error)
@@ -522,24 +472,9 @@ class ReplicaDriver:
             self.failure = error  # a full disk may have space again
         if self.machine.leader is None:
             return []
-        self._resign(error)
+        self._resignation.resign(error)
         return [
             OnLog(topic_id, effect)
             for topic_id, leader in self.machine.leader.logs.items()
             for effect in leader.stop(str(error))
         ]
-
-    def _resign(self, error: StorageError) -> None:
-        """Have another replica lead, if there is one; say so once an epoch."""
-        leader = self.machine.leader
-        if leader is None or self._resigned_in(leader.epoch) or len(leader.in_sync) < 2:
-            return
-        _log.warning("resigning", partition=self.partition, epoch=leader.epoch, why=str(error))
-        reason = told(str(error))
-        self._resignation = Resign(
-            self.partition, leader.epoch, leader.broker, leader.incarnation, reason
-        )
-        self._peers.to_register(self._resignation)
-
-    def _resigned_in(self, epoch: int) -> bool:
-        return self._resignation is not None and self._resignation.epoch == epoch

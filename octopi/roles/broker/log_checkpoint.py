@@ -1,0 +1,104 @@
+"""The checkpoint file of one log: the topic's record, the epoch history, the producers' sequences
+and where recovery begins, none of which is in the segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octopi.environment import Environment
+from octopi.identifiers import Offset
+from octopi.replication.log_state import LogState
+from octopi.storage import checkpoint
+from octopi.storage.ends_file import NotedCheckpoint
+from octopi.stored import topic_fields
+from octopi.tracing import steps
+from octopi.wire.messages import TopicRecord
+
+_TRACED = ("number", "highwater", "recovery_point", "epochs")
+
+
+class LogCheckpoint:
+    """Stores the checkpoints of the log in *directory*, one at a time; the caller sees to that."""
+
+    __slots__ = ("_directory", "_environment", "_number", "recovery_point", "stored")
+
+    def __init__(
+        self,
+        environment: Environment,
+        directory: str,
+        found: dict[str, Any],
+        noted: NotedCheckpoint | None,
+    ) -> None:
+        """*found* is what the file says, *noted* which checkpoint was stored last, if that is
+        known: a newer one means that the file was lost with the log's folder."""
+        self._environment = environment
+        self._directory = directory
+        self.recovery_point = Offset(found.get("recovery_point", 0))
+        """Where recovery begins, by the file."""
+        self.stored = NotedCheckpoint(
+            found.get("number", 0),
+            Offset(found.get("start", 0)),
+            self.recovery_point,
+            tuple((epoch, start) for epoch, start in found.get("epochs", [])),
+        )
+        """The newest one that was stored."""
+        if noted is not None and noted.number > self.stored.number:
+            self.stored = noted
+        self._number = self.stored.number
+        """That of the newest one that may have been stored."""
+
+    def load(self) -> dict[str, Any]:
+        """What the file says.  That it could not be stored does not mean that it was not.
+
+        Raises:
+          StorageError: if it can't be read.
+        """
+        found = checkpoint.load(self._environment.disk, checkpoint_path(self._directory)) or {}
+        self.recovery_point = Offset(found.get("recovery_point", 0))
+        return found
+
+    def next(
+        self, topic: TopicRecord, state: LogState, recovery_point: Offset, *, is_damaged: bool
+    ) -> dict[str, Any]:
+        """The fields of the next checkpoint, by what *state* is at this moment."""
+        start, sequences = state.start, state.sequences
+        if is_damaged:
+            # The next opening notes the records behind the recovery point again, and takes a
+            # start beyond it for a restart that was not finished.
+            start, sequences = min(start, recovery_point), sequences.before(recovery_point)
+        # One whose storing fails may be in force all the same, so no number is used twice.
+        self._number += 1
+        return {
+            "topic": topic_fields(topic),
+            "number": self._number,
+            "start": start,
+            "highwater": state.highwater,
+            "recovery_point": recovery_point,
+            "epochs": state.epochs.dump(),
+            "producers": sequences.dump(),
+            "requests": sequences.dump_requests(),
+        }
+
+    async def store(self, fields: dict[str, Any], ends: Callable[[], dict[str, Any]]) -> None:
+        """Store *fields*, which `next` returned; *ends* says which log, and how far it goes.
+
+        Raises:
+          StorageError: if the disk fails.
+        """
+        traced = {key: fields[key] for key in _TRACED}
+        if (trace := self._environment.trace) is not None:
+            trace(steps.D3Noting(**ends(), **traced))
+        await checkpoint.store(self._environment.disk, checkpoint_path(self._directory), fields)
+        if trace is not None:
+            trace(steps.D3Noted(**ends(), **traced))
+        self.recovery_point = fields["recovery_point"]
+        epochs = tuple((epoch, begin) for epoch, begin in fields["epochs"])
+        self.stored = NotedCheckpoint(
+            fields["number"], fields["start"], self.recovery_point, epochs
+        )
+
+
+def checkpoint_path(directory: str) -> str:
+    """The path of the checkpoint file of the log in *directory*."""
+    return f"{directory}/checkpoint"

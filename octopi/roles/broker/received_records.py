@@ -1,0 +1,48 @@
+"""Checks the records that a producer or a leader sent, before a replica takes them."""
+
+from __future__ import annotations
+
+from octopi.errors import ChecksumError, RefusedError, Status
+from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
+from octopi.record import Scan, scan
+from octopi.wire.messages import Replicate
+
+
+def scan_produced(records: bytes) -> Scan:
+    """The scan of what a producer sent: at least one record, all of them valid.
+
+    Raises:
+      RefusedError: if they are not.
+    """
+    found = scan(records, RECORDS_PER_PRODUCE_MAX)
+    if found.count > RECORDS_PER_PRODUCE_MAX:
+        raise RefusedError(
+            f"a produce has at most {RECORDS_PER_PRODUCE_MAX} records: send them in several",
+            Status.MESSAGE_TOO_LARGE,
+        )
+    if found.fault is not None:
+        changed = isinstance(found.fault, ChecksumError)
+        status = Status.RECORD_CHECKSUM if changed else Status.MALFORMED_RECORD
+        raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
+    if not found.count:
+        raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
+    return found
+
+
+def scan_replicated(message: Replicate) -> Scan:
+    """The scan of what a leader sent: maybe no record, all of them valid.
+
+    Raises:
+      RefusedError: if they are not: they changed on the way.
+    """
+    found = scan(message.records, RECORDS_PER_REPLICATE_MAX)
+    if found.count > RECORDS_PER_REPLICATE_MAX:
+        raise RefusedError(
+            f"a leader sends at most {RECORDS_PER_REPLICATE_MAX} records at a time",
+            Status.MESSAGE_TOO_LARGE,
+        )
+    if found.fault is not None:
+        raise RefusedError(
+            f"records from offset {message.offset}: {found.fault}", Status.RECORD_CHECKSUM
+        )
+    return found
