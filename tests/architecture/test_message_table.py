@@ -3,37 +3,25 @@
 import re
 from pathlib import Path
 
-from octopi.wire.declarations import (
-    CLIENT_TO_DECIDER,
-    CLIENT_TO_LEADER,
-    DECIDER_TO_MEMBER,
-    DECLARATIONS,
-    FOLLOWER_TO_LEADER,
-    LEADER_TO_FOLLOWER,
-    MEMBER_TO_DECIDER,
-    TO_CLIENT,
-    Declaration,
-    MessageKind,
-    Permission,
-)
+from octopi.wire import messages as m
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
 RECIPIENTS = {
-    TO_CLIENT: "client",
-    CLIENT_TO_DECIDER: "register",
-    MEMBER_TO_DECIDER: "register",
-    CLIENT_TO_LEADER: "broker",
-    DECIDER_TO_MEMBER: "broker",
-    FOLLOWER_TO_LEADER: "leader",
-    LEADER_TO_FOLLOWER: "follower",
+    m.TO_CLIENT: "client",
+    m.CLIENT_TO_DECIDER: "register",
+    m.MEMBER_TO_DECIDER: "register",
+    m.CLIENT_TO_LEADER: "broker",
+    m.DECIDER_TO_MEMBER: "broker",
+    m.FOLLOWER_TO_LEADER: "leader",
+    m.LEADER_TO_FOLLOWER: "follower",
 }
 
 
-def recipients(declaration: Declaration) -> set[str]:
+def recipients(declaration: m.Declaration) -> set[str]:
     return {RECIPIENTS[route] for route in declaration.routes}
 
 
-def needs(permission: Permission | None) -> str:
+def needs(permission: m.Permission | None) -> str:
     """What the table has in the column "needs"."""
     if permission is None:
         return "none"
@@ -50,17 +38,17 @@ def test_each_message_has_a_row_as_it_is_declared() -> None:
     found = {name: (kind, set(to.split(", ")), permission) for name, kind, to, permission in rows}
     declared = {
         one.name: (one.kind.value, recipients(one), needs(one.needs))
-        for one in DECLARATIONS.values()
-        if one.kind is not MessageKind.CONNECTION
+        for one in m.DECLARATIONS.values()
+        if one.kind is not m.MessageKind.CONNECTION
     }
-    missing = sorted(one.name for one in DECLARATIONS.values() if one.name not in found)
+    missing = sorted(one.name for one in m.DECLARATIONS.values() if one.name not in found)
     assert missing == [], 'docs/protocol.md, "All messages", needs a row for each of these'
-    assert len(rows) == len(DECLARATIONS)
+    assert len(rows) == len(m.DECLARATIONS)
     assert {name: row for name, row in found.items() if name in declared} == declared
 
 
 def test_messages_of_the_connection_itself_have_rows() -> None:
     """They have no routes; the table says which side sends them."""
-    for declaration in DECLARATIONS.values():
-        if declaration.kind is MessageKind.CONNECTION:
+    for declaration in m.DECLARATIONS.values():
+        if declaration.kind is m.MessageKind.CONNECTION:
             assert f"\n| `{declaration.name}` | connection | " in DOCUMENT
