@@ -12,8 +12,8 @@ from octopi.admin.cluster_watch import CachedSnapshot, ClusterWatch
 from octopi.environment import Environment
 from octopi.limits import LOOK_INTERVAL_S, LOOK_SHARE_MAX
 from octopi.operating_system import SystemClock, SystemRandomness
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 SECONDS = 40
 

@@ -19,8 +19,8 @@ from octopi.errors import RefusedError
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from tests.admin.nodes import ask, serving_nodes
 from tests.admin.test_protected_nodes import token, with_tokens
-from tests.cluster import Cluster
-from tests.join_secrets import SECRETS
+from tests.kit.cluster import Cluster
+from tests.kit.join_secrets import SECRETS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

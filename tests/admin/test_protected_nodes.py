@@ -30,7 +30,7 @@ from octopi.security.tokens import secret_key
 from octopi.transport.handshake import NodeCredentials, open_connection, open_node_connection
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
 from tests.admin.nodes import ask, serving_nodes
-from tests.cluster import system_environment
+from tests.kit.cluster import system_environment
 from tests.security.tokens import SECRET, key_ring
 
 UPGRADE = {

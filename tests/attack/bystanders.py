@@ -15,7 +15,7 @@ from harness.processes import NodeProcess, NodeProcesses
 from octopi.errors import OctopiError
 from octopi.wire import messages as m
 from tests.attack.frame import Figure, quantile
-from tests.cluster import Cluster
+from tests.kit.cluster import Cluster
 
 TOPIC = "bystanders"
 PAUSE_S = 0.02

@@ -23,7 +23,7 @@ from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from tests.attack.bystanders import Here, producing, start_cluster
 from tests.attack.frame import Attack, Figure
-from tests.cluster import Cluster
+from tests.kit.cluster import Cluster
 
 GROWTH_BYTES: Final = 64 * MIB
 P99_MS: Final = 2_000.0

@@ -28,7 +28,7 @@ from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
 from tests.browser.pages import http_url
 from tests.browser.test_console import open_console, start_tail, text_of
-from tests.cluster import system_environment
+from tests.kit.cluster import system_environment
 from tests.simulation.test_html import full_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import octopi
 from harness.processes import NodeProcess, NodeProcesses, node_processes
 from tests.browser.clusters import in_a_thread
 from tests.browser.pages import open_client_page, serve_console
-from tests.cluster import Cluster, running_cluster
+from tests.kit.cluster import Cluster, running_cluster
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -19,7 +19,7 @@ from octopi.errors import (
 from octopi.identifiers import PartitionId, TopicName
 from octopi.wire import messages as m
 from tests.browser.tools import NodePeer
-from tests.clients.world import VirtualClock
+from tests.kit.world import VirtualClock
 
 ADDRESSES = st.sampled_from(["a", "b", "c"])
 EPOCHS = st.integers(1, 4)

@@ -20,9 +20,9 @@ from octopi.admin.node_views import BrokerNodeView
 from octopi.cli.node_processes import node_environment
 from octopi.limits import DISK_ROOM_BYTES_MIN
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
-from tests.cluster import Cluster, eventually
-from tests.fakes.disk import MemoryDisk
-from tests.join_secrets import SECRETS
+from tests.kit.cluster import Cluster, eventually
+from tests.kit.disk import MemoryDisk
+from tests.kit.join_secrets import SECRETS
 
 SIZE = 4 * DISK_ROOM_BYTES_MIN
 

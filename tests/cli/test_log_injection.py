@@ -15,7 +15,7 @@ from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
 from tests.admin.nodes import ask
-from tests.cluster import system_environment
+from tests.kit.cluster import system_environment
 
 EVIL = "orders\n12:00:00 [error] the disk is full\x1b[2J\u202e"
 

@@ -15,7 +15,7 @@ import octopi
 from harness.processes import NodeProcesses
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.limits import SHUTDOWN_GRACE_S
-from tests.cluster import eventually, running_cluster
+from tests.kit.cluster import eventually, running_cluster
 
 pytestmark = pytest.mark.process
 

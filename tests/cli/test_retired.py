@@ -14,7 +14,7 @@ from click.testing import Result
 import octopi
 from tests.cli.conftest import Program
 from tests.cli.test_verify import VALUES, write
-from tests.cluster import Cluster, eventually, running_cluster
+from tests.kit.cluster import Cluster, eventually, running_cluster
 
 
 async def in_thread(program: Program, *arguments: str, **settings: object) -> Result:

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from octopi.operating_system import SystemDisk
-from tests.asking import batch, fetch, values
 from tests.cli.conftest import Program
 from tests.cli.test_verify import fill, segment_of
-from tests.cluster import describe, running_cluster
+from tests.kit.cluster import describe, running_cluster
+from tests.kit.probes import batch, fetch, values
 
 
 async def test_what_is_kept_is_named_and_its_sound_messages_are_printed(

@@ -18,7 +18,7 @@ from octopi.transport.connection import Connection
 from octopi.transport.server import serve
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
-from tests.cluster import system_environment
+from tests.kit.cluster import system_environment
 
 EVIL = "bad\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\x7f\u202eevil\u2028healthy"
 

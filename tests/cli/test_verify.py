@@ -11,9 +11,9 @@ import octopi
 from octopi.operating_system import SystemDisk
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import load_ends
-from tests.asking import batch, produce
 from tests.cli.conftest import Program
-from tests.cluster import Cluster, describe, running_cluster
+from tests.kit.cluster import Cluster, describe, running_cluster
+from tests.kit.probes import batch, produce
 
 VALUES = [b"first", b"second", b"third"]
 

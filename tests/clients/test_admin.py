@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 import octopi
 from octopi.wire import messages as m
-from tests.clients.world import BROKER, REGISTER, World, running_world
+from tests.kit.world import BROKER, REGISTER, World, running_world
 
 SECOND, THIRD = "ws://broker-2:7100", "ws://broker-3:7100"
 

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
-from tests.clients.world import running_world, values
+from tests.kit.world import running_world, values
 
 
 async def cancel_after(steps: int, scope: trio.CancelScope) -> None:

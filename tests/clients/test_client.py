@@ -11,7 +11,7 @@ from trio.testing import MockClock
 import octopi
 from octopi.clients.background import background_tasks
 from octopi.wire import messages as m
-from tests.clients.world import BROKER, REGISTER, running_world, values
+from tests.kit.world import BROKER, REGISTER, running_world, values
 
 
 async def test_topics_are_created_described_listed_and_deleted(autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ import trio
 from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
 from octopi.errors import UnreachableError
-from tests.cluster import system_environment
+from tests.kit.cluster import system_environment
 
 
 async def test_a_token_that_was_shown_over_tls_is_shown_nowhere_else() -> None:

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import octopi
 from octopi.limits import RETENTION_CHECK_INTERVAL_S
 from octopi.wire import messages as m
-from tests.clients.world import BROKER, REGISTER, WALL_MS_AT_ZERO, running_world, values
+from tests.kit.world import BROKER, REGISTER, WALL_MS_AT_ZERO, running_world, values
 
 
 async def fill(client: octopi.Client, topic: str, *sent: bytes) -> list[octopi.Receipt]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import running_cluster
+from tests.kit.cluster import running_cluster
 
 DOCUMENT = Path(__file__).parents[2] / "docs/clients.md"
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
-from tests.clients.world import BROKER, read_all, running_world
+from tests.kit.world import BROKER, read_all, running_world
 
 BROKERS = [BROKER, "ws://broker-2:7100", "ws://broker-3:7100"]
 

@@ -18,7 +18,7 @@ from octopi.limits import (
 )
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
-from tests.clients.world import BROKER, REGISTER, World, read_all, running_world
+from tests.kit.world import BROKER, REGISTER, World, read_all, running_world
 
 BROKERS = [BROKER, "ws://broker-2:7100", "ws://broker-3:7100"]
 

@@ -18,7 +18,7 @@ from octopi.errors import (
 )
 from octopi.limits import LEADER_SILENCE_S
 from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
-from tests.clients.world import VirtualClock
+from tests.kit.world import VirtualClock
 
 A, B, C = "ws://a:1", "ws://b:1", "ws://c:1"
 

@@ -16,7 +16,7 @@ from octopi.errors import (
 )
 from octopi.limits import QUESTION_INTERVAL_S
 from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
-from tests.clients.world import VirtualClock
+from tests.kit.world import VirtualClock
 
 
 def described(*readers: str, leader: str = "ws://leader:1") -> TopicInfo:

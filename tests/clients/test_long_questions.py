@@ -23,10 +23,9 @@ from octopi.storage.time_slices import Slices, at_once
 from octopi.transport.connection import Connection
 from octopi.transport.turns import ConnectionTurn
 from octopi.wire import messages as m
-from tests.asking import ALICE, produce, refusal_of
-from tests.clients.test_waiting_fetches import connection
-from tests.clients.world import BROKER, REGISTER, World, running_world
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
+from tests.kit.probes import ALICE, produce, refusal_of
+from tests.kit.world import BROKER, REGISTER, World, connection, running_world
 
 TURN_BYTES_MAX = FETCH_BYTES_DEFAULT + 4 * SLICE_BYTES
 """A read for a consumer, and a slice."""

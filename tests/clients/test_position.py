@@ -11,7 +11,7 @@ from octopi.identifiers import Epoch, Offset, PartitionId, TopicId, TopicName
 from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
 from octopi.position import NO_ANCHOR, Anchor, Place, anchor_of_epoch, epoch_of
 from octopi.retry import Backoff
-from tests.clients.world import SeededChance
+from tests.kit.world import SeededChance
 
 numbers = st.integers(0, 2**63 - 1)
 relay_anchors = st.builds(

@@ -14,7 +14,7 @@ import octopi
 from octopi.identifiers import Offset
 from octopi.limits import LINGER_S, RECORD_BYTES_MAX
 from octopi.wire import messages as m
-from tests.clients.world import BROKER, REGISTER, read_all, running_world, values
+from tests.kit.world import BROKER, REGISTER, read_all, running_world, values
 
 
 async def test_a_message_comes_back_as_it_was_sent(autojump_clock: MockClock) -> None:

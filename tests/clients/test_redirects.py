@@ -22,9 +22,16 @@ from octopi.errors import (
 )
 from octopi.identifiers import PartitionId, TopicName
 from octopi.wire import messages as m
-from tests.asking import batch, produce, refusal_of
-from tests.clients.test_waiting_fetches import connection, describe
-from tests.clients.world import BROKER, REGISTER, VirtualClock, World, running_world
+from tests.kit.probes import batch, produce, refusal_of
+from tests.kit.world import (
+    BROKER,
+    REGISTER,
+    VirtualClock,
+    World,
+    connection,
+    describe,
+    running_world,
+)
 
 BROKERS = [BROKER, "ws://broker-2:7100", "ws://broker-3:7100"]
 

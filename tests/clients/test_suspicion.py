@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from octopi.clients.suspicion import RequestSuspicion, SubscriptionSuspicion
 from octopi.limits import HEARTBEAT_INTERVAL_S, LEADER_SILENCE_S, READER_SILENCE_S
-from tests.clients.world import VirtualClock
+from tests.kit.world import VirtualClock
 
 
 @attrs.define

@@ -8,9 +8,8 @@ from trio.testing import MockClock
 from octopi.errors import OctopiError, Status
 from octopi.record import encode_opaque, request_id_v1
 from octopi.wire import messages as m
-from tests.asking import batch, fetch, produce, refusal_of
-from tests.clients.test_waiting_fetches import connection, describe
-from tests.clients.world import BROKER, World, running_world
+from tests.kit.probes import batch, fetch, produce, refusal_of
+from tests.kit.world import BROKER, World, connection, describe, running_world
 
 
 def one(sequence: int, payload: bytes = b"payload") -> bytes:

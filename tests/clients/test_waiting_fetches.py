@@ -18,29 +18,11 @@ from octopi.limits import (
 )
 from octopi.roles.broker.local_log import LocalLog
 from octopi.transport.connection import Connection
-from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT
-from tests.asking import batch, fetch, produce
-from tests.clients.world import REGISTER, World, running_world
+from tests.kit.probes import batch, fetch, produce
+from tests.kit.world import connection, describe, running_world
 
 WAIT_MS = round(FETCH_WAIT_S_MAX * 1000)
-
-
-@asynccontextmanager
-async def connection(world: World, url: str) -> AsyncIterator[Connection]:
-    """A connection that speaks message by message."""
-    opened = await open_connection(world.environment(), url, CLIENT, "test")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(opened.run, lambda message: None)
-        yield opened
-        nursery.cancel_scope.cancel()
-
-
-async def describe(world: World, topic: str) -> m.TopicInfo:
-    async with connection(world, REGISTER) as register:
-        question = m.DescribeTopic(register.next_request(), topic, True)
-        return (await register.request(question, m.TopicDescription, 5)).topic
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from trio.testing import MockClock
 from octopi.console.static_files import console_file
 from octopi.transport.http_front import EmptySite
 from octopi.transport.http_requests import Asker, HttpAnswer, HttpRequest
-from tests.fakes.streams import MemoryStreams
+from tests.kit.streams import MemoryStreams
 from tests.transport.serving import serving
 
 

@@ -17,8 +17,8 @@ from octopi.admin.cluster_snapshot import ClusterSnapshot, look, problems
 from octopi.cli.main import cli
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
-from tests.integration.clusters import ProcessCluster, process_cluster
-from tests.integration.replicas import at_rest
+from tests.kit.named_clusters import ProcessCluster, process_cluster
+from tests.kit.replicas import at_rest
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,7 @@ from harness.processes import node_processes
 from octopi.limits import MIB
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from tests.cluster import Cluster
+from tests.kit.cluster import Cluster
 
 pytestmark = pytest.mark.process
 

@@ -22,9 +22,9 @@ from octopi.roles.register.journal import InForce, journal_in_force
 from octopi.storage import checkpoint
 from octopi.wire.codec import fault_in
 from octopi.wire.messages import PartitionRecord, RegisterGeneration
-from tests.clients.memory_net import MemoryNet
-from tests.fakes.disk import MemoryDisk
 from tests.fuzz.target import Target
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 from tests.strategies import instances
 
 _VERSION: Final = checkpoint.VERSION.to_bytes(4, "big")

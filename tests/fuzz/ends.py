@@ -17,9 +17,9 @@ from octopi.identifiers import Offset
 from octopi.roles.broker.replica_ends import topic_of
 from octopi.storage.ends_file import MAGIC, VERSION, EndsFile, NotedCheckpoint, NotedLog, load_ends
 from octopi.wire.messages import TopicRecord
-from tests.fakes.disk import MemoryDisk
 from tests.fuzz.target import Target
 from tests.fuzz.ways import unfollowed
+from tests.kit.disk import MemoryDisk
 from tests.strategies import instances
 
 _VERSION: Final = VERSION.to_bytes(4, "big")

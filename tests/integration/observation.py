@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from octopi.environment import Trace, TraceEvent
-from tests.cluster import Died
+from tests.kit.cluster import Died
 
 
 @attrs.frozen

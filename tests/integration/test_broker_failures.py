@@ -7,9 +7,9 @@ import trio
 
 import octopi
 from octopi.errors import ConnectionLostError, DeliveryError, NotReadyError, UnreachableError
-from tests.cluster import eventually
-from tests.integration.clusters import process_cluster
-from tests.integration.traffic import Producing, traffic
+from tests.kit.cluster import eventually
+from tests.kit.named_clusters import process_cluster
+from tests.kit.traffic import Producing, traffic
 
 pytestmark = pytest.mark.process
 

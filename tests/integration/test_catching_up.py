@@ -10,8 +10,8 @@ import octopi
 from octopi.environment import TraceEvent
 from octopi.errors import RefusedError
 from octopi.tracing import steps
-from tests.integration.clusters import local_cluster, process_cluster
-from tests.integration.traffic import traffic
+from tests.kit.named_clusters import local_cluster, process_cluster
+from tests.kit.traffic import traffic
 
 LEAVES_S = 4.0
 """A hung follower is out of the in-sync set sooner: it is noticed after a second of silence,

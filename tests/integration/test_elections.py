@@ -8,15 +8,15 @@ import trio
 import octopi
 from octopi.environment import TraceEvent
 from octopi.tracing import steps
-from tests.integration.clusters import (
+from tests.kit.named_clusters import (
     LocalCluster,
     NamedBrokers,
     ProcessCluster,
     local_cluster,
     process_cluster,
 )
-from tests.integration.replicas import DataDirectory, identical
-from tests.integration.traffic import Producing, Traffic, traffic
+from tests.kit.replicas import DataDirectory, identical
+from tests.kit.traffic import Producing, Traffic, traffic
 
 
 class Leaders:

@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import octopi
-from tests.fakes.disk import MemoryDisk
-from tests.integration.clusters import LocalCluster, local_cluster
-from tests.integration.traffic import traffic
+from tests.kit.disk import MemoryDisk
+from tests.kit.named_clusters import LocalCluster, local_cluster
+from tests.kit.traffic import traffic
 
 Role = Literal["leader", "follower"]
 Fault = Literal["full", "broken", "read-only"]

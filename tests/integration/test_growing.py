@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import octopi
-from tests.integration.clusters import local_cluster
-from tests.integration.replicas import at_rest
-from tests.integration.traffic import traffic
+from tests.kit.named_clusters import local_cluster
+from tests.kit.replicas import at_rest
+from tests.kit.traffic import traffic
 
 SEGMENT_BYTES = 4096
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import octopi
-from tests.integration.clusters import NamedBrokers, local_cluster
-from tests.integration.replicas import identical, same
-from tests.integration.traffic import Producing, traffic
+from tests.kit.named_clusters import NamedBrokers, local_cluster
+from tests.kit.replicas import identical, same
+from tests.kit.traffic import Producing, traffic
 
 
 async def send(cluster: NamedBrokers, topic: str, *names: str, turns: int = 1) -> list[Producing]:

@@ -8,9 +8,9 @@ import trio
 import octopi
 from octopi.errors import Status
 from octopi.wire import messages as m
-from tests.asking import batch, fetch, produce, refusal_of, values
-from tests.integration.clusters import LocalCluster, local_cluster
-from tests.integration.replicas import identical
+from tests.kit.named_clusters import LocalCluster, local_cluster
+from tests.kit.probes import batch, fetch, produce, refusal_of, values
+from tests.kit.replicas import identical
 
 
 async def created(cluster: LocalCluster, min_insync: int) -> octopi.TopicInfo:

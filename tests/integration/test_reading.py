@@ -10,10 +10,10 @@ import trio
 import octopi
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.asking import batch, values
-from tests.cluster import Cluster, system_environment
-from tests.integration.clusters import local_cluster, process_cluster
-from tests.integration.traffic import traffic
+from tests.kit.cluster import Cluster, system_environment
+from tests.kit.named_clusters import local_cluster, process_cluster
+from tests.kit.probes import batch, values
+from tests.kit.traffic import traffic
 
 
 class Reader:

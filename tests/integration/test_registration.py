@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import octopi
-from tests.integration.clusters import LocalCluster, local_cluster
+from tests.kit.named_clusters import LocalCluster, local_cluster
 
 
 async def described(cluster: LocalCluster, topic: str, partitions: int) -> octopi.TopicInfo:

@@ -8,9 +8,9 @@ import trio
 import octopi
 from harness.processes import node_processes
 from octopi.errors import NotReadyError
-from tests.integration.clusters import process_cluster, start_together
-from tests.integration.replicas import DataDirectory
-from tests.integration.traffic import traffic
+from tests.kit.named_clusters import process_cluster, start_together
+from tests.kit.replicas import DataDirectory
+from tests.kit.traffic import traffic
 
 pytestmark = pytest.mark.process
 

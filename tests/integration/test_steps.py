@@ -25,11 +25,11 @@ from octopi.roles.register import election_driver
 from octopi.roles.register.node import RegisterNode
 from octopi.tracing import steps
 from octopi.wire.endpoints import MEMBERSHIP
-from tests.cluster import Cluster, Died, eventually
-from tests.fakes.disk import MemoryDisk
-from tests.integration.clusters import LocalCluster, local_cluster
 from tests.integration.observation import Event, Observation, assert_in_order
-from tests.integration.traffic import Traffic, traffic
+from tests.kit.cluster import Cluster, Died, eventually
+from tests.kit.disk import MemoryDisk
+from tests.kit.named_clusters import LocalCluster, local_cluster
+from tests.kit.traffic import Traffic, traffic
 
 Victim = Literal["leader", "follower"]
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 import octopi
-from tests.integration.clusters import ProcessCluster, local_cluster, process_cluster
-from tests.integration.traffic import traffic
+from tests.kit.named_clusters import ProcessCluster, local_cluster, process_cluster
+from tests.kit.traffic import traffic
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import trio
 from octopi.errors import Status
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.asking import batch, produce, refusal_of, values
-from tests.cluster import describe, running_cluster
+from tests.kit.cluster import describe, running_cluster
+from tests.kit.probes import batch, produce, refusal_of, values
 
 
 @attrs.define

@@ -13,8 +13,8 @@ from octopi.roles.broker import replica_driver
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.asking import batch, fetch, fetch_all, produce, refusal_of, values
-from tests.cluster import describe, running_cluster
+from tests.kit.cluster import describe, running_cluster
+from tests.kit.probes import batch, fetch, fetch_all, produce, refusal_of, values
 
 
 async def test_what_is_produced_is_what_is_fetched_and_what_lies_in_the_file(

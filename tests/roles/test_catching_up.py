@@ -25,9 +25,9 @@ from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.transport.services import ServiceSession
 from octopi.wire import messages as m
-from tests.asking import batch
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
+from tests.kit.probes import batch
 
 PARTITION = 0
 TOPIC = m.TopicRecord("orders", "0" * 16, [PARTITION], m.TopicOptions())

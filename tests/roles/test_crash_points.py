@@ -25,8 +25,8 @@ from octopi.roles.broker.replica_state import stored_state
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire.messages import TopicOptions, TopicRecord
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 PARTITION = PartitionId(0)
 STATE = "data/replicas/0"

@@ -15,8 +15,8 @@ from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.broker.disk_watch import DiskWatch
 from octopi.roles.broker.status_report import StatusReport
 from octopi.wire.messages import BrokerStatus, ReplicaTrouble
-from tests.cluster import system_environment
-from tests.fakes.disk import MemoryDisk
+from tests.kit.cluster import system_environment
+from tests.kit.disk import MemoryDisk
 
 
 @pytest.fixture

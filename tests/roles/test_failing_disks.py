@@ -11,9 +11,9 @@ from octopi.errors import RefusedError, Status
 from octopi.storage.ends_file import load_ends
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
-from tests.asking import batch, fetch, produce, refusal_of, values
-from tests.cluster import Cluster, describe, eventually, running_cluster
-from tests.fakes.disk import MemoryDisk
+from tests.kit.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.disk import MemoryDisk
+from tests.kit.probes import batch, fetch, produce, refusal_of, values
 
 
 def segment_path(topic: m.TopicInfo, base: int = 0) -> str:
@@ -55,7 +55,7 @@ async def test_after_a_failed_write_the_log_is_read_only_and_other_logs_go_on(
         other = await describe(cluster, "other")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:
             await produce(broker, topic, batch(0, b"kept"))
-            disk.fail(errno.EIO, "append", path_end=segment_path(topic), written_bytes=10)
+            disk.fail(errno.EIO, "append", path_end=segment_path(topic), written=0.2)
             for _ in range(2):
                 refused = await refusal_of(produce(broker, topic, batch(1, b"lost")))
                 assert refused.status == Status.LOG_READ_ONLY

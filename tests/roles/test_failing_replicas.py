@@ -10,8 +10,8 @@ import octopi
 from octopi.environment import Trace, TraceEvent
 from octopi.storage import checkpoint
 from octopi.tracing import steps
-from tests.cluster import Cluster, Died, Node, describe, running_cluster
-from tests.fakes.disk import MemoryDisk
+from tests.kit.cluster import Cluster, Died, Node, describe, running_cluster
+from tests.kit.disk import MemoryDisk
 
 
 async def three_brokers(cluster: Cluster) -> dict[int, MemoryDisk]:

@@ -10,9 +10,9 @@ from octopi.roles.broker.stream_keys import StreamKeys
 from octopi.transport.handshake import open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import FOLLOW
-from tests.asking import values
-from tests.cluster import describe, eventually, running_cluster
-from tests.join_secrets import MEMBER
+from tests.kit.cluster import describe, eventually, running_cluster
+from tests.kit.join_secrets import MEMBER
+from tests.kit.probes import values
 from tests.roles.test_growing import ask, until
 
 

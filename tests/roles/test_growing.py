@@ -10,8 +10,8 @@ import trio
 import octopi
 from octopi.errors import RefusedError, Status
 from octopi.wire import messages as m
-from tests.asking import refusal_of
-from tests.cluster import Cluster, eventually, running_cluster
+from tests.kit.cluster import Cluster, eventually, running_cluster
+from tests.kit.probes import refusal_of
 
 Wish = m.DrainBroker | m.AddPartitions | m.MoveReplica
 

@@ -21,9 +21,9 @@ from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_node_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
-from tests.cluster import Cluster, eventually, running_cluster
-from tests.fakes.disk import MemoryDisk
-from tests.join_secrets import MEMBER
+from tests.kit.cluster import Cluster, eventually, running_cluster
+from tests.kit.disk import MemoryDisk
+from tests.kit.join_secrets import MEMBER
 
 SLOWNESS = 100
 """A second on a slow clock lasts so many."""

@@ -30,7 +30,7 @@ from octopi.roles.register.running import run_register
 from octopi.storage import checkpoint
 from octopi.storage.ends_file import EndsFile, load_ends
 from octopi.wire import messages as m
-from tests.cluster import describe, running_cluster, system_environment
+from tests.kit.cluster import describe, running_cluster, system_environment
 
 NAMES = ["../../x", "a\0b", "..", "a/b", ""]
 FORMED: list[Entry] = [

@@ -17,8 +17,8 @@ from octopi.errors import (
 )
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.register.journal import Journal
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 FORMED = ClusterFormed("c1", 8)
 

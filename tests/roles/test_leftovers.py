@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from octopi.wire import messages as m
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.roles.test_retirement import TOPIC, begun, left
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1, 2], [1, 2])

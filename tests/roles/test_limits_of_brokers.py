@@ -42,11 +42,10 @@ from octopi.transport.memory_budget import OUTBOX
 from octopi.transport.memory_pool import MemoryAccount, Pool
 from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
-from tests.asking import batch
-from tests.clients.test_waiting_fetches import connection, describe
-from tests.clients.world import REGISTER, running_world
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
+from tests.kit.probes import batch
+from tests.kit.world import REGISTER, connection, describe, running_world
 
 
 @attrs.define

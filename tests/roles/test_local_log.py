@@ -23,8 +23,8 @@ from octopi.roles.broker.local_log import LocalLog
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from octopi.wire.messages import TopicOptions, TopicRecord
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 
 async def open_log(

@@ -9,7 +9,7 @@ import trio
 
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.wire import messages as m
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.roles.test_retirement import TOPIC, begun
 
 PLACED = m.PartitionRecord(0, 1, 0, 1, 1, [1], [1])

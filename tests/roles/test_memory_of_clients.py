@@ -18,7 +18,7 @@ from octopi.limits import MEMORY_BUDGET_BYTES_MIN, MIB, WAITING_TASK_MEMORY_BYTE
 from octopi.roles.broker.node import BrokerNode
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from tests.cluster import Cluster, Node, eventually, running_cluster
+from tests.kit.cluster import Cluster, Node, eventually, running_cluster
 
 RECORD_BYTES = 4 * MIB
 """More than a connection is usually sent at a time: a read gives one record at least."""

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 import octopi
-from tests.cluster import Cluster, eventually, running_cluster
-from tests.fakes.disk import MemoryDisk
+from tests.kit.cluster import Cluster, eventually, running_cluster
+from tests.kit.disk import MemoryDisk
 
 
 async def create(client: octopi.Client, *names: str) -> None:

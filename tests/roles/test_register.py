@@ -15,8 +15,8 @@ from octopi.storage import time_slices
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
-from tests.asking import refusal_of
-from tests.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.probes import refusal_of
 
 
 async def cluster_description(cluster: Cluster) -> m.ClusterDescription:

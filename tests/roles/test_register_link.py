@@ -19,9 +19,9 @@ from octopi.transport.connection import Connection
 from octopi.transport.server import serve
 from octopi.wire import messages as m
 from octopi.wire.endpoints import MEMBERSHIP
-from tests.cluster import eventually, system_environment
-from tests.fakes.disk import MemoryDisk
-from tests.join_secrets import SECRETS
+from tests.kit.cluster import eventually, system_environment
+from tests.kit.disk import MemoryDisk
+from tests.kit.join_secrets import SECRETS
 
 CLUSTER = "00c1a5735eed0001"
 LIFE = m.RegisterGeneration(1, "first")

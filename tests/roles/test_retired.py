@@ -24,9 +24,9 @@ from octopi.simulation.disk.image import Fate
 from octopi.storage.ends_file import load_ends
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
-from tests.asking import batch
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
+from tests.kit.probes import batch
 
 FORGED_EPOCH = 1_000_000
 TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())

@@ -14,8 +14,8 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire import messages as m
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 TOPIC = m.TopicRecord("orders", "0" * 16, [0], m.TopicOptions())
 

@@ -9,8 +9,8 @@ import trio
 
 import octopi
 from octopi.wire import messages as m
-from tests.cluster import Cluster, describe, eventually, running_cluster
-from tests.fakes.disk import MemoryDisk
+from tests.kit.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.disk import MemoryDisk
 from tests.roles.test_handing_over import Member, members
 
 

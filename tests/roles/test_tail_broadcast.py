@@ -24,8 +24,8 @@ from octopi.transport.outbox import Outbox
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT
-from tests.asking import batch, produce
-from tests.cluster import Cluster, describe, running_cluster
+from tests.kit.cluster import Cluster, describe, running_cluster
+from tests.kit.probes import batch, produce
 
 _BEGIN: Final = Offset(0)
 

@@ -19,7 +19,7 @@ from octopi.roles.broker.opening import Opening
 from octopi.storage import checkpoint
 from octopi.storage.flush_policy import FlushOptions
 from octopi.wire.messages import PartitionRecord
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.roles.test_crash_points import (
     DIRECTORY,
     PARTITION,

@@ -20,8 +20,8 @@ from octopi.limits import ROUND_S, TURN_S
 from octopi.roles.broker.readable_log import ReadableLog
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
-from tests.asking import batch, produce
-from tests.cluster import Cluster, describe, eventually
+from tests.kit.cluster import Cluster, describe, eventually
+from tests.kit.probes import batch, produce
 
 COUNT = 40
 """Of each connection."""

@@ -21,7 +21,7 @@ from octopi.security.grants import Verb
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
-from tests.cluster import Cluster
+from tests.kit.cluster import Cluster
 from tests.security.tokens import key_ring, token
 
 OPTIONS = m.TopicOptions()

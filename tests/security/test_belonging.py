@@ -29,9 +29,9 @@ from octopi.transport.handshake import (
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
-from tests.cluster import Cluster, describe, eventually, running_cluster
-from tests.fakes.link import MemoryLink, MemoryNet, link_pair
-from tests.join_secrets import SECRETS, secrets_of
+from tests.kit.cluster import Cluster, describe, eventually, running_cluster
+from tests.kit.join_secrets import SECRETS, secrets_of
+from tests.kit.links import MemoryLink, MemoryNet, link_pair
 from tests.transport.serving import environment_of
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
@@ -125,7 +125,7 @@ class OneLink(MemoryNet):
         super().__init__()
         self._link = link
 
-    async def connect(self, url: str, path: str) -> Link:
+    async def connect(self, url: str, path: str, *, owner: str = "") -> Link:
         return self._link
 
 

@@ -23,7 +23,7 @@ from octopi.errors import OctopiError
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP, Endpoint
-from tests.join_secrets import prove
+from tests.kit.join_secrets import prove
 from tests.security.forging import Forge, Known, encoded, known, one_by_one
 from tests.security.peers import joined, look, peer
 

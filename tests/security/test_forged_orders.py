@@ -22,7 +22,7 @@ from octopi.simulation.disk.image import Directory
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import FOLLOW, MEMBERSHIP
-from tests.join_secrets import SECRETS, be_asked
+from tests.kit.join_secrets import SECRETS, be_asked
 from tests.security.forging import Forge, Known, known
 from tests.security.test_forged_messages import complaints
 

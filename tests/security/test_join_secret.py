@@ -14,8 +14,8 @@ from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.roles.register.own_secret import own_secret
 from octopi.security.join_secret import JoinSecrets, ProofContext, Side, secret_text
 from octopi.security.secret_file import SecretFile
-from tests.fakes.disk import MemoryDisk
-from tests.fakes.link import MemoryNet
+from tests.kit.disk import MemoryDisk
+from tests.kit.links import MemoryNet
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 OPENING = ProofContext("/v1/follow", b"c" * 32, b"a" * 32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octopi.simulation.invariants.committed_log import CommittedLog, agreement
 from octopi.simulation.kernel.world import Event
-from tests.asking import batch
+from tests.kit.probes import batch
 
 
 def test_what_two_logs_have_in_common_ends_with_a_record() -> None:

@@ -19,7 +19,7 @@ from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Tier
 from octopi.simulation.network.streams import WebSocketTier
 from octopi.transport.websocket import WebSocketNet
-from tests.fakes.logs import capture_logs
+from tests.kit.logs import capture_logs
 from tests.simulation.worlds import PATH, Small, run_small
 
 OTHER_PATH = "/v1/cluster"

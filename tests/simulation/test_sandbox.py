@@ -22,7 +22,7 @@ from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.sandbox import EPOCH_S, OutsideReachedError
 from octopi.simulation.kernel.schedule import Fifo
 from octopi.simulation.kernel.world import World
-from tests.fakes.logs import capture_logs
+from tests.kit.logs import capture_logs
 
 ANYWHERE: dict[str, Callable[[], object]] = {
     "socket": socket.socket,

@@ -12,7 +12,7 @@ from octopi.storage.recovery import RecoveryReport
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
 from octopi.storage.verification import Finding, verify_log
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 
 DIRECTORY = "/data/log"
 NOW_MS = 1_700_000_000_000

@@ -17,7 +17,7 @@ from octopi.errors import DiskFullError, StorageError
 from octopi.operating_system import SystemDisk
 from octopi.storage import checkpoint
 from octopi.storage.checkpoint import DamagedCheckpointError
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import empty_disk
 
 PATH = "/data/checkpoint"

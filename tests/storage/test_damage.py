@@ -18,7 +18,7 @@ from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.retention import Retained
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.verification import Finding, Kind, VerificationProgress, verify_log
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,
@@ -60,7 +60,7 @@ def findings(disk: MemoryDisk, recovery_point: int | None = None) -> list[Findin
     assert all(0 <= one.checked_bytes <= one.total_bytes for one in progress)
     assert sorted(progress, key=lambda one: one.checked_bytes) == progress
     assert progress[-1].checked_bytes == progress[-1].total_bytes
-    assert disk.open_files == set()
+    assert disk.open_files == []
     return [one for one in seen if isinstance(one, Finding)]
 
 

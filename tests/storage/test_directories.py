@@ -11,7 +11,7 @@ import pytest
 from octopi.errors import DirectoryInUseError, DiskFullError, StorageError
 from octopi.operating_system import SystemDisk
 from octopi.storage.directories import lock_directory, make_durable_directory
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 
 
 @pytest.mark.parametrize("path", ["/a/b/c", "/a", "a/b", "a", "/a/b/"])

@@ -14,7 +14,7 @@ from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES
 from octopi.storage.segmented_log import SegmentedLog
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,
@@ -49,7 +49,7 @@ def test_a_full_disk_undoes_the_append_and_the_log_goes_on(
     log = open_log(disk)
     first, second = batch(b"one"), batch(b"two", b"three", sequence=1)
     append(log, first)
-    disk.fail(number, "append", path_end=".log", written_bytes=written_bytes)
+    disk.fail(number, "append", path_end=".log", written=(written_bytes + 0.5) / len(second))
     with pytest.raises(DiskFullError, match="free some space"):
         append(log, second)
     assert (log.end, log.fault) == (len(first), None)
@@ -156,7 +156,7 @@ def test_an_append_that_cannot_be_undone_makes_the_log_read_only(disk: MemoryDis
     log = open_log(disk)
     first, second = batch(b"one"), batch(b"two", sequence=1)
     append(log, first)
-    disk.fail(errno.ENOSPC, "append", path_end=".log", written_bytes=len(second))
+    disk.fail(errno.ENOSPC, "append", path_end=".log", written=1.0)
     disk.fail(errno.EIO, "truncate")
     with pytest.raises(LogReadOnlyError, match="undoing"):
         append(log, second)
@@ -169,14 +169,14 @@ def test_an_append_that_cannot_be_undone_makes_the_log_read_only(disk: MemoryDis
 
 
 @pytest.mark.parametrize("number", FATAL)
-@pytest.mark.parametrize("written_bytes", [0, 30, 10**6])
+@pytest.mark.parametrize("written", [0.0, 0.5, 1.0])
 async def test_any_other_failed_write_makes_the_log_read_only(
-    disk: MemoryDisk, number: int, written_bytes: int
+    disk: MemoryDisk, number: int, written: float
 ) -> None:
     log = open_log(disk)
     first, second = batch(b"one"), batch(b"two", sequence=1)
     append(log, first)
-    disk.fail(number, "append", path_end=".log", written_bytes=written_bytes)
+    disk.fail(number, "append", path_end=".log", written=written)
     for _ in range(2):
         with pytest.raises(LogReadOnlyError, match="look at the disk, then restart"):
             append(log, second)
@@ -259,7 +259,7 @@ def test_a_failed_write_to_an_index_is_forgotten(
     data = b"".join(batches)
     log = open_log(disk)
     append(log, *batches[:3])
-    disk.fail(errno.EIO, "append", path_end=".index", written_bytes=5)
+    disk.fail(errno.EIO, "append", path_end=".index", written=0.5)
     disk.fail(number, operation, path_end=".index", times=3)
     append(log, *batches[3:])
     assert log.fault is None
@@ -472,7 +472,7 @@ async def test_each_call_fails_once_and_nothing_promised_is_lost(
     calls_before, failed = 0, True
     while failed:
         disk = empty_disk()
-        disk.fail(number, calls_before=calls_before, written_bytes=calls_before % 97)
+        disk.fail(number, calls_before=calls_before, written=calls_before % 97 / 96)
         life = Life(disk)
         try:
             await life.live()

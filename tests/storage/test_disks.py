@@ -1,5 +1,4 @@
-"""The disk in memory and the simulated one behave like the real one, as far as storage can
-tell; the simulated one also where only a careless program could."""
+"""The simulated disk behaves like the real one, also where only a careless program could tell."""
 
 from __future__ import annotations
 
@@ -14,30 +13,15 @@ import trio
 from octopi.environment import Disk
 from octopi.errors import DirectoryInUseError
 from octopi.operating_system import SystemDisk
-from octopi.simulation.disk.disk import SimulatedDisk
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 
 
-def simulated_disk() -> Disk:
-    return SimulatedDisk().attach(lambda _operation, _edge, _path: None)
-
-
-@pytest.fixture(params=["memory", "simulated", "system"])
+@pytest.fixture(params=["simulated", "system"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
     """A disk and an empty directory on it."""
     if request.param == "system":
         return SystemDisk(), str(tmp_path)
-    disk = MemoryDisk() if request.param == "memory" else simulated_disk()
-    disk.make_directory("/tmp/test")
-    return disk, "/tmp/test"
-
-
-@pytest.fixture(params=["simulated", "system"])
-def faithful(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
-    """The same, but for the disk in memory, which takes some corners."""
-    if request.param == "system":
-        return SystemDisk(), str(tmp_path)
-    disk = simulated_disk()
+    disk = MemoryDisk()
     disk.make_directory("/tmp/test")
     return disk, "/tmp/test"
 
@@ -232,8 +216,8 @@ async def test_what_was_not_closed_is_there_all_the_same(place: tuple[Disk, str]
 # --- corners -----------------------------------------------------------------------------------
 
 
-async def test_a_place_that_is_none_is_refused(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_a_place_that_is_none_is_refused(place: tuple[Disk, str]) -> None:
+    disk, root = place
     file = disk.open(f"{root}/file", create=True)
     with failure(errno.EINVAL):
         file.pread(1, -1)
@@ -242,8 +226,8 @@ async def test_a_place_that_is_none_is_refused(faithful: tuple[Disk, str]) -> No
     file.close()
 
 
-async def test_a_file_keeps_what_is_below_it_from_being(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_a_file_keeps_what_is_below_it_from_being(place: tuple[Disk, str]) -> None:
+    disk, root = place
     disk.open(f"{root}/file", create=True).close()
     with failure(errno.EEXIST):
         disk.make_directory(f"{root}/file")
@@ -263,8 +247,8 @@ async def test_a_file_keeps_what_is_below_it_from_being(faithful: tuple[Disk, st
         disk.lock_directory(f"{root}/file")
 
 
-async def test_a_directory_replaces_only_an_empty_one(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_a_directory_replaces_only_an_empty_one(place: tuple[Disk, str]) -> None:
+    disk, root = place
     for name in ("moved", "full/below", "empty"):
         disk.make_directory(f"{root}/{name}")
     disk.open(f"{root}/moved/content", create=True).close()
@@ -281,8 +265,8 @@ async def test_a_directory_replaces_only_an_empty_one(faithful: tuple[Disk, str]
     assert disk.list_directory(f"{root}/empty") == ["content"]
 
 
-async def test_an_open_file_knows_its_own_length_only(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_an_open_file_knows_its_own_length_only(place: tuple[Disk, str]) -> None:
+    disk, root = place
     first = disk.open(f"{root}/file", create=True)
     second = disk.open(f"{root}/file")
     first.append(b"longer")
@@ -291,14 +275,14 @@ async def test_an_open_file_knows_its_own_length_only(faithful: tuple[Disk, str]
     second.close()
 
 
-async def test_a_lock_is_a_file_that_stays(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_a_lock_is_a_file_that_stays(place: tuple[Disk, str]) -> None:
+    disk, root = place
     disk.lock_directory(root).release()
     assert disk.list_directory(root) == ["lock"]
 
 
-async def test_a_replacement_overwrites_what_a_failed_one_left(faithful: tuple[Disk, str]) -> None:
-    disk, root = faithful
+async def test_a_replacement_overwrites_what_a_failed_one_left(place: tuple[Disk, str]) -> None:
+    disk, root = place
     left = disk.open(f"{root}/file.new", create=True)
     left.append(b"left by a failure, and long")
     left.close()
@@ -307,7 +291,7 @@ async def test_a_replacement_overwrites_what_a_failed_one_left(faithful: tuple[D
     assert disk.read_file(f"{root}/file") == b"content"
 
 
-# --- what only the disk in memory can do -----------------------------------------------------
+# --- what the kit adds to the simulator's disk ------------------------------------------------
 
 
 def memory_disk() -> MemoryDisk:
@@ -317,7 +301,7 @@ def memory_disk() -> MemoryDisk:
     return disk
 
 
-async def test_a_crash_keeps_what_was_synced() -> None:
+async def test_a_crash_of_the_machine_keeps_what_was_synced() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
     file.append(b"synced")
@@ -325,80 +309,64 @@ async def test_a_crash_keeps_what_was_synced() -> None:
     await disk.sync_directory("/d")
     file.append(b" and not")
     disk.open("/d/unsynced name", create=True).close()
-    disk.crash(keep_page_cache=False, unsynced_bytes_kept=3)
-    assert disk.files("/d") == {"/d/file": b"synced an"}
+    disk.crash(keep_page_cache=False)
+    assert disk.files("/d") == {"/d/file": b"synced"}
     with failure(errno.EBADF):
         file.append(b"from an earlier life")
+
+
+async def test_a_crash_of_the_machine_may_keep_names() -> None:
+    disk = memory_disk()
+    file = disk.open("/d/file", create=True)
+    file.append(b"synced")
+    await file.sync()
+    file.append(b" and not")
+    disk.crash(keep_page_cache=False, names_kept=True)
+    assert disk.files() == {"d/file": b"synced"}
 
 
 async def test_a_crash_of_the_process_alone_keeps_all() -> None:
     disk = memory_disk()
     disk.open("/d/file", create=True).append(b"unsynced")
+    before = disk.page_cache_id()
     disk.crash(keep_page_cache=True)
-    assert disk.files() == {"d/file": b"unsynced"}
+    assert (disk.files(), disk.page_cache_id()) == ({"d/file": b"unsynced"}, before)
 
 
-async def test_a_crash_brings_back_what_was_truncated_but_not_synced() -> None:
+async def test_what_is_planted_is_in_open_files_and_on_the_device() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
-    file.append(b"synced")
-    await file.sync()
-    file.truncate(2)
-    file.append(b"new")
-    disk.crash(keep_page_cache=False, names_kept=True, unsynced_bytes_kept=9)
-    assert disk.content("/d/file") == b"synced"
+    file.append(b"older")
+    disk.plant("/d/file", b"newer")
+    disk.plant("/d/other", b"made")
+    assert file.pread(9, 0) == b"newer"
+    disk.crash(keep_page_cache=False)
+    assert disk.files() == {"d/file": b"newer", "d/other": b"made"}
 
 
-async def test_a_failed_sync_is_a_success_the_next_time_but_its_bytes_are_gone() -> None:
+async def test_a_held_sync_ends_when_it_is_let_go(nursery: trio.Nursery) -> None:
+    disk = memory_disk()
+    disk.plant("/d/file", b"")
+    file = disk.open("/d/file")
+    file.append(b"content")
+    with disk.syncs_held():
+        nursery.start_soon(file.sync)
+        await trio.testing.wait_all_tasks_blocked()
+        assert disk.simulated.durable("/d/file") == b""
+    await trio.testing.wait_all_tasks_blocked()
+    assert disk.simulated.durable("/d/file") == b"content"
+
+
+async def test_a_call_fails_that_is_named_by_its_error() -> None:
     disk = memory_disk()
     file = disk.open("/d/file", create=True)
-    file.append(b"lost")
-    disk.fail(errno.EIO, "sync")
-    with failure(errno.EIO):
-        await file.sync()
-    file.append(b"kept")
-    await file.sync()
-    disk.crash(keep_page_cache=False, names_kept=True)
-    assert disk.content("/d/file") == bytes(4) + b"kept"
-
-
-async def test_calls_fail_as_told() -> None:
-    disk = memory_disk()
-    file = disk.open("/d/file", create=True)
-    disk.fail(errno.EIO, "append", calls_before=1, times=2, written_bytes=1, path_end="file")
-    disk.fail(errno.EIO, "truncate", done=True)
+    disk.fail(errno.EDQUOT, "append", calls_before=1, times=2, written=0.5, path_end="file")
     file.append(b"ab")
     for _ in range(2):
-        with failure(errno.EIO):
+        with failure(errno.EDQUOT):
             file.append(b"cd")
-    file.append(b"e")
-    assert disk.content("/d/file") == b"abcce"
-    with failure(errno.EIO):
-        file.truncate(0)
-    assert disk.content("/d/file") == b""
-
-
-async def test_a_full_disk_takes_what_fits() -> None:
-    disk = memory_disk()
-    disk.capacity_bytes = 5
-    file = disk.open("/d/file", create=True)
-    file.append(b"123")
-    with failure(errno.ENOSPC):
-        file.append(b"456")
-    assert disk.content("/d/file") == b"12345"
-    with failure(errno.ENOSPC):
-        await disk.replace_file("/d/other", b"6")
-    assert disk.list_directory("/d") == ["file"]
-
-
-async def test_a_read_only_disk_reads() -> None:
-    disk = memory_disk()
-    await disk.replace_file("/d/file", b"content")
-    disk.read_only = True
-    file = disk.open("/d/file")
-    assert file.pread(9, 0) == b"content"
-    with failure(errno.EROFS):
-        file.append(b"x")
-    with failure(errno.EROFS):
-        disk.make_directory("/e")
-    disk.make_directory("/d")
+    disk.fail(errno.EIO, "truncate", done=True)
+    disk.heal()
+    file.truncate(1)
+    assert disk.content("/d/file") == b"a"
+    assert disk.calls == ["make_directory", "open", "append", "append", "append", "truncate"]

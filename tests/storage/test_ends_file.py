@@ -13,7 +13,7 @@ import trio.testing
 from octopi.errors import DiskFullError, StorageError
 from octopi.identifiers import Offset
 from octopi.storage.ends_file import EndsFile, NotedCheckpoint, NotedLog, StoredEnds, load_ends
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 
 PATH = "/data/replicas/0.ends"
 ORDERS = {"topic": "orders", "topic_id": "0a"}
@@ -359,7 +359,7 @@ async def test_a_file_that_can_not_be_replaced_is_tried_again(
     assert loaded(disk).logs == {"0a": at(100)}
     file.close()
     file.close()
-    assert disk.open_files == set()
+    assert disk.open_files == []
 
 
 async def test_a_sync_that_is_due_makes_no_file_anew_that_was_removed() -> None:

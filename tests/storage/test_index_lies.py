@@ -14,7 +14,7 @@ from octopi.record import HEADER_BYTES
 from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.segmented_log import SegmentedLog
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     NOW_MS,
     append,

@@ -169,7 +169,7 @@ class LogMachine(RuleBasedStateMachine):
     def end_cleanly(self) -> None:
         self.flush()
         self.log.close()
-        assert self.disk.open_files == set()
+        assert self.disk.open_files == []
         assert self.open(len(self.data)).scanned_bytes == 0
 
     @rule(fraction=FRACTIONS)

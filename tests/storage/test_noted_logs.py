@@ -19,7 +19,7 @@ from octopi.storage.log_options import LogOptions
 from octopi.storage.recovery import Noted
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,

@@ -14,7 +14,7 @@ from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,
@@ -63,9 +63,9 @@ def test_a_torn_tail_is_cut_reported_and_kept() -> None:
     assert log.fault is None
     append(log, last)
     assert read_all(log) == whole + last
-    assert disk.open_files != set()
+    assert disk.open_files != []
     log.close()
-    assert disk.open_files == set()
+    assert disk.open_files == []
 
 
 def test_the_last_batch_cut_at_every_byte_leaves_its_whole_records() -> None:
@@ -152,7 +152,7 @@ def test_a_tail_in_which_any_bit_turned_over_is_cut_only_if_it_may_be() -> None:
             recover_log(disk, cut_altered=False)
         assert refused.value.offset == 0
         assert disk.content(path(0)) == before
-        assert disk.open_files == set()
+        assert disk.open_files == []
         log, recovery = recover_log(disk)
         assert (log.end, recovery.cut_bytes) == (0, len(first + rest))
 
@@ -502,7 +502,7 @@ def test_a_log_that_cannot_be_read_is_neither_opened_nor_cut(operation: str, pat
     disk.fail(errno.EIO, operation, path_end=path_end)
     with pytest.raises(StorageError, match="Input/output error"):
         open_log(disk)
-    assert disk.open_files == set()
+    assert disk.open_files == []
     assert disk.content(path(0)) == batch(b"one")
     assert read_all(open_log(disk)) == batch(b"one")
 

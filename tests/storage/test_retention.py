@@ -9,7 +9,7 @@ import pytest
 from octopi.identifiers import Offset
 from octopi.storage.log_options import LogOptions
 from octopi.storage.retention import ClosedSegment, expired_count
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     NOW_MS,
     append,

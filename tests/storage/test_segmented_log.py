@@ -21,7 +21,7 @@ from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import at_once
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,
@@ -287,7 +287,7 @@ def test_few_files_of_closed_segments_stay_open(disk: MemoryDisk) -> None:
     assert len(disk.open_files) <= 12
     append(log, batch(b"1"))
     log.close()
-    assert disk.open_files == set()
+    assert disk.open_files == []
 
 
 # --- finding -----------------------------------------------------------------------------
@@ -510,7 +510,7 @@ async def test_a_log_may_be_restarted_during_a_flush(
     append(log, batch(b"1"))
     assert await log.flush() == log.end
     log.close()
-    assert disk.open_files == set()
+    assert disk.open_files == []
 
 
 # --- flushing ----------------------------------------------------------------------------

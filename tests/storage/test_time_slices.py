@@ -24,7 +24,7 @@ from octopi.storage.record_file import RecordFile
 from octopi.storage.segment import Segment
 from octopi.storage.segmented_log import SegmentedLog
 from octopi.storage.time_slices import GROUP_COUNT, Slices, at_once, in_groups, in_turns
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
     NOW_MS,

@@ -20,9 +20,9 @@ from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.operating_system import SystemDisk
 from octopi.record import decode
 from octopi.storage.ends_file import load_ends
-from tests.integration.clusters import ProcessCluster, process_cluster
-from tests.integration.replicas import DataDirectory
-from tests.integration.traffic import traffic
+from tests.kit.named_clusters import ProcessCluster, process_cluster
+from tests.kit.replicas import DataDirectory
+from tests.kit.traffic import traffic
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

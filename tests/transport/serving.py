@@ -21,7 +21,7 @@ from octopi.transport.server import serve
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
-from tests.join_secrets import MEMBER, SECRETS
+from tests.kit.join_secrets import MEMBER, SECRETS
 
 
 def environment_of(net: Net) -> Environment:

@@ -10,7 +10,7 @@ from octopi.errors import Status
 from octopi.limits import CLOSE_TIMEOUT_S, HELLO_BYTES_MAX, KIB, MIB
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from tests.fakes.streams import MemoryStreams
+from tests.kit.streams import MemoryStreams
 from tests.transport.serving import serving
 from tests.transport.test_hostile_peers import UPGRADE
 

@@ -43,8 +43,8 @@ from octopi.security.token_bucket import TokenBucket
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
-from tests.fakes.link import MemoryLink, link_pair
-from tests.fakes.logs import capture_logs
+from tests.kit.links import MemoryLink, link_pair
+from tests.kit.logs import capture_logs
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)
 HEARTBEAT_S = 5.0

@@ -19,7 +19,7 @@ from octopi.transport.paced_stream import PacedStream
 from octopi.transport.turns import ConnectionTurn, ConnectionTurns
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from tests.fakes.streams import MemoryStreams
+from tests.kit.streams import MemoryStreams
 from tests.transport.serving import EchoSession, serving
 from tests.transport.test_hostile_peers import UPGRADE, greet, masked
 from tests.transport.test_turns import Stopwatch

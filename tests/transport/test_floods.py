@@ -16,7 +16,7 @@ from octopi.limits import (
 from octopi.transport.frame_reader import CONTINUATION, PING
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from tests.fakes.streams import MemoryStreams
+from tests.kit.streams import MemoryStreams
 from tests.transport.serving import Server, serving
 from tests.transport.test_before_the_hello import frame_of
 from tests.transport.test_hostile_peers import greet, masked

@@ -30,8 +30,8 @@ from octopi.transport.handshake import accept_connection, open_connection
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP, Endpoint
-from tests.fakes.link import MemoryLink, MemoryNet, link_pair
-from tests.join_secrets import SECRETS
+from tests.kit.join_secrets import SECRETS
+from tests.kit.links import MemoryLink, MemoryNet, link_pair
 from tests.transport.serving import environment_of
 
 EVERY_CLASS = frozenset(m.TYPE_NAMES)

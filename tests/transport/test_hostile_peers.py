@@ -32,8 +32,8 @@ from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 from octopi.wire.endpoints import CLIENT
-from tests.fakes.logs import capture_logs
-from tests.fakes.streams import MemoryStreams
+from tests.kit.logs import capture_logs
+from tests.kit.streams import MemoryStreams
 from tests.transport.serving import Server, serving
 
 UPGRADE = (

@@ -14,8 +14,8 @@ from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S, HTTP_IDLE_S, SEN
 from octopi.transport.http_requests import HEAD_BYTES_MAX, HttpAnswer, HttpRequest, plain
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
-from tests.fakes.logs import capture_logs
-from tests.fakes.streams import MemoryStreams, Stream
+from tests.kit.logs import capture_logs
+from tests.kit.streams import MemoryStreams, Stream
 from tests.transport.serving import Server, serving
 from tests.transport.test_before_the_hello import frame_of
 from tests.transport.test_hostile_peers import UPGRADE

@@ -15,8 +15,8 @@ from octopi.errors import ConnectionLostError, ProtocolError, Status, Unreachabl
 from octopi.limits import MESSAGE_BYTES_MAX, MIB
 from octopi.operating_system import SystemClock, SystemStreams
 from octopi.transport.websocket import WebSocketNet
-from tests.fakes.link import MemoryNet
-from tests.fakes.streams import MemoryStreams
+from tests.kit.links import MemoryNet
+from tests.kit.streams import MemoryStreams
 
 PATH = "/v1/client"
 

@@ -16,9 +16,9 @@ from octopi.transport.handshake import NodeCredentials, accept_connection
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT, FOLLOW, MEMBERSHIP, Endpoint
-from tests.fakes.link import MemoryLink, MemoryNet, link_pair
-from tests.fakes.streams import MemoryStreams
-from tests.join_secrets import MEMBER, SECRETS, prove, secrets_of
+from tests.kit.join_secrets import MEMBER, SECRETS, prove, secrets_of
+from tests.kit.links import MemoryLink, MemoryNet, link_pair
+from tests.kit.streams import MemoryStreams
 from tests.security.tokens import key_ring, token
 from tests.transport.serving import Server, environment_of, serving
 from tests.transport.test_hostile_peers import UPGRADE, all_of, masked

@@ -13,8 +13,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.limits import CLOSE_TIMEOUT_S, HANDSHAKE_TIMEOUT_S
 from octopi.security.tls import Tls
-from tests.fakes.logs import capture_logs
-from tests.fakes.streams import MemoryStreams, Stream
+from tests.kit.logs import capture_logs
+from tests.kit.streams import MemoryStreams, Stream
 from tests.transport.serving import Server, serving
 from tests.transport.test_hostile_peers import UPGRADE
 

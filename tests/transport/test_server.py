@@ -12,8 +12,8 @@ from octopi.transport.server import serve
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT, MEMBERSHIP
-from tests.fakes.link import MemoryNet
-from tests.fakes.logs import capture_logs
+from tests.kit.links import MemoryNet
+from tests.kit.logs import capture_logs
 from tests.transport.serving import environment_of, serving
 
 

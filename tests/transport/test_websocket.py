@@ -14,8 +14,8 @@ from octopi.errors import InvalidOptionError, UnreachableError
 from octopi.limits import CLOSE_TIMEOUT_S, STRANGERS_LINE_INTERVAL_S
 from octopi.operating_system import SystemClock, SystemStreams
 from octopi.transport.websocket import WebSocketNet
-from tests.fakes.logs import capture_logs
-from tests.fakes.streams import MemoryStreams, Stream
+from tests.kit.logs import capture_logs
+from tests.kit.streams import MemoryStreams, Stream
 
 PATHS = frozenset({"/v1/client"})
 

@@ -328,9 +328,13 @@ class Tree:
                 operation.settle()
                 self._unsynced.remove(operation)
 
+    def settle_names(self) -> None:
+        """Have names on the device as processes see them."""
+        self.settle(list(self._unsynced))
+
     def settle_all(self) -> None:
         """Have names and contents on the device as processes see them."""
-        self.settle(list(self._unsynced))
+        self.settle_names()
         for _, image in self.files():
             image.settle_all()
 

@@ -21,9 +21,13 @@ from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.roles.broker.node import BrokerOptions, run_broker
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
-from tests.clients.memory_net import MemoryNet
-from tests.fakes.disk import MemoryDisk
-from tests.join_secrets import SECRETS
+from octopi.transport.connection import Connection
+from octopi.transport.handshake import open_connection
+from octopi.wire import messages as m
+from octopi.wire.endpoints import CLIENT
+from tests.kit.disk import MemoryDisk
+from tests.kit.join_secrets import SECRETS
+from tests.kit.links import MemoryNet
 
 REGISTER = "ws://register:7000"
 BROKER = "ws://broker-1:7100"
@@ -141,10 +145,25 @@ class World:
 async def running_world() -> AsyncIterator[World]:
     """A register and one broker, ended with the block."""
     async with background_tasks() as nursery:
-        world = World(nursery, MemoryNet())
+        world = World(nursery, MemoryNet(capacity=8))
         await world.start_register()
         await world.start_broker()
         yield world
+
+
+@asynccontextmanager
+async def connection(world: World, url: str) -> AsyncIterator[Connection]:
+    """A connection that speaks message by message."""
+    opened = await open_connection(world.environment(), url, CLIENT, "test")
+    async with background_tasks() as nursery:
+        await nursery.start(opened.run, lambda message: None)
+        yield opened
+
+
+async def describe(world: World, topic: str) -> m.TopicInfo:
+    async with connection(world, REGISTER) as register:
+        question = m.DescribeTopic(register.next_request(), topic, True)
+        return (await register.request(question, m.TopicDescription, 5)).topic
 
 
 async def read_all(client: octopi.Client, topic: str) -> list[octopi.Message]:

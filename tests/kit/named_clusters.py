@@ -18,9 +18,9 @@ import octopi
 from harness.machines import Machine
 from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.environment import Trace
-from tests.cluster import Cluster, Node, running_cluster
-from tests.fakes.disk import MemoryDisk
-from tests.integration.replicas import DataDirectory
+from tests.kit.cluster import Cluster, Node, running_cluster
+from tests.kit.disk import MemoryDisk
+from tests.kit.replicas import DataDirectory
 
 LEADER_S = 20.0
 """A partition has a leader sooner than this, if it can have one."""

@@ -36,7 +36,7 @@ from octopi.transport.handshake import NodeCredentials, open_connection, open_no
 from octopi.transport.websocket import WebSocketNet
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT, Endpoint
-from tests.join_secrets import SECRETS
+from tests.kit.join_secrets import SECRETS
 
 
 def system_environment(nursery: trio.Nursery, tls: Tls | None = None) -> Environment:

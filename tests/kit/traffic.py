@@ -16,7 +16,7 @@ import octopi
 from octopi.environment import Environment
 from octopi.limits import REQUEST_TIMEOUT_S
 from octopi.record import Message
-from tests.integration.replicas import DataDirectory, identical
+from tests.kit.replicas import DataDirectory, identical
 
 PROGRESS_S = 30.0
 """Clients come to go on sooner than this after any failure that the cluster survives."""

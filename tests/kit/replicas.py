@@ -16,7 +16,7 @@ import octopi
 from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
-from tests.fakes.disk import MemoryDisk
+from tests.kit.disk import MemoryDisk
 
 REST_S = 30.0
 """A cluster that nobody disturbs is at rest much sooner."""
