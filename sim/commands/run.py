@@ -24,10 +24,10 @@ from sim.commands.options import (
 @click.option("--time", "time_s", type=float, metavar="SECONDS", help="Begin no run after so long.")
 @click.option(
     "--plans",
-    type=click.Choice(["swarm", "stories"]),
+    type=click.Choice(["swarm", "scenarios"]),
     default="swarm",
     show_default=True,
-    help="Draw every option by itself, or faults that belong together.",
+    help="swarm draws every option by itself, scenarios draws faults that belong together.",
 )
 @tier_option
 @jobs_option

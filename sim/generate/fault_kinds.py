@@ -1,7 +1,7 @@
-"""Which kinds of faults plans are drawn with, each with a switch of its own.
+"""The kinds of faults that plans are drawn with, each with its own switch.
 
-A kind whose faults the code doesn't withstand yet is switched off: then no plan of `sim run` and
-`sim mutants` has it, while tokens and tests may.
+All kinds are on by default.  Switch a kind off while the code does not withstand its faults yet:
+plans of `sim run` and `sim mutants` then leave it out; tokens and tests can still use it.
 """
 
 from __future__ import annotations

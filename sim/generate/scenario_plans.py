@@ -14,7 +14,7 @@ from typing import TypeVar
 import attrs
 
 from sim.generate.scenario import Scenario
-from sim.generate.scenarios import STORIES
+from sim.generate.scenarios import SCENARIOS
 from sim.generate.swarm import KILLS_EACH
 from sim.run.plan import Plan, Tier, WorkloadOptions
 
@@ -66,8 +66,8 @@ class _ScenarioDrawing:
 
     def _teller(self) -> Callable[[Random], Scenario]:
         """Each scenario comes once in a round of seeds, so that none is left out by chance."""
-        number, place = divmod(self._seed, len(STORIES))
-        order = _randomness("round", number).sample(STORIES, len(STORIES))
+        number, place = divmod(self._seed, len(SCENARIOS))
+        order = _randomness("round", number).sample(SCENARIOS, len(SCENARIOS))
         return order[place]
 
     def _workload(self, partitions: int) -> WorkloadOptions:

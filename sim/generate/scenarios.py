@@ -1,8 +1,8 @@
-"""The ways in which replicated logs are known to fail, as faults that belong together.
+"""All scenarios: groups of faults that are known to make replicated logs fail.
 
-A follower is away, then the leader dies; a leader sleeps through its successor's election; who
-recovers is struck again.  Each fault stands at a step of the protocol, or counts from the fault
-before it.
+For instance: a follower is away and then the leader dies; a leader is paused while its successor is
+elected; a replica fails again while it recovers.  Each fault happens at a step of the protocol, or
+some time after the fault before it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sim.generate.scenarios_of_disks import (
     starts_with_a_full_disk,
     torn_writes,
 )
-from sim.generate.scenarios_of_last_copies import TOLD_OF_LAST_COPIES
+from sim.generate.scenarios_of_last_copies import LAST_COPIES_SCENARIOS
 from sim.generate.scenarios_of_leaders import (
     all_alone,
     answers_get_lost,
@@ -65,7 +65,7 @@ from sim.generate.scenarios_of_leaders import (
     too_few,
     unsteady,
 )
-from sim.generate.scenarios_of_loss import TOLD_OF_LOSS
+from sim.generate.scenarios_of_loss import LOSS_SCENARIOS
 from sim.generate.scenarios_of_registers import (
     forgets_with_a_full_disk,
     made_again,
@@ -82,9 +82,9 @@ from sim.generate.scenarios_of_retention import (
     retention_strikes,
     slow_to_acknowledge,
 )
-from sim.generate.scenarios_of_serving import ALWAYS_TOLD_OF_SERVING, TOLD_OF_SERVING
+from sim.generate.scenarios_of_serving import ALWAYS_SERVING, SERVING_SCENARIOS
 
-_ALWAYS_TOLD: Final[tuple[Callable[[Random], Scenario], ...]] = (
+_ALWAYS_DRAWN: Final[tuple[Callable[[Random], Scenario], ...]] = (
     one_dies,
     one_after_the_other,
     one_after_the_other,
@@ -132,31 +132,31 @@ _ALWAYS_TOLD: Final[tuple[Callable[[Random], Scenario], ...]] = (
     retention_strikes,
     large_log,
     many_large_logs,
-    *ALWAYS_TOLD_OF_SERVING,
+    *ALWAYS_SERVING,
     many_fetches,
     slow_to_acknowledge,
 )
-"""One that stands here twice is drawn more often."""
+"""Drawn whatever kinds of faults are switched on.  One that is listed twice is drawn more often."""
 
-TOLD_IF_DRAWN: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+SCENARIOS_OF_KIND: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     DAMAGE: (
         *(damaged_comes_first, damaged_comes_first, damaged_leads, damaged_leads),
-        *TOLD_OF_LOSS[DAMAGE],
+        *LOSS_SCENARIOS[DAMAGE],
     ),
-    STOPS: (stopped, stopped, *TOLD_OF_SERVING[STOPS]),
+    STOPS: (stopped, stopped, *SERVING_SCENARIOS[STOPS]),
     GONE: (gone_for_good,),
     LINKS: (one_link_breaks, one_link_breaks),
-    JOURNAL: (forgets_with_a_full_disk, *TOLD_OF_LOSS[JOURNAL]),
+    JOURNAL: (forgets_with_a_full_disk, *LOSS_SCENARIOS[JOURNAL]),
     RENEWED: (made_again, made_again, made_again_and_forgotten),
-    FULL: (starts_with_a_full_disk, *TOLD_OF_SERVING[FULL]),
-    POWER: (all_lose_power, all_lose_power, *TOLD_OF_LOSS[POWER], *TOLD_OF_SERVING[POWER]),
-    ALONE: TOLD_OF_SERVING[ALONE],
-    **TOLD_OF_LAST_COPIES,
+    FULL: (starts_with_a_full_disk, *SERVING_SCENARIOS[FULL]),
+    POWER: (all_lose_power, all_lose_power, *LOSS_SCENARIOS[POWER], *SERVING_SCENARIOS[POWER]),
+    ALONE: SERVING_SCENARIOS[ALONE],
+    **LAST_COPIES_SCENARIOS,
 }
-"""More, by the kind of `sim.generate.fault_kinds` that has to be drawn."""
+"""Kind of `sim.generate.fault_kinds` -> the scenarios drawn only while that kind is switched on."""
 
-STORIES: Final = (
-    *_ALWAYS_TOLD,
-    *chain.from_iterable(told for kind, told in TOLD_IF_DRAWN.items() if is_drawn(kind)),
+SCENARIOS: Final = (
+    *_ALWAYS_DRAWN,
+    *chain.from_iterable(of_kind for kind, of_kind in SCENARIOS_OF_KIND.items() if is_drawn(kind)),
 )
-"""All that are told."""
+"""All scenarios that are drawn."""

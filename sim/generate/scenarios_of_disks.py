@@ -1,4 +1,4 @@
-"""Stories of disks that fail, fill up or change what they hold, and of power that fails."""
+"""Scenarios in which a disk fails, fills up or changes stored bytes, or the power fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""More of `sim.generate.scenarios`: the last copy in sync is damaged, or its disk lost.
+"""Scenarios in which the last replica in sync is damaged, or its disk is lost.
 
-Nothing is decided by itself then.  An operator orders that the best of the replicas that are left
-leads, and what that one lacks is lost, and told to be.
+The register elects no leader by itself then.  An operator orders the best of the remaining replicas
+to lead; the records that this replica lacks are lost, and are reported as lost.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _whole_ones_may_come_back(randomness: Random) -> Scenario:
     return _told(faults, {})
 
 
-TOLD_OF_LAST_COPIES: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     LAST: (
         _sole_replica_damaged,
         _sole_replica_damaged,

@@ -1,4 +1,4 @@
-"""Stories of leaders and followers that die, sleep, stop, or are cut off, and of who leads then."""
+"""Scenarios in which leaders and followers die, pause, stop or are cut off, and another leads."""
 
 from __future__ import annotations
 

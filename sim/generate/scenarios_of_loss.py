@@ -1,7 +1,7 @@
-"""More of `sim.generate.scenarios`: what devices lost, and who leads then.
+"""Scenarios in which devices lose data, and of the elections that follow.
 
-Damage that a broker notices when it opens its logs, failures of power that leave each replica
-with another end, and a broker whose damage nobody can notice.
+A broker notices damage when it opens its logs; a failure of power leaves the replicas with
+different ends; the damage of a broker cannot be noticed.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def _slow_sync(target: str, delay_s: float, path_end: str, times: int = 200) -> 
     return InjectedFault(AtTime(0.3), BreakDisk(fault), target)
 
 
-TOLD_OF_LOSS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+LOSS_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     JOURNAL: (
         _forms_half_a_cluster,
         _an_older_record_comes_last,

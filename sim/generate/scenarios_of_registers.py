@@ -1,5 +1,5 @@
-"""Stories of a register that is slow, dies, or forgets what it decided, and of topics that are made
-again meanwhile."""
+"""Scenarios in which the register is slow, dies or loses its decisions, and in which topics are
+created again meanwhile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stories of what brokers keep and remove, and of logs that are large: retention overtakes those
-who are away; what has to be looked at for a while keeps nobody waiting."""
+"""Scenarios of retention and of large logs: retention removes records that followers and consumers
+still need, and long reads of a log must not delay other requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Stories of full disks and of who serves meanwhile, of producers that have no register to ask,
-and of consumers whose log goes on in another way."""
+"""Scenarios of brokers that serve with a full disk, of producers without a register, and of
+consumers whose log has forked."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _goes_on_differently(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), options, load)
 
 
-TOLD_OF_SERVING: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
+SERVING_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     FULL: (
         _told_with_a_full_disk,
         _appointed_with_a_full_disk,
@@ -187,4 +187,4 @@ TOLD_OF_SERVING: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] =
     POWER: (_goes_on_differently, _goes_on_differently),
 }
 """By the kind of `sim.generate.fault_kinds` that has to be drawn."""
-ALWAYS_TOLD_OF_SERVING: Final = (_polls, _asks_twice)
+ALWAYS_SERVING: Final = (_polls, _asks_twice)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _AFTERMATHS_COUNT: Final = 12
 """Of so many plans in which the oracle saw something the aftermath is tried."""
-_STORIES_PER_SWARM: Final = 7
-"""A swarm plan takes as long as three stories."""
+_SCENARIOS_PER_SWARM: Final = 7
+"""A swarm plan takes as long as three scenarios, so one follows every seven."""
 
 
 @attrs.frozen
@@ -210,12 +210,12 @@ def shrunk(plan: Plan, is_sound: Callable[[Plan], bool], seconds_max: float) -> 
 
 
 def plans(first: int = 1) -> Iterator[Plan]:
-    """What is searched, from that seed on: stories and swarm by turns."""
+    """Plans to search from seed *first* on: scenarios, and after every seventh a swarm plan."""
     from sim.generate import scenario_plans, swarm
 
     for seed in itertools.count(first):
         yield scenario_plans.draw(seed)
-        if seed % _STORIES_PER_SWARM == 0:
+        if seed % _SCENARIOS_PER_SWARM == 0:
             yield swarm.draw(seed, "message")
 
 

@@ -48,15 +48,15 @@ class SearchOptions:
     """A directory for the pages of failures."""
 
 
-def _tell_a_story(seed: int, tier: Tier | None) -> Plan:
+def _draw_scenario(seed: int, tier: Tier | None) -> Plan:
     return scenario_plans.draw(seed, tier or "message")
 
 
 SOURCES: Final[dict[str, Callable[[int, Tier | None], Plan]]] = {
     "swarm": swarm.draw,
-    "stories": _tell_a_story,
+    "scenarios": _draw_scenario,
 }
-"""What draws a plan from a seed."""
+"""Name of a source of plans -> what draws a plan from a seed."""
 
 
 def run_seed(source: str, tier: Tier | None, seed: int) -> tuple[int, Outcome]:

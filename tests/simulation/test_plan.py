@@ -23,7 +23,7 @@ from octopi.simulation.faults.actions import (
     Pause,
     When,
 )
-from sim.generate.scenarios import TOLD_IF_DRAWN
+from sim.generate.scenarios import SCENARIOS_OF_KIND
 from sim.generate.swarm import describe, draw
 from sim.run import plan as plans
 from sim.run.plan import (
@@ -74,13 +74,14 @@ def test_defaults_take_no_room_and_odd_numbers_are_kept_exactly() -> None:
     assert from_token(to_token(odd)) == odd
 
 
-@pytest.mark.parametrize("kind", TOLD_IF_DRAWN)
-def test_stories_that_are_not_told_yet_survive_token_and_json(kind: str) -> None:
-    for story in TOLD_IF_DRAWN[kind]:
+@pytest.mark.parametrize("kind", SCENARIOS_OF_KIND)
+def test_scenarios_of_each_kind_survive_token_and_json(kind: str) -> None:
+    for scenario in SCENARIOS_OF_KIND[kind]:
         for number in range(20):
-            told = story(Random(number))
-            workload = attrs.evolve(WorkloadOptions(topic_partitions=1), **told.load)
-            plan = attrs.evolve(Plan(number), faults=told.faults, workload=workload, **told.options)
+            drawn = scenario(Random(number))
+            workload = attrs.evolve(WorkloadOptions(topic_partitions=1), **drawn.load)
+            changes = {"faults": drawn.faults, "workload": workload, **drawn.options}
+            plan = attrs.evolve(Plan(number), **changes)
             assert from_token(to_token(plan)) == plan
             assert from_json(to_json(plan)) == plan
 

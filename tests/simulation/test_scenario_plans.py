@@ -17,7 +17,7 @@ from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from sim.generate import scenario_plans
-from sim.generate.scenarios import STORIES
+from sim.generate.scenarios import SCENARIOS
 from sim.run.plan import Plan, WorkloadOptions, from_json, from_token, to_json, to_token
 from sim.run.simulation import simulate
 
@@ -89,8 +89,8 @@ def test_a_plan_keeps_what_stands_behind_what() -> None:
 
 
 def test_each_story_is_told_once_in_a_round_of_seeds() -> None:
-    count = len(STORIES)
+    count = len(SCENARIOS)
     options = [scenario_plans._ScenarioDrawing(seed)._teller() for seed in range(2 * count)]
     first, second = options[:count], options[count:]
     assert first != second
-    assert Counter(first) == Counter(second) == Counter(STORIES)
+    assert Counter(first) == Counter(second) == Counter(SCENARIOS)

@@ -46,13 +46,15 @@ async def test_who_lets_others_have_their_turn_may_read_as_much_as_it_likes() ->
     assert await long_turns(with_turns=True) == []
 
 
-def of_story(story: Scenario) -> Plan:
-    return Plan(1, faults=story.faults, workload=WorkloadOptions(**story.load), **story.options)
+def plan_of(scenario: Scenario) -> Plan:
+    return Plan(
+        1, faults=scenario.faults, workload=WorkloadOptions(**scenario.load), **scenario.options
+    )
 
 
 def test_what_a_follower_lacks_of_many_logs_is_not_read_in_one_turn() -> None:
     """All of it was, half a megabyte of each log, and as much more was put in the outbox."""
-    verdict = simulate(of_story(many_large_logs(Random(0))), [Oracle])
+    verdict = simulate(plan_of(many_large_logs(Random(0))), [Oracle])
     assert verdict.violation is None, verdict.violation
 
 
@@ -65,7 +67,7 @@ def test_questions_about_large_logs_that_are_answered_in_one_turn_are_found(
     async def in_one_turn(work: Slices[int]) -> int:
         return at_once(work)
 
-    plan = of_story(large_log(Random(1)))
+    plan = plan_of(large_log(Random(1)))
     assert simulate(plan, [Oracle]).violation is None
     monkeypatch.setattr(read, "in_turns", in_one_turn)
     violation = simulate(plan, [Oracle]).violation

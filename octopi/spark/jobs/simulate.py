@@ -53,7 +53,7 @@ class CampaignOptions:
     count: int = 1000
     first: int = 1
     plans: str = "swarm"
-    """What draws a plan from a seed: ``swarm`` or ``stories``."""
+    """What draws a plan from a seed: ``swarm`` or ``scenarios``."""
     prepare: Callable[[], None] | None = None
     """Called in each worker before its first run."""
 

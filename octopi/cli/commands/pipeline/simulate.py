@@ -19,10 +19,10 @@ from octopi.cli.spark_job import spark_job, spark_options
 @click.option("--first", type=click.IntRange(min=0), default=1, show_default=True, metavar="SEED")
 @click.option(
     "--plans",
-    type=click.Choice(["swarm", "stories"]),
+    type=click.Choice(["swarm", "scenarios"]),
     default="swarm",
     show_default=True,
-    help="Draw every option by itself, or faults that belong together.",
+    help="swarm draws every option by itself, scenarios draws faults that belong together.",
 )
 @spark_options
 @pass_invocation
