@@ -19,39 +19,41 @@ fields, so producing and consuming pay nothing for that.
 A field whose class says `MayBeMissing` is not written while it has its default, and a message
 without it has the default.  All other fields have to be there, and no others.
 
-This module knows no connection: who may send what is `allowed`.
+What a field may hold is one of the kinds of `octopi.wire.field_kinds`; this module makes structures
+of them.  It knows no connection: who may send what is `allowed`.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from octopi.errors import ProtocolError, Status
 from octopi.limits import CBOR_DEPTH_MAX
 from octopi.wire.cbor import (
-    BYTES,
-    FALSE,
-    INTEGER_BOUND,
-    LIST,
     MAP,
-    NEGATIVE,
-    NULL,
     TEXT,
-    TRUE,
-    UNSIGNED,
     Problem,
-    check_size,
     container,
     head,
-    mismatch,
     quoted,
     read_head,
-    read_string,
+)
+from octopi.wire.field_kinds import (
+    INTEGER,
+    SIGNED_INTEGER,
+    BooleanField,
+    BoundedInteger,
+    BytesField,
+    EncodedEntries,
+    FieldKind,
+    ListField,
+    OptionalField,
+    RuledText,
+    TextField,
 )
 from octopi.wire.messages import (
     JUDGED,
@@ -132,15 +134,13 @@ def fault_in(part: object) -> str:
     return ""
 
 
-class EncodedList(list[Any]):
+class EncodedList(EncodedEntries):
     """A list for a message whose entries are encoded as they are added: in slices, where there may
     be thousands of them."""
 
     def __init__(self, cls: type) -> None:
         """*cls*: the class of the entries, a part of messages."""
         super().__init__()
-        self.parts: Final[list[bytes]] = []
-        """The bytes of the entries, in order."""
         self._kind = _kind(cls)
 
     def add(self, entries: list[Any]) -> None:
@@ -159,197 +159,7 @@ class EncodedList(list[Any]):
         self.extend(entries)
 
 
-class _Kind(Protocol[_V]):
-    """What a field may hold."""
-
-    @property
-    def depth(self) -> int:
-        """Containers within each other, at most."""
-
-    def encode(self, value: _V, parts: list[bytes]) -> None:
-        """Append the encoding of *value* to *parts*."""
-
-    def decode(self, data: bytes, at: int) -> tuple[_V, int]:
-        """The value at position *at* of *data*, and the position behind it."""
-
-
-@attrs.frozen
-class _Integer:
-    is_signed: bool
-    depth = 0
-
-    def encode(self, value: int, parts: list[bytes]) -> None:
-        if not -INTEGER_BOUND <= value < INTEGER_BOUND:
-            raise Problem("it does not fit into 64 bits with sign")
-        if value < 0 and not self.is_signed:
-            raise Problem("it can't be negative")
-        parts.append(head(UNSIGNED, value) if value >= 0 else head(NEGATIVE, -1 - value))
-
-    def decode(self, data: bytes, at: int) -> tuple[int, int]:
-        if at < len(data) and data[at] < 24:  # the most frequent ones need no more
-            return data[at], at + 1
-        major, value, behind = read_head(data, at)
-        if major > NEGATIVE:
-            raise mismatch("an integer", data, at)
-        if value >= INTEGER_BOUND:
-            raise Problem("it does not fit into 64 bits with sign")
-        if major == UNSIGNED:
-            return value, behind
-        if not self.is_signed:
-            raise Problem("it can't be negative")
-        return -1 - value, behind
-
-
-@attrs.frozen
-class _BoundedInteger:
-    low: int
-    high: int
-    depth = 0
-
-    def encode(self, value: int, parts: list[bytes]) -> None:
-        _INTEGER.encode(self._checked(value), parts)
-
-    def decode(self, data: bytes, at: int) -> tuple[int, int]:
-        value, at = _INTEGER.decode(data, at)
-        return self._checked(value), at
-
-    def _checked(self, value: int) -> int:
-        if not self.low <= value <= self.high:
-            raise Problem(f"it is {value}, and has to be from {self.low} to {self.high}")
-        return value
-
-
-class _Boolean:
-    depth = 0
-
-    def encode(self, value: bool, parts: list[bytes]) -> None:
-        parts.append(TRUE if value else FALSE)
-
-    def decode(self, data: bytes, at: int) -> tuple[bool, int]:
-        if data.startswith(TRUE, at):
-            return True, at + 1
-        if data.startswith(FALSE, at):
-            return False, at + 1
-        raise mismatch("a boolean", data, at)
-
-
-@attrs.frozen
-class _Text:
-    size_max: int
-    depth = 0
-
-    def encode(self, value: str, parts: list[bytes]) -> None:
-        try:
-            encoded = value.encode()
-        except UnicodeEncodeError:
-            raise Problem("it has no form in UTF-8") from None
-        check_size(len(encoded), self.size_max, "bytes")
-        parts.append(head(TEXT, len(encoded)))
-        parts.append(encoded)
-
-    def decode(self, data: bytes, at: int) -> tuple[str, int]:
-        try:
-            if at < len(data) and 0x60 <= (initial := data[at]) < 0x78 and self.size_max >= 24:
-                end = at + initial - 0x5F  # short ones are the most frequent
-                if end <= len(data):
-                    return data[at + 1 : end].decode(), end
-            value, at = read_string(data, at, TEXT, self.size_max)
-            return value.decode(), at
-        except UnicodeDecodeError:
-            raise Problem("it is not UTF-8") from None
-
-
-@attrs.frozen
-class _RuledText:
-    text: _Text
-    fault: Callable[[str], str]
-    depth = 0
-
-    def encode(self, value: str, parts: list[bytes]) -> None:
-        self.text.encode(self._checked(value), parts)
-
-    def decode(self, data: bytes, at: int) -> tuple[str, int]:
-        value, at = self.text.decode(data, at)
-        return self._checked(value), at
-
-    def _checked(self, value: str) -> str:
-        if fault := self.fault(value):
-            raise Problem(fault)
-        return value
-
-
-@attrs.frozen
-class _Bytes:
-    size_max: int
-    depth = 0
-
-    def encode(self, value: bytes, parts: list[bytes]) -> None:
-        check_size(len(value), self.size_max, "bytes")
-        parts.append(head(BYTES, len(value)))
-        parts.append(value)
-
-    def decode(self, data: bytes, at: int) -> tuple[bytes, int]:
-        return read_string(data, at, BYTES, self.size_max)
-
-
-@attrs.frozen
-class _Optional:
-    kind: _Kind[Any]
-
-    @property
-    def depth(self) -> int:
-        return self.kind.depth
-
-    def encode(self, value: object, parts: list[bytes]) -> None:
-        if value is None:
-            parts.append(NULL)
-        else:
-            self.kind.encode(value, parts)
-
-    def decode(self, data: bytes, at: int) -> tuple[object, int]:
-        if data.startswith(NULL, at):
-            return None, at + 1
-        return self.kind.decode(data, at)
-
-
-@attrs.frozen
-class _List:
-    kind: _Kind[Any]
-    count_max: int
-
-    @property
-    def depth(self) -> int:
-        return 1 + self.kind.depth
-
-    def encode(self, value: list[object], parts: list[bytes]) -> None:
-        check_size(len(value), self.count_max, "entries")
-        parts.append(head(LIST, len(value)))
-        if isinstance(value, EncodedList):
-            parts += value.parts
-            return
-        for index, entry in enumerate(value):
-            try:
-                self.kind.encode(entry, parts)
-            except Problem as problem:
-                problem.place = f"[{index}]{problem.place}"
-                raise
-
-    def decode(self, data: bytes, at: int) -> tuple[list[object], int]:
-        count, at = container(data, at, LIST)
-        check_size(count, self.count_max, "entries")
-        decode_entry = self.kind.decode
-        entries: list[object] = []
-        for index in range(count):
-            try:
-                entry, at = decode_entry(data, at)
-            except Problem as problem:
-                problem.place = f"[{index}]{problem.place}"
-                raise
-            entries.append(entry)
-        return entries, at
-
-
-_Field = tuple[str, bytes, _Kind[Any]]
+_Field = tuple[str, bytes, FieldKind[Any]]
 """Name, the encoding of the name, what it may hold."""
 
 
@@ -508,7 +318,7 @@ def _request_at(data: bytes, at: int) -> int | None:
     if not data.startswith(_REQUEST_KEY, at):
         return None
     try:
-        return _INTEGER.decode(data, at + len(_REQUEST_KEY))[0]
+        return INTEGER.decode(data, at + len(_REQUEST_KEY))[0]
     except Problem:
         return None
 
@@ -531,7 +341,7 @@ def _default(attribute: attrs.Attribute[Any]) -> object:
     return factory()
 
 
-def _kind(hint: object) -> _Kind[Any]:
+def _kind(hint: object) -> FieldKind[Any]:
     """What the type *hint* of a field allows."""
     hint, notes = _notes(hint)
     bound: int | None = None
@@ -539,10 +349,10 @@ def _kind(hint: object) -> _Kind[Any]:
     for note in notes:
         if isinstance(note, MayBeNegative):
             assert hint is int
-            return _SIGNED_INTEGER
+            return SIGNED_INTEGER
         if isinstance(note, Within):
             assert hint is int
-            return _BoundedInteger(note.low, note.high)
+            return BoundedInteger(note.low, note.high)
         if isinstance(note, AtMost):
             bound = note.size
         if isinstance(note, Grammar):
@@ -551,29 +361,27 @@ def _kind(hint: object) -> _Kind[Any]:
     if origin in (typing.Union, types.UnionType):
         inner, nothing = typing.get_args(hint)
         assert nothing is types.NoneType
-        return _Optional(_kind(inner))
+        return OptionalField(_kind(inner))
     if hint is int:
-        return _INTEGER
+        return INTEGER
     if hint is bool:
-        return _Boolean()
+        return BooleanField()
     if isinstance(hint, type) and attrs.has(hint):
         structure = _Structure(hint, is_part=True)
         return _JudgedPart(structure) if hint in JUDGED else _Part(structure)
     assert bound is not None, f"{hint} needs a bound"
     if hint is str:
-        text = _Text(bound)
-        return text if grammar is None else _RuledText(text, grammar.fault)
+        text = TextField(bound)
+        return text if grammar is None else RuledText(text, grammar.fault)
     if hint is bytes:
-        return _Bytes(bound)
+        return BytesField(bound)
     assert origin is list, f"{hint} has no encoding"
-    return _List(_kind(typing.get_args(hint)[0]), bound)
+    return ListField(_kind(typing.get_args(hint)[0]), bound)
 
 
-_INTEGER: Final = _Integer(is_signed=False)
-_SIGNED_INTEGER: Final = _Integer(is_signed=True)
-_TYPE_NAME: Final = _Text(1000)
+_TYPE_NAME: Final = TextField(1000)
 _TYPE_KEY: Final = _key("type")
 _REQUEST_KEY: Final = _key("request")
 _STRUCTURES: Final = {cls: _Structure(cls, is_part=False) for cls in TYPE_NAMES}
-_PARTS: Final[dict[type, _Kind[Any]]] = {}
+_PARTS: Final[dict[type, FieldKind[Any]]] = {}
 """What `fault_in` was asked about before."""
