@@ -369,7 +369,7 @@ class Faults:
         """
         waiting = self._triggers.get(event.what)
         for one in list(waiting or ()):
-            if self._injector.fits(one.who, event.host, event.get("partition")):
+            if self._injector.hosts.fits(one.who, event.host, event.get("partition")):
                 one.left -= 1
                 if not one.left:
                     assert waiting is not None

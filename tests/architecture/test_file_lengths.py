@@ -19,11 +19,9 @@ LONGER: Final = {
 TO_BE_DIVIDED: Final = frozenset(
     {
         "octopi/coordination/controller.py",
-        "octopi/simulation/faults/injector.py",
         "octopi/simulation/invariants/oracle.py",
         "octopi/transport/connection.py",
         "octopi/transport/framed_link.py",
-        "octopi/wire/codec.py",
     }
 )
 """Files with a second responsibility that has no module of its own yet; nothing is added here."""

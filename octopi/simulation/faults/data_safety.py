@@ -1,27 +1,24 @@
 """Which data may be taken away, so that what the cluster promises can still be asked for.
 
 A promise holds as long as one in-sync replica of each log has all of it (docs/protocol.md,
-"What an acknowledgement promises").  The atlas knows whose data was touched, and refuses an
+"What an acknowledgement promises").  The guard knows whose data was touched, and refuses an
 action that would touch the last intact copy.  It reads the register's decisions and
 brokers' sync flags, never a log: it errs on the side of sparing data.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from octopi.coordination.cluster_state import Removal
-from octopi.simulation.cluster import WIPE
+from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.faults.actions import BitFlip, Destroying, LosePower, RollBack, Wipe
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
-
-if TYPE_CHECKING:
-    from octopi.simulation.cluster import SimulatedCluster
 
 
 class LastCopyGuard:

@@ -52,7 +52,10 @@ from octopi.simulation.faults.actions import (
 )
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.faults.data_safety import LastCopyGuard
+from octopi.simulation.faults.host_selector import HostSelector
 from octopi.simulation.faults.pending_faults import PendingFault
+from octopi.simulation.faults.route_faults import RouteFaults
+from octopi.simulation.faults.spare_hosts import can_be_replaced, is_needed
 from octopi.simulation.kernel.host import ProcessLife
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
@@ -62,11 +65,9 @@ SKIPPED: Final = "fault skipped"
 HEALED: Final = "healed"
 """What the events are called."""
 
-_LEADING: Final = frozenset({"leader", "follower"})
-
 
 class Injector:
-    """Has *faults* happen to *cluster*, as far as *atlas* lets them."""
+    """Has *faults* happen to *cluster*, as far as *last_copies* lets them."""
 
     def __init__(
         self, cluster: SimulatedCluster, last_copies: LastCopyGuard, faults: Iterable[InjectedFault]
@@ -83,6 +84,9 @@ class Injector:
         """What was done, and what was skipped."""
         self.timed_count = 0
         """Faults that wait for their time, and for nothing else."""
+        self.hosts = HostSelector(cluster)
+        """Finds the hosts that faults are aimed at."""
+        self._routes = RouteFaults(cluster)
         self._cluster = cluster
         self._world = cluster.world
         self._last_copies = last_copies
@@ -97,9 +101,6 @@ class Injector:
         """Hosts that are never to start again, if the others can do without them."""
         self._ended: list[str] = []
         """Hosts that are not to start again before everything is healed."""
-        self._slowed: Counter[tuple[str, str]] = Counter()
-        self._usual: dict[tuple[str, str], tuple[float, float, float]] = {}
-        """Latency, bandwidth and loss of routes as they were before they were slowed."""
         self._snapshots: dict[tuple[str, float], DiskSnapshot] = {}
         self._copied_in: dict[tuple[str, float], int] = {}
         """How many lives the host of a snapshot had had."""
@@ -139,7 +140,7 @@ class Injector:
         self.timed_count -= isinstance(fault.place, AtTime)
         if self._is_over:
             return
-        target = self._target(fault.target, here, partition)
+        target = self.hosts.target(fault.target, here, partition)
         self._strike(fault, target, partition)
         following = number + 1
         if following < len(self._faults) and pending_faults.is_behind(self._faults[following]):
@@ -156,7 +157,7 @@ class Injector:
         if waiting:
             partition = event.get("partition")
             for one in list(waiting):
-                if one.comes(self.fits(one.who, event.host, partition)):
+                if one.comes(self.hosts.fits(one.who, event.host, partition)):
                     waiting.remove(one)
                     self._come(one.number, event.host, partition)
         if self._conditions:
@@ -169,11 +170,11 @@ class Injector:
             if edge != place.edge or place.operation not in {"", operation}:
                 return
             host = life.host.name
-            if waiting.left and waiting.comes(self.fits(place.who, host, None)):
+            if waiting.left and waiting.comes(self.hosts.fits(place.who, host, None)):
                 self._come(number, host, None)
 
         for node in self._cluster.nodes.values():
-            if self._may_fit(place.who, node):
+            if self.hosts.may_fit(place.who, node):
                 # A list of its own: this effect may be what is being observed.
                 node.host.effect_observers = [*node.host.effect_observers, observe]
 
@@ -199,59 +200,12 @@ class Injector:
                 return step.end - step.highwater >= when.count
         return False
 
-    # --- who -----------------------------------------------------------------------------
-
-    def _may_fit(self, who: str, node: Node) -> bool:
-        """Whether *who* may ever mean *node*."""
-        word = who.partition("/")[0]
-        return word in {"any", node.kind, node.name} or (word in _LEADING and node.kind == "broker")
-
-    def fits(self, who: str, host: str, partition: int | None) -> bool:
-        """Whether *who* means *host*, where *partition* is spoken of."""
-        node = self._cluster.nodes.get(host)
-        if node is None or not self._may_fit(who, node):
-            return False
-        word, _, number = who.partition("/")
-        if word not in _LEADING:
-            return True
-        return host in self._hosts(word, int(number) if number else partition)
-
-    def _hosts(self, word: str, partition: int | None) -> list[str]:
-        """The leaders or followers of *partition*; None: of any."""
-        view = self._cluster.register_view.state
-        found: dict[str, None] = {}
-        for record in view.partitions.values():
-            if partition is None or record.partition == partition:
-                brokers = [record.leader]
-                if word == "follower":
-                    brokers = [one for one in record.replicas if one != record.leader]
-                found.update(dict.fromkeys(map(self._cluster.host_of, brokers)))
-        return list(found)
-
-    def _target(self, who: str, here: str | None, partition: int | None) -> str:
-        """The host that *who* means; empty: nobody."""
-        word, _, number = who.partition("/")
-        if word == "here":
-            return here or ""
-        if word in _LEADING:
-            hosts = self._hosts(word, int(number) if number else partition)
-        elif word in self._cluster.nodes:
-            hosts = [word]
-        else:
-            hosts = [
-                node.name for node in self._cluster.nodes.values() if self._may_fit(word, node)
-            ]
-        up = [host for host in hosts if self._cluster.nodes[host].host.is_up]
-        if not up:
-            return hosts[0] if hosts else ""
-        return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
-
     # --- striking ------------------------------------------------------------------------
 
     def act(self, action: Action, target: str) -> str:
         """Have *action* happen to *target* now; return why it can't, or nothing."""
         fault = InjectedFault(AtTime(self._world.now), action, target)
-        return self._strike(fault, self._target(target, None, None), None)
+        return self._strike(fault, self.hosts.target(target, None, None), None)
 
     def _strike(self, fault: InjectedFault, target: str, partition: int | None) -> str:
         if self._is_over:
@@ -312,6 +266,10 @@ class Injector:
 
     def _act(self, fault: InjectedFault, node: Node, partition: int | None) -> None:
         name, host, network = node.name, node.host, self._cluster.network
+
+        def peers(who: str) -> list[str]:
+            return self.hosts.peers(who, node, partition)
+
         match fault.action:
             case Kill(restart_s):
                 host.kill()
@@ -351,16 +309,15 @@ class Injector:
                 host.pause()
                 self._world.after(seconds, partial(self._resume, node, node.life))
             case Cut(peer):
-                self._cut(name, self._peers(peer, node, partition), fault.action)
+                self._routes.cut(name, peers(peer), fault.action)
             case Reset(peer, ""):
-                self._reset(name, self._peers(peer, node, partition))
+                self._routes.reset(name, peers(peer))
             case Reset(peer, link):
-                self._reset_link(name, self._peers(peer, node, partition), link)
+                self._routes.reset_link(name, peers(peer), link)
             case CorruptLink(mishap, peer, way, after_bytes):
-                for source, target in self._ways(way, name, self._peers(peer, node, partition)):
-                    network.spoil(source, target, mishap, after_bytes)
+                self._routes.spoil(name, peers(peer), mishap, way, after_bytes)
             case Slow(peer):
-                self._slow(name, self._peers(peer, node, partition), fault.action)
+                self._routes.slow(name, peers(peer), fault.action)
             case Refuse(seconds):
                 self._world.after(seconds, network.refuse(name))
             case BlackholeAccepts(seconds):
@@ -439,63 +396,6 @@ class Injector:
                     found.append((path, end))
         return found
 
-    # --- the network ---------------------------------------------------------------------
-
-    def _peers(self, peer: str, node: Node, partition: int | None) -> list[str]:
-        if peer in {"others", "any"}:
-            hosts = list(self._cluster.nodes)
-        elif peer.partition("/")[0] in _LEADING:
-            hosts = [host for host in self._cluster.nodes if self.fits(peer, host, partition)]
-        else:
-            hosts = [one.name for one in self._cluster.nodes.values() if self._may_fit(peer, one)]
-        return [host for host in hosts if host != node.name]
-
-    def _ways(self, way: str, host: str, peers: list[str]) -> list[tuple[str, str]]:
-        ways = [(host, other) for other in peers if way in {"both", "out"}]
-        return ways + [(other, host) for other in peers if way in {"both", "in"}]
-
-    def _cut(self, host: str, peers: list[str], action: Cut) -> None:
-        network = self._cluster.network
-        block = network.hold if action.holds else network.cut
-        undos = [block(*way) for way in self._ways(action.way, host, peers)]
-
-        def end() -> None:
-            if action.resets and not self._is_over:
-                self._reset(host, peers)
-            for undo in undos:
-                undo()
-
-        self._world.after(action.seconds, end)
-
-    def _reset(self, host: str, peers: list[str]) -> None:
-        for other in peers:
-            self._cluster.network.reset(host, other)
-
-    def _reset_link(self, host: str, peers: list[str], link: str) -> None:
-        """Reset one connection of *host*, drawn from those with *peers* that are for *link*."""
-        network = self._cluster.network
-        ends = [end for other in peers for end in network.links(host, other, f"/v1/{link}")]
-        if ends:
-            network.reset_link(self._world.random("link", host).choice(ends))
-
-    def _slow(self, host: str, peers: list[str], action: Slow) -> None:
-        ways = self._ways("both", host, peers)
-        for way in ways:
-            self._slowed[way] += 1
-            route = self._cluster.network.route(*way)
-            self._usual.setdefault(way, (route.latency_s, route.bytes_per_s, route.loss_chance))
-            route.latency_s, route.bytes_per_s = action.latency_s, action.bytes_per_s
-            route.loss_chance = action.loss_chance
-
-        def end() -> None:
-            for way in ways:
-                self._slowed[way] -= 1
-                if not self._slowed[way]:
-                    route = self._cluster.network.route(*way)
-                    route.latency_s, route.bytes_per_s, route.loss_chance = self._usual[way]
-
-        self._world.after(action.seconds, end)
-
     # --- healing -------------------------------------------------------------------------
 
     def heal(self, cut_off: str = "") -> str:
@@ -508,7 +408,7 @@ class Injector:
         away = [one for one in [cut_off, *self._gone] if one and self._may_stay_away(one)][:1]
         gone = away[0] if away and away[0] != cut_off else ""
         cut_off = away[0] if away else ""
-        self._is_over = True
+        self._is_over = self._routes.is_over = True
         self._world.note(HEALED, cut_off=cut_off)
         self._at_steps.clear()
         self._conditions.clear()
@@ -557,44 +457,23 @@ class Injector:
         if self._last_copies.may_lose_last:
             return False  # what it has may be all that there is
         node = self._cluster.nodes[host]
-        is_spared = not self._last_copies.objection(host, Wipe()) and not self._is_needed(host)
+        is_spared = not self._last_copies.objection(host, Wipe()) and not is_needed(
+            self._cluster, host
+        )
         return node.kind == "broker" and host not in self.unfit and is_spared
 
     def is_gone(self, host: str) -> bool:
         """Whether *host* was ended for good."""
         return host in self._gone
 
-    def _is_needed(self, host: str) -> bool:
-        """Whether topics want more replicas in sync than there are without a broker, or may want
-        them as soon as they are made."""
-        state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
-        return not state.partitions or any(
-            len(record.replicas) - 1 < topic.options.min_insync
-            for record in state.partitions.values()
-            if broker in record.replicas
-            for topic in state.topics_on({record.partition})
-        )
-
     def replace_unfit(self) -> str:
         """Give unfit hosts new disks, as an operator does once others can do without what is
-        on the old ones; return who waits for that.  To be called after `heal`, until nobody
-        does."""
+        on the old ones; return those that wait for it, empty if none does.  To be called
+        again and again after `heal`, until none does."""
         for name in sorted(self.unfit):
-            if self._can_be_spared(name):
+            if can_be_replaced(self._cluster, name, self._cut_off):
                 self.unfit.discard(name)
                 self._kill(self._cluster.nodes[name])
                 self._cluster.wipe(name)
                 self._cluster.boot(name)
         return ", ".join(sorted(self.unfit))
-
-    def _can_be_spared(self, name: str) -> bool:
-        cluster = self._cluster
-        broker = cluster.broker_of(name)
-
-        def is_there(other: int) -> bool:
-            host = cluster.host_of(other)
-            is_it = other != broker and cluster.broker_of(host) == other
-            return is_it and cluster.nodes[host].host.is_up and host != self._cut_off
-
-        in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
-        return all(any(map(is_there, one)) for one in in_sync if broker in one)

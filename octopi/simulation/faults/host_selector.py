@@ -1,0 +1,77 @@
+"""Which hosts a fault is aimed at, by the words of plans.
+
+A word is the name of a host, a kind of node (``broker``, ``register``, ``client``), ``any``,
+``here`` for where the fault struck, or a role in a partition: ``leader``, ``follower/3``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from octopi.simulation.cluster import Node, SimulatedCluster
+
+_ROLES: Final = frozenset({"leader", "follower"})
+
+
+class HostSelector:
+    """Finds hosts of *cluster*; who leads is what its register decided."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+
+    def may_fit(self, who: str, node: Node) -> bool:
+        """Whether *who* may ever mean *node*."""
+        word = who.partition("/")[0]
+        return word in {"any", node.kind, node.name} or (word in _ROLES and node.kind == "broker")
+
+    def fits(self, who: str, host: str, partition: int | None) -> bool:
+        """Whether *who* means *host*, where *partition* is spoken of."""
+        node = self._cluster.nodes.get(host)
+        if node is None or not self.may_fit(who, node):
+            return False
+        word, _, number = who.partition("/")
+        if word not in _ROLES:
+            return True
+        return host in self._in_role(word, int(number) if number else partition)
+
+    def target(self, who: str, here: str | None, partition: int | None) -> str:
+        """The one host that *who* means, drawn from those that are up; empty: there is none.
+
+        *here* and *partition* are where the fault strikes.
+        """
+        word, _, number = who.partition("/")
+        if word == "here":
+            return here or ""
+        if word in _ROLES:
+            hosts = self._in_role(word, int(number) if number else partition)
+        elif word in self._cluster.nodes:
+            hosts = [word]
+        else:
+            hosts = [node.name for node in self._cluster.nodes.values() if self.may_fit(word, node)]
+        up = [host for host in hosts if self._cluster.nodes[host].host.is_up]
+        if not up:
+            return hosts[0] if hosts else ""
+        return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
+
+    def peers(self, who: str, node: Node, partition: int | None) -> list[str]:
+        """The other hosts that *who* means; ``others`` are all."""
+        if who in {"others", "any"}:
+            hosts = list(self._cluster.nodes)
+        elif who.partition("/")[0] in _ROLES:
+            hosts = [host for host in self._cluster.nodes if self.fits(who, host, partition)]
+        else:
+            hosts = [one.name for one in self._cluster.nodes.values() if self.may_fit(who, one)]
+        return [host for host in hosts if host != node.name]
+
+    def _in_role(self, word: str, partition: int | None) -> list[str]:
+        """The leaders or followers of *partition*; None: of any."""
+        view = self._cluster.register_view.state
+        found: dict[str, None] = {}
+        for record in view.partitions.values():
+            if partition is None or record.partition == partition:
+                brokers = [record.leader]
+                if word == "follower":
+                    brokers = [one for one in record.replicas if one != record.leader]
+                found.update(dict.fromkeys(map(self._cluster.host_of, brokers)))
+        return list(found)

@@ -1,0 +1,30 @@
+"""Which hosts a cluster can do without, by what its register decided."""
+
+from __future__ import annotations
+
+from octopi.simulation.cluster import SimulatedCluster
+
+
+def is_needed(cluster: SimulatedCluster, host: str) -> bool:
+    """Whether topics want more replicas in sync than there are without a broker, or may want
+    them as soon as they are made."""
+    state, broker = cluster.register_view.state, cluster.broker_of(host)
+    return not state.partitions or any(
+        len(record.replicas) - 1 < topic.options.min_insync
+        for record in state.partitions.values()
+        if broker in record.replicas
+        for topic in state.topics_on({record.partition})
+    )
+
+
+def can_be_replaced(cluster: SimulatedCluster, host: str, cut_off: str) -> bool:
+    """Whether another host that is up, and not *cut_off*, is in sync wherever *host* is."""
+    broker = cluster.broker_of(host)
+
+    def is_there(other: int) -> bool:
+        found = cluster.host_of(other)
+        is_it = other != broker and cluster.broker_of(found) == other
+        return is_it and cluster.nodes[found].host.is_up and found != cut_off
+
+    in_sync = [one.in_sync for one in cluster.register_view.state.partitions.values()]
+    return all(any(map(is_there, one)) for one in in_sync if broker in one)
