@@ -106,3 +106,14 @@ def test_a_lost_message_may_be_sent_again_and_is_stored_then() -> None:
     final = FinalLog(9, LOG, (stored(0), stored(1), stored(3, 2)))
     read = [handed(0, 0), handed(1, 1), handed(3, 2)]
     assert rules(*BEFORE, LOSS, again, *read, final, Rested(9, "c1", LOG)) == []
+
+
+def test_a_lost_message_may_be_back_at_another_offset() -> None:
+    """An earlier leader had it, too, uncommitted, and the order to accept the loss kept that."""
+    ahead = [handed(number, number) for number in range(4)]
+    after = [*sent(11, 3, 2), *sent(12, 4, 2)]
+    told = [Assigned(2, "c1", LOG, 2 * SIZE, True), handed(3, 2), handed(11, 3), handed(12, 4)]
+    final = FinalLog(9, LOG, (stored(0), stored(1), stored(3, 2), stored(11, 3), stored(12, 4)))
+    end: list[Event] = [final, Rested(9, "c1", LOG)]
+    assert rules(*BEFORE, *ahead, LOSS, *after, *told, *end) == []
+    assert rules(*BEFORE, *ahead, LOSS, *after, handed(12, 4), *end) == [Rule.SILENT_FORK]

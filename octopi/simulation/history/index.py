@@ -131,7 +131,7 @@ class HistoryIndex:
                 message = messages.get(value) or self._settled(number, event)
                 log = logs.get(name) or self._log(name)
                 if log.losses and _is_lost(log, event):
-                    message.lost = number
+                    message.lost, message.lost_offset = number, offset
                     continue
                 message.acknowledged = number
                 message.epoch = epoch
@@ -325,7 +325,7 @@ class HistoryIndex:
         behind = [at for at, one in log.messages.items() if one.next_offset > event.end]
         for offset in behind:
             one = log.messages.pop(offset)
-            one.log, one.lost = None, number
+            one.log, one.lost, one.lost_offset = None, number, one.offset
             one.offset = one.next_offset = NEVER
             one.acknowledged = one.delivered = one.stored = one.seen = NEVER
         log.acknowledged_end = min(log.acknowledged_end, event.end)
@@ -344,9 +344,15 @@ class HistoryIndex:
 
     def _is_of_lost(self, number: int, reading: ConsumerRead, event: Delivered) -> bool:
         """Whether a consumer is handed what is lost, which may have been on its way; blame who
-        is handed what came instead and wasn't told."""
+        is handed what came instead and wasn't told.  What is handed out at another offset isn't
+        what was lost: a producer had sent it to an earlier leader as well, whose log it is now."""
         message = self.messages.get(event.value)
-        if message is not None and message.lost != NEVER and message.log is None:
+        if (
+            message is not None
+            and message.lost != NEVER
+            and message.log is None
+            and message.lost_offset == event.offset
+        ):
             reading.position, reading.last = event.next_offset, number
             reading.untold = message.lost
             return True

@@ -28,6 +28,7 @@ class MessageFacts:
         "key",
         "log",
         "lost",
+        "lost_offset",
         "next_offset",
         "offset",
         "seen",
@@ -49,7 +50,9 @@ class MessageFacts:
         self.log: LogFacts | None = None
         """Where it lies, by whoever said so first."""
         self.lost = NEVER
-        """The number of the event that says that it may be lost, unless it is sent again."""
+        """The number of the event that says that it may be lost, unless it is sent again, ..."""
+        self.lost_offset = NEVER
+        """... and where it was before."""
         self.offset = self.next_offset = NEVER
 
 
