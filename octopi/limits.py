@@ -22,8 +22,8 @@ TOPIC_NAME_BYTES_MAX: Final = 200
 ADDRESS_BYTES_MAX: Final = 300
 """A host name has at most 253 characters; scheme, port and brackets come on top."""
 
-ANCHOR_BYTES_MAX: Final = 40
-"""Two numbers of 63 bits would fit; see `octopi.position`."""
+ANCHOR_BYTES_MAX: Final = 240
+"""Six pairs of numbers of 63 bits; see `octopi.position`."""
 
 TEXT_BYTES_MAX: Final = 1000
 """The text of an error: read by people, so short."""

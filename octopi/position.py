@@ -2,18 +2,22 @@
 
     position = "v1:" topic "@" topic-id ":" [ place *( "," place ) ]
     place    = partition "=" offset [ "~" anchor ]
-    anchor   = epoch / end "." 16 hex digits
+    anchor   = begun *5( "." begun ) / end "." 16 hex digits
+    begun    = epoch "-" start
 
-For example ``v1:orders@5f0c2a1b5f0c2a1b:0=1234~7,3=99~6``.  Numbers are decimal, without
-leading zeros, and fit 63 bits.
+For example ``v1:orders@5f0c2a1b5f0c2a1b:0=1234~7-1200.6-800,3=99~6-0``.  Numbers are decimal,
+without leading zeros, and fit 63 bits.
 
 Offsets are equal on every replica, so a position is good at any of them, in another process and
 in another language.  The topic id keeps it from pointing into the data of a topic that was
 deleted and created again.  The *anchor* keeps it from pointing into another history of the same
 log: if all replicas lose what was read, other records can take its place, at the same offsets.
-The anchor of a place is the epoch of the record that ends there; a broker that finds another
-epoch there answers ``history_forked``.  A place without an anchor is not checked: offset 0 has
-nothing before it, and an offset that a person typed says nothing of it.
+The anchor of a place names the epoch of the record that ends there, and where the records of that
+epoch begin; then the same of some epochs before it (`DISTANCES`).  A broker that finds another
+epoch before the place answers ``history_forked``, with an offset up to which both agree.  It needs
+the starts for that: where records of an epoch began that it never had is written nowhere else.  A
+place without an anchor is not checked: offset 0 has nothing before it, and an offset that a person
+typed says nothing of it.
 
 Clients keep anchors as they come and never look into them.  The second form, an end and 8 bytes
 of a digest, is that of logs without epochs.
@@ -22,8 +26,9 @@ of a digest, is that of logs without epochs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, NewType
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Final, NewType, TypeAlias
 
 import attrs
 
@@ -35,11 +40,22 @@ Anchor = NewType("Anchor", str)
 
 NO_ANCHOR: Final = Anchor("")
 
+BegunEpoch: TypeAlias = tuple[Epoch, Offset]
+"""An epoch of a log, and where its records begin (bytes)."""
+
+DISTANCES: Final = (0, 1, 2, 4, 8, 16)
+"""Which epochs an anchor names, counted back from that of the record that ends at the place; only
+epochs with records count.  The first ones are next to each other, which makes an answer exact if
+the log has one of these; the others bound the size of an anchor, and how much is read again."""
+
 _INTEGER_MAX: Final = 2**63 - 1
 """The wire has no greater ones."""
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,18})"
-_ANCHOR_FORM: Final = rf"(?:[1-9][0-9]{{0,18}}|{_NUMBER}\.[0-9a-f]{{16}})"
+_BEGUN: Final = rf"[1-9][0-9]{{0,18}}-{_NUMBER}"
+_ANCHOR_FORM: Final = (
+    rf"(?:{_BEGUN}(?:\.{_BEGUN}){{0,{len(DISTANCES) - 1}}}|{_NUMBER}\.[0-9a-f]{{16}})"
+)
 _PLACE_FORM: Final = rf"(?:0|[1-9][0-9]{{0,9}})={_NUMBER}(?:~{_ANCHOR_FORM})?"
 _ANCHOR: Final = re.compile(_ANCHOR_FORM)
 _POSITION: Final = re.compile(
@@ -47,22 +63,28 @@ _POSITION: Final = re.compile(
 )
 
 
-def anchor_of_epoch(epoch: Epoch) -> Anchor:
-    """The anchor of a place behind a record of *epoch*; 0: not known."""
-    return Anchor(str(epoch)) if epoch else NO_ANCHOR
+def anchor_of(epochs: Iterable[BegunEpoch]) -> Anchor:
+    """The anchor that names *epochs*, the newest first; none: not known."""
+    return Anchor(".".join(f"{epoch}-{start}" for epoch, start in epochs))
 
 
-def epoch_of(anchor: Anchor) -> Epoch:
-    """The inverse of `anchor_of_epoch`.
+def epochs_of(anchor: Anchor) -> list[BegunEpoch]:
+    """The inverse of `anchor_of`.
 
     Raises:
-      InvalidOptionError: if *anchor* names no epoch.
+      InvalidOptionError: if *anchor* names no epochs, or others than those before one place.
     """
     if not anchor:
-        return Epoch(0)
-    if "." in checked_anchor(anchor):
+        return []
+    if "-" not in checked_anchor(anchor):
         raise InvalidOptionError(f"anchor {anchor!r} names no epoch: it isn't one of a log")
-    return Epoch(int(anchor))
+    begun = []
+    for one in anchor.split("."):
+        epoch, _, start = one.partition("-")
+        begun.append((Epoch(int(epoch)), Offset(int(start))))
+    if any(new[0] <= old[0] or new[1] <= old[1] for new, old in pairwise(begun)):
+        raise InvalidOptionError(f"anchor {anchor!r} is wrong: older epochs begin earlier")
+    return begun
 
 
 def checked_anchor(text: str) -> Anchor:
@@ -71,9 +93,15 @@ def checked_anchor(text: str) -> Anchor:
     Raises:
       InvalidOptionError: if it can't.
     """
-    if text and (_ANCHOR.fullmatch(text) is None or int(text.partition(".")[0]) > _INTEGER_MAX):
-        raise InvalidOptionError(f"{text[:80]!r} is no anchor; one is an epoch, such as 7")
+    if text and (_ANCHOR.fullmatch(text) is None or max(_numbers(text)) > _INTEGER_MAX):
+        raise InvalidOptionError(f"{text[:80]!r} is no anchor; one looks like '7-1200.6-800'")
     return Anchor(text)
+
+
+def _numbers(anchor: str) -> list[int]:
+    """The decimal numbers in it."""
+    decimal = anchor if "-" in anchor else anchor.partition(".")[0]
+    return [int(one) for one in re.split(r"[-.]", decimal)]
 
 
 @attrs.frozen
@@ -97,7 +125,7 @@ class Place:
         """
         offset, mark, anchor = text.partition("~")
         if re.fullmatch(_NUMBER, offset) is None or bool(mark) is not bool(anchor):
-            raise InvalidOptionError(f"{text[:80]!r} is no place; one looks like '1234~7'")
+            raise InvalidOptionError(f"{text[:80]!r} is no place; one looks like '1234~7-1200'")
         return cls(_checked_offset(int(offset)), checked_anchor(anchor))
 
 
@@ -144,7 +172,8 @@ class Position:
         match = _POSITION.fullmatch(text)
         if match is None:
             raise InvalidOptionError(
-                f"{text[:80]!r} is no position; one looks like 'v1:orders@5f0c2a...:0=1234~7,3=99'"
+                f"{text[:80]!r} is no position; one looks like "
+                "'v1:orders@5f0c2a...:0=1234~7-1200,3=99'"
             )
         topic, topic_id, listed = match.groups()
         places: dict[PartitionId, Place] = {}

@@ -7,7 +7,7 @@ records from it, and replicas that meet again find from it where their logs part
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Final
@@ -15,9 +15,13 @@ from typing import Final
 import attrs
 
 from octopi.identifiers import Epoch, Offset
+from octopi.position import DISTANCES, NO_ANCHOR, Anchor, BegunEpoch, anchor_of
 
 _EPOCH: Final = itemgetter(0)
 _START: Final = itemgetter(1)
+_NOTHING: Final = Offset(0)
+_ADJACENT_MAX: Final = 2
+"""An anchor names each epoch up to this distance (`DISTANCES`)."""
 
 
 @attrs.define
@@ -30,6 +34,8 @@ class EpochHistory:
 
     _entries: list[tuple[Epoch, Offset]] = attrs.field(factory=list)
     """Each epoch, and where its records begin."""
+    _told: tuple[int, Anchor] = attrs.field(default=(0, NO_ANCHOR), init=False, eq=False)
+    """The anchor behind the first so many entries that was made last: most readers want it."""
 
     @classmethod
     def load(cls, entries: Iterable[Iterable[int]]) -> EpochHistory:
@@ -56,6 +62,7 @@ class EpochHistory:
             if last_start == start:
                 self._entries.pop()
         self._entries.append((epoch, start))
+        self._told = 0, NO_ANCHOR
         self.check_invariants()
         return True
 
@@ -69,37 +76,63 @@ class EpochHistory:
         at = bisect_right(self._entries, offset, key=_START)
         return self._entries[at][1] if at < len(self._entries) else log_end
 
-    def epoch_before(self, offset: Offset) -> Epoch:
-        """The epoch that wrote the record which ends at *offset*; 0 if that isn't known."""
-        at = bisect_left(self._entries, offset, key=_START)
-        return self._entries[at - 1][0] if at else Epoch(0)
+    def anchor_before(self, offset: Offset) -> Anchor:
+        """The anchor of the place at *offset*; empty if what ends there isn't known."""
+        return self._anchor(bisect_left(self._entries, offset, key=_START))
+
+    def anchor_behind(self, offset: Offset) -> Anchor:
+        """The anchor of each place behind the record at *offset*, up to the last of its epoch."""
+        return self._anchor(bisect_right(self._entries, offset, key=_START))
+
+    def _anchor(self, count: int) -> Anchor:
+        """Of a place behind records of the first *count* epochs, and of no other."""
+        if count != self._told[0]:
+            named = [self._entries[count - 1 - one] for one in DISTANCES if one < count]
+            self._told = count, anchor_of(named)
+        return self._told[1]
 
     def fork(
-        self, offset: Offset, epoch: Epoch, log_end: Offset, *, is_leader: bool
+        self, offset: Offset, read: Sequence[BegunEpoch], log_end: Offset, *, is_leader: bool
     ) -> Offset | None:
-        """Whether this log parted from one in which a record of *epoch* ends at *offset*.
+        """Whether this log parted from one that was read up to *offset*.
 
-        *epoch* is none that this replica has yet to hear of.  *log_end*: where this log ends;
-        as long as the replica leads, there is no more of it anywhere.
+        *read*: the epochs that the anchor of that place names, and at least one; the newest is
+        none that this replica has yet to hear of.  *log_end*: where this log ends; as long as the
+        replica leads, there is no more of it anywhere.
 
         Returns: None if the logs agree up to *offset*, as far as this history tells.  Otherwise
-        the last common offset: where the records of the newest epoch end here that isn't newer
-        than *epoch*.  If that epoch is *epoch* itself, this is exact: one leader wrote all of
-        its records, in order.  Otherwise the other log may have had less of the older epoch,
-        and nothing here can tell; whoever knows which epoch it read there asks again.
+        an offset up to which they agree, below *offset*: the last one, if this log has records of
+        one of the first three epochs in *read*.
         """
+        epoch = read[0][0]
         newer = bisect_right(self._entries, epoch, key=_EPOCH)
         is_over = newer < len(self._entries)
         end = self._entries[newer][1] if is_over else log_end
         if offset > end:
-            return end if is_over or is_leader else None
+            return self._common(offset, read, log_end) if is_over or is_leader else None
         at = bisect_left(self._entries, offset, key=_START)
-        if not at:
-            return None  # there is nothing before it, or this history begins later
-        found, start = self._entries[at - 1]
-        # Records of an older epoch in the place of what was read: this log had more of that
-        # epoch.  How much the other one had isn't known here, so go back to where it begins.
-        return None if found == epoch else start
+        if not at or self._entries[at - 1][0] == epoch:
+            return None  # the same; or there is nothing before it, or this history begins later
+        return self._common(offset, read, log_end)
+
+    def _common(self, offset: Offset, read: Sequence[BegunEpoch], log_end: Offset) -> Offset:
+        """An offset up to which this log and the one that was read agree.
+
+        One leader wrote all records of an epoch, in order, and held one log below them.  So logs
+        that both have records of an epoch agree up to where the first of them has no more of it;
+        and records of an epoch that this log doesn't have are not in it from their first on.
+        """
+        until = offset
+        """What was read below it is of the epoch at hand, or older."""
+        for known, (epoch, start) in zip(DISTANCES, read, strict=False):
+            at = bisect_right(self._entries, epoch, key=_EPOCH)
+            if at and self._entries[at - 1][0] == epoch and self._entries[at - 1][1] < until:
+                end = self._entries[at][1] if at < len(self._entries) else log_end
+                # Behind epochs that the anchor leaves out it isn't known how much of this one was
+                # read, but for its first record.
+                return min(end, until if known <= _ADJACENT_MAX else start)
+            until = start
+        return _NOTHING  # whatever came before them was read in epochs that aren't named
 
     @property
     def latest(self) -> Epoch:
@@ -119,6 +152,7 @@ class EpochHistory:
         known = len(self._entries)
         while self._entries and self._entries[-1][1] >= end:
             self._entries.pop()
+        self._told = 0, NO_ANCHOR
         return len(self._entries) < known
 
     def before(self, end: Offset) -> EpochHistory:

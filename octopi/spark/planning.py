@@ -3,7 +3,7 @@
 **Offsets** in a query's checkpoint are resume tokens, one for each topic, which any consumer
 of ours understands, too::
 
-    {"positions": ["v1:orders@5f0c:0=1234~7,3=99~6"], "min_partitions": 4}
+    {"positions": ["v1:orders@5f0c:0=1234~7-1200,3=99~6-0"], "min_partitions": 4}
 
 The number by which ranges are split is part of them: a batch that is done again after a
 restart must fall into the same ranges in the same order, whatever the options say by then.

@@ -11,9 +11,9 @@ MUTANTS: Final = (
         "anchors-not-looked-at",
         "octopi.roles.broker.readable_log",
         """
-         epoch = epoch_of(anchor)
--        if not epoch:
-+        if epoch:
+         read = epochs_of(anchor)
+-        if not read:
++        if offset >= 0:
              return
 """,
         "a broker takes any reader on at an offset that it has, whatever the reader had there",
@@ -43,10 +43,21 @@ MUTANTS: Final = (
         "forks-where-the-log-ends",
         "octopi.replication.epoch_history",
         """
--            return end if is_over or is_leader else None
+-            return self._common(offset, read, log_end) if is_over or is_leader else None
 +            return min(offset - 1, log_end) if is_over or is_leader else None
 """,
         "a reader is sent back less far than to the last common offset",
+        HISTORY,
+    ),
+    Mutant(
+        "forks-where-older-epochs-end",
+        "octopi.replication.epoch_history",
+        """
+-            return self._common(offset, read, log_end) if is_over or is_leader else None
++            return end if is_over or is_leader else None
+""",
+        "a reader of an epoch that is lost is sent back to where this log's older epochs end, also "
+        "if the lost one began before that",
         HISTORY,
     ),
 )

@@ -27,7 +27,14 @@ from tests.record.golden import GOLDEN
 from tests.record.strategies import BuiltLog, logs
 
 ANCHORS = st.sampled_from(
-    ["", "1", "7", str(2**63 - 1), "0.0123456789abcdef", "1200.9f3a61c2aa55bb66"]
+    [
+        "",
+        "1-0",
+        "7-1200.6-800",
+        f"{2**63 - 1}-{2**63 - 1}.5-4.4-3.3-2.2-1.1-0",
+        "0.0123456789abcdef",
+        "1200.9f3a61c2aa55bb66",
+    ]
 ).map(Anchor)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text(max_size=6)
@@ -282,15 +289,15 @@ def test_a_trail_leads_to_the_same_places(
     expected: list[list[object]] = []
     for move in moves:
         if move > 0:
-            behind = data.draw(st.sampled_from(["", "1", "2", "3"]).map(Anchor))
+            behind = data.draw(st.sampled_from(["", "1-0", "2-9", "3-9.2-5"]).map(Anchor))
             steps.append(["read", trail.offset + move, behind])
             trail.read(Offset(trail.offset + move), behind)
         elif trail.offset:
             steps.append(["fallBack", max(0, trail.offset - 1 + move)])
             trail.fall_back(Offset(max(0, trail.offset - 1 + move)))
         else:
-            steps.append(["know", "4"])
-            trail.know(Anchor("4"))
+            steps.append(["know", "4-0"])
+            trail.know(Anchor("4-0"))
         expected.append([trail.place.offset, trail.place.anchor])
     assert node.ask("trail", {"start": [start, anchor], "steps": steps}) == expected
 
@@ -307,9 +314,14 @@ def test_a_trail_leads_to_the_same_places(
         "v1:t@0f:0=-1",
         "v1:t@0f:0=01",
         "v1:t@0f:0=1~",
-        "v1:t@0f:0=1~0",
-        "v1:t@0f:0=1~07",
-        "v1:t@0f:0=1~9223372036854775808",
+        "v1:t@0f:0=1~7",
+        "v1:t@0f:0=1~0-0",
+        "v1:t@0f:0=1~07-1",
+        "v1:t@0f:0=1~7-01",
+        "v1:t@0f:0=1~7-1.",
+        "v1:t@0f:0=1~7-6.6-5.5-4.4-3.3-2.2-1.1-0",
+        "v1:t@0f:0=1~9223372036854775808-0",
+        "v1:t@0f:0=1~7-9223372036854775808",
         "v1:t@0f:0=1~1200.9F3A61C2AA55BB66",
         "v1:t@0f:0=1~1200.9f3a61c2aa55bb6",
     ],

@@ -22,8 +22,8 @@ from octopi.position import Position
         ("@2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=UTC)),
         ("@2026-11-21T10:00+02:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
         (
-            "v1:orders@5f0c2a1b5f0c2a1b:0=1234~7",
-            Position.parse("v1:orders@5f0c2a1b5f0c2a1b:0=1234~7"),
+            "v1:orders@5f0c2a1b5f0c2a1b:0=1234~7-1200.6-800",
+            Position.parse("v1:orders@5f0c2a1b5f0c2a1b:0=1234~7-1200.6-800"),
         ),
         ("@1700000000123", datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)),
     ],

@@ -89,7 +89,7 @@ class ConsumerSessionMachine(RuleBasedStateMachine):
             raise AssertionError("a hole was passed on")
 
     def take(self, start: int, end: int) -> None:
-        chunk = self.session.delivered(start, self.log[start:end], len(self.log), "1")
+        chunk = self.session.delivered(start, self.log[start:end], len(self.log), "1-0")
         if chunk is not None:
             self.ready.append(chunk)
 
@@ -179,9 +179,9 @@ def test_with_an_end_no_credit_reaches_behind_it() -> None:
         TopicName("t"), PartitionId(0), TOPIC_ID, Place(Offset(0)), WINDOW_BYTES, end=Offset(70)
     )
     assert session.credit == WINDOW_BYTES
-    chunk = session.delivered(0, bytes(64), 100, "1")
+    chunk = session.delivered(0, bytes(64), 100, "1-0")
     assert chunk is not None
     assert not session.is_finished
     assert session.took(chunk) == 70
-    session.delivered(64, bytes(6), 100, "1")
+    session.delivered(64, bytes(6), 100, "1-0")
     assert session.is_finished

@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 import octopi
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
 from octopi.identifiers import Epoch, Offset, PartitionId, TopicId, TopicName
-from octopi.limits import BACKOFF_S_FIRST, BACKOFF_S_MAX
-from octopi.position import NO_ANCHOR, Anchor, Place, anchor_of_epoch, epoch_of
+from octopi.limits import ANCHOR_BYTES_MAX, BACKOFF_S_FIRST, BACKOFF_S_MAX
+from octopi.position import DISTANCES, NO_ANCHOR, Anchor, BegunEpoch, Place, anchor_of, epochs_of
 from octopi.retry import Backoff
 from tests.kit.world import SeededChance
 
@@ -17,7 +17,20 @@ numbers = st.integers(0, 2**63 - 1)
 relay_anchors = st.builds(
     lambda end, digest: f"{end}.{digest:016x}", numbers, st.integers(0, 2**64 - 1)
 )
-anchors = (st.just("") | st.integers(1, 2**63 - 1).map(str) | relay_anchors).map(Anchor)
+begun_epochs = st.integers(1, len(DISTANCES)).flatmap(
+    lambda count: st.tuples(
+        *(
+            st.lists(st.integers(low, 2**63 - 1), min_size=count, max_size=count, unique=True)
+            for low in (1, 0)
+        )
+    ).map(
+        lambda both: [
+            (Epoch(epoch), Offset(start))
+            for epoch, start in zip(*(sorted(one, reverse=True) for one in both), strict=True)
+        ]
+    )
+)
+anchors = st.just(NO_ANCHOR) | begun_epochs.map(anchor_of) | relay_anchors.map(Anchor)
 all_places = st.dictionaries(
     st.integers(0, 10**9).map(PartitionId),
     st.builds(Place, numbers.map(Offset), anchors),
@@ -42,7 +55,7 @@ def test_what_is_read_as_a_position_is_written_in_one_way_only(
 ) -> None:
     text = str(octopi.Position(topic, topic_id, places))
     at = data.draw(st.integers(0, len(text) - 1))
-    altered = text[:at] + data.draw(st.sampled_from("0123456789abcdef~=,.:v@ ")) + text[at + 1 :]
+    altered = text[:at] + data.draw(st.sampled_from("0123456789abcdef~=,.-:v@ ")) + text[at + 1 :]
     try:
         position = octopi.Position.parse(altered)
     except octopi.InvalidOptionError:
@@ -52,7 +65,7 @@ def test_what_is_read_as_a_position_is_written_in_one_way_only(
     assert str(position) == f"{head}:{','.join(in_order)}"
 
 
-@given(st.text(max_size=40) | st.text("v1:orders@0a=~,.9", max_size=40))
+@given(st.text(max_size=40) | st.text("v1:orders@0a=~,.-9", max_size=40))
 def test_junk_is_no_position_and_no_place(text: str) -> None:
     for parse in (octopi.Position.parse, Place.parse):
         try:
@@ -61,34 +74,61 @@ def test_junk_is_no_position_and_no_place(text: str) -> None:
             continue
 
 
-@given(st.integers(1, 2**63 - 1).map(Epoch))
-def test_an_anchor_of_a_log_is_an_epoch(epoch: Epoch) -> None:
-    assert epoch_of(anchor_of_epoch(epoch)) == epoch
+@given(begun_epochs)
+def test_an_anchor_of_a_log_names_epochs_and_where_they_begin(epochs: list[BegunEpoch]) -> None:
+    assert epochs_of(anchor_of(epochs)) == epochs
+    assert len(anchor_of(epochs)) <= ANCHOR_BYTES_MAX
 
 
 def test_where_nothing_is_known_there_is_no_anchor() -> None:
-    assert anchor_of_epoch(Epoch(0)) == NO_ANCHOR
-    assert epoch_of(NO_ANCHOR) == 0
+    assert anchor_of([]) == NO_ANCHOR
+    assert epochs_of(NO_ANCHOR) == []
 
 
-@pytest.mark.parametrize("text", ["0", "07", "7 ", "-7", "7.", "7.9f", "x", "9223372036854775808"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7",
+        "0-0",
+        "07-1",
+        "7-01",
+        "7-1 ",
+        "-7-1",
+        "7-",
+        "7-1.",
+        "7-1.6",
+        "7.9f",
+        "x",
+        "9223372036854775808-0",
+        "7-9223372036854775808",
+        "7-6.6-5.5-4.4-3.3-2.2-1.1-0",
+    ],
+)
 def test_what_is_no_anchor_is_refused(text: str) -> None:
     with pytest.raises(octopi.InvalidOptionError, match="is no anchor"):
-        epoch_of(Anchor(text))
+        epochs_of(Anchor(text))
+
+
+@pytest.mark.parametrize("text", ["7-5.7-3", "7-5.8-3", "7-5.6-5", "7-5.6-6"])
+def test_older_epochs_begin_earlier(text: str) -> None:
+    with pytest.raises(octopi.InvalidOptionError, match="older epochs begin earlier"):
+        epochs_of(Anchor(text))
 
 
 def test_an_anchor_with_a_digest_names_no_epoch() -> None:
     with pytest.raises(octopi.InvalidOptionError, match="names no epoch"):
-        epoch_of(Anchor("1200.9f3a61c2aa55bb66"))
+        epochs_of(Anchor("1200.9f3a61c2aa55bb66"))
 
 
 def test_the_text_of_a_position_is_this_one_for_ever() -> None:
     position = octopi.Position(
         TopicName("orders"),
         TopicId("0123456789abcdef"),
-        {PartitionId(3): Place(Offset(99), Anchor("6")), PartitionId(0): Offset(1234)},
+        {PartitionId(3): Place(Offset(99), Anchor("6-0")), PartitionId(0): Offset(1234)},
     )
-    assert str(position) == "v1:orders@0123456789abcdef:0=1234,3=99~6"
+    assert str(position) == "v1:orders@0123456789abcdef:0=1234,3=99~6-0"
+    longer = "v1:orders@0123456789abcdef:0=1234~7-1200.6-800,3=99~6-0"
+    assert str(octopi.Position.parse(longer)) == longer
     relayed = "v1:prices@77aa00c277aa00c2:0=1234~1200.9f3a61c2aa55bb66"
     assert str(octopi.Position.parse(relayed)) == relayed
     assert str(octopi.Position.parse("v1:t@0:3=99,0=1")) == "v1:t@0:0=1,3=99"
@@ -115,10 +155,11 @@ def test_the_text_of_a_position_is_this_one_for_ever() -> None:
         "v1:orders@0123456789abcdef:0=01",
         "v1:orders@0123456789abcdef:00=1",
         "v1:orders@0123456789abcdef:0=1~",
-        "v1:orders@0123456789abcdef:0=1~07",
-        "v1:orders@0123456789abcdef:0=1~0",
-        "v1:orders@0123456789abcdef:0=1~7~7",
-        "v1:orders@0123456789abcdef:0=1~9223372036854775808",
+        "v1:orders@0123456789abcdef:0=1~7",
+        "v1:orders@0123456789abcdef:0=1~07-1",
+        "v1:orders@0123456789abcdef:0=1~0-0",
+        "v1:orders@0123456789abcdef:0=1~7-1~7-1",
+        "v1:orders@0123456789abcdef:0=1~9223372036854775808-0",
         "v1:orders@0123456789abcdef:0=1~1200.9f3a61c2aa55bb6",
         "v1:orders@0123456789abcdef:0=1~1200.9F3A61C2AA55BB66",
         "v1:orders@0123456789abcdef:0=1~.9f3a61c2aa55bb66",

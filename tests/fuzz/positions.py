@@ -66,7 +66,9 @@ def _check_start(text: str) -> None:
 _NUMBERS: Final = st.integers(0, _NUMBER_MAX) | st.integers(0, 9) | st.just(_NUMBER_MAX)
 _ANCHORS: Final = st.one_of(
     st.just(""),
-    st.integers(1, _NUMBER_MAX).map(lambda epoch: f"~{epoch}"),
+    st.lists(st.tuples(st.integers(1, _NUMBER_MAX), st.integers(0, _NUMBER_MAX)), min_size=1).map(
+        lambda epochs: "~" + ".".join(f"{epoch}-{start}" for epoch, start in epochs)
+    ),
     st.integers(0, 2**64 - 1).map(lambda digest: f"~12.{digest:016x}"),
 )
 
@@ -94,8 +96,8 @@ TARGET = Target(
     check,
     ("octopi/position.py", "octopi/cli/start_option.py"),
     words=(
-        b"v1:", b"v2:", b"@", b":", b",", b"=", b"~", b".", b"0=0", b"0=1~1", b",0=1", b"00", b"01",
-        b"-", b"+", b"_", b"0123456789abcdef", b"9223372036854775807", b"9223372036854775808",
-        b"\xd9\xa3", b"\n", b"T", b"Z", b"+24:00",
+        b"v1:", b"v2:", b"@", b":", b",", b"=", b"~", b".", b"0=0", b"0=1~1-0", b",0=1", b"00",
+        b"01", b"-", b"+", b"_", b"0123456789abcdef", b"9223372036854775807",
+        b"9223372036854775808", b"\xd9\xa3", b"\n", b"T", b"Z", b"+24:00",
     ),
 )  # fmt: skip

@@ -588,7 +588,7 @@ async def read_on_behind_a_fork(cluster: LocalCluster, environment: Environment)
             receipt = await producer.send("orders", b"of a later epoch")
         assert receipt.epoch > 1
         topic = await client.describe_topic("orders")
-        place = f"{receipt.partition}={receipt.next_offset}~1"
+        place = f"{receipt.partition}={receipt.next_offset}~1-0"
         elsewhere = f"v1:orders@{topic.topic_id}:{place}"
         async with client.consumer("orders", start=elsewhere) as consumer:
             with pytest.raises(octopi.HistoryForkedError):

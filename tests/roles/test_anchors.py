@@ -26,6 +26,16 @@ class Bench:
     second: m.Produced
     end: int
 
+    @property
+    def old(self) -> str:
+        """The anchor of a place behind a record of the first epoch."""
+        return f"{self.first.epoch}-0"
+
+    @property
+    def new(self) -> str:
+        """The anchor of a place behind a record of the second epoch."""
+        return f"{self.second.epoch}-{self.second.offset}.{self.old}"
+
     async def fetch(self, offset: int, anchor: str = "", bytes_max: int = 1000) -> m.Fetched:
         partition = self.topic.partitions[0].partition
         request = self.broker.next_request()
@@ -59,13 +69,14 @@ async def running(tmp_path: Path) -> AsyncIterator[Bench]:
         topic = await describe(cluster, "orders")
         async with cluster.connection(broker.url) as connection:
             first = await produce(connection, topic, batch(0, b"one", b"two"))
-        await cluster.kill(broker)
-        broker = await cluster.start_broker()
-        topic = await describe(cluster, "orders")
+        for _ in range(2):  # in between is an epoch without records
+            await cluster.kill(broker)
+            broker = await cluster.start_broker()
+            topic = await describe(cluster, "orders")
         async with cluster.connection(broker.url) as connection:
             records = batch(2, b"three")
             second = await produce(connection, topic, records)
-            assert second.epoch > first.epoch
+            assert second.epoch > first.epoch + 1
             yield Bench(connection, topic, first, second, second.offset + len(records))
 
 
@@ -73,7 +84,7 @@ async def test_deliveries_and_fetches_have_records_of_one_epoch_and_its_anchor(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:
-        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        old, new = bench.old, bench.new
         accepted, one, two = await bench.subscribe(0)
         assert isinstance(accepted, m.Subscribed)
         assert isinstance(one, m.Delivery)
@@ -90,7 +101,7 @@ async def test_a_subscription_and_an_empty_answer_say_what_stands_before_the_off
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:
-        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        old, new = bench.old, bench.new
         assert (await bench.fetch(bench.end)).anchor == new
         request, partition = bench.broker.next_request(), bench.topic.partitions[0].partition
         for offset, anchor in ((bench.second.offset, old), (bench.end, new)):
@@ -107,12 +118,12 @@ async def test_a_place_behind_other_records_is_answered_with_the_last_common_off
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:
-        old, new = str(bench.first.epoch), str(bench.second.epoch)
+        old, new = bench.old, bench.new
         for offset, anchor, common in (
             (bench.end, old, bench.second.offset),
             (bench.end + 1000, old, bench.second.offset),
             (bench.end + 1000, new, bench.end),
-            (bench.second.offset, new, 0),
+            (bench.second.offset, f"{bench.second.epoch}-1", 0),
         ):
             error = await refusal_of(bench.fetch(offset, anchor))
             assert (error.status, error.offset) == (Status.HISTORY_FORKED, common)
@@ -121,19 +132,34 @@ async def test_a_place_behind_other_records_is_answered_with_the_last_common_off
             assert (failure.status, failure.offset) == (Status.HISTORY_FORKED, common)
         # Nothing is said of a place that comes without an anchor, nor of the beginning.
         assert (await refusal_of(bench.fetch(bench.end + 1000))).offset is None
-        assert (await bench.fetch(0, new)).records
+
+
+async def test_a_place_in_an_epoch_that_the_log_never_had_is_sent_back_to_where_that_began(
+    tmp_path: Path,
+) -> None:
+    """The leader of that epoch had less of the first one than this log has."""
+    async with running(tmp_path) as bench:
+        began = len(batch(0, b"one"))
+        lost = f"{bench.second.epoch - 1}-{began}.{bench.old}"
+        error = await refusal_of(bench.fetch(bench.end, lost))
+        assert (error.status, error.offset) == (Status.HISTORY_FORKED, began)
+        (failure,) = await bench.subscribe(bench.end, lost)
+        assert isinstance(failure, m.Failure)
+        assert (failure.status, failure.offset) == (Status.HISTORY_FORKED, began)
+        assert values((await bench.fetch(began, bench.old)).records) == [b"two"]
 
 
 async def test_an_epoch_that_the_broker_has_not_heard_of_is_asked_for_again(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as bench:
-        error = await refusal_of(bench.fetch(bench.end, str(bench.second.epoch + 1)))
+        error = await refusal_of(bench.fetch(bench.end, f"{bench.second.epoch + 1}-1"))
         assert (error.status, error.retryable) == (Status.NOT_READY, True)
 
 
 async def test_what_is_no_anchor_of_a_log_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
-        for anchor in ("seven", "07", "1200.9f3a61c2aa55bb66"):
+        late = f"1-{bench.end}"
+        for anchor in ("seven", "7", "07-1", "2-1.3-0", late, "1200.9f3a61c2aa55bb66"):
             error = await refusal_of(bench.fetch(bench.end, anchor))
             assert error.status is Status.INVALID_OPTION

@@ -44,10 +44,10 @@ def test_offsets_are_resume_tokens() -> None:
 
 def test_what_stands_before_the_offsets_is_kept_with_them() -> None:
     offsets = {log(3): Offset(99), log(0): Offset(1234)}
-    stored = planning.dump(offsets, 1, {log(0): Anchor("7")})
-    assert stored["positions"] == ["v1:orders@ab:0=1234~7,3=99"]
+    stored = planning.dump(offsets, 1, {log(0): Anchor("7-1200.6-800")})
+    assert stored["positions"] == ["v1:orders@ab:0=1234~7-1200.6-800,3=99"]
     assert planning.load(stored) == (offsets, 1)
-    assert planning.load_anchors(stored) == {log(0): "7", log(3): ""}
+    assert planning.load_anchors(stored) == {log(0): "7-1200.6-800", log(3): ""}
 
 
 @given(OFFSETS, st.data(), st.integers(1, 3000))

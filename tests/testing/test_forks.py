@@ -174,6 +174,28 @@ def test_a_fetch_with_an_anchor_is_refused() -> None:
     with_one_replica(test)
 
 
+def test_a_position_in_an_epoch_that_is_lost_misses_nothing_that_came_before_it_here() -> None:
+    """The leader of the lost epoch had not heard of the second half of what this log has."""
+
+    async def test(cluster: Cluster, client: octopi.Client) -> None:
+        kept = await send(client, "second")
+        await cluster.sleep(5)  # it is flushed
+        await lose_the_tail(cluster, client)
+        third = await lose_the_tail(cluster, client)
+        lost_epoch, began = kept[0].epoch + 1, kept[COUNT // 2].offset
+        assert third.epoch > lost_epoch
+        topic = await client.describe_topic("orders")
+        anchor = f"{lost_epoch}-{began}.{kept[0].epoch}-0"
+        place = f"{third.partition}={third.next_offset}~{anchor}"
+        token = f"v1:orders@{topic.topic_id}:{place}"
+        async with client.consumer("orders", start=token, on_fork="resume") as consumer:
+            assert await read(consumer) == ["second"] * (COUNT // 2) + ["third"] * (COUNT // 2)
+            (fork,) = consumer.forks
+            assert (fork.offset, fork.read_until) == (began, third.next_offset)
+
+    with_one_replica(test)
+
+
 async def fork_of(consumer: octopi.Consumer) -> octopi.HistoryForkedError:
     """The error that has to come, before any other message."""
     with pytest.raises(octopi.HistoryForkedError, match="lost after they were read") as caught:

@@ -1,9 +1,9 @@
 """What a consumer has read of a log, so that it finds out where the log parted from that.
 
 A broker that finds another epoch before a place than the consumer read there answers with an
-offset up to which both agree at most: it was told one epoch only.  The consumer knows of more,
-and asks again from the next place below that it read, until a broker agrees.  Anchors are
-compared and never interpreted.
+offset up to which both agree.  They may agree on more: an anchor names a few epochs only.  The
+consumer knows of all that it read, and asks again from the next place below that it read, until
+a broker agrees.  Anchors are compared and never interpreted.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Trail:
         self.offset = end
 
     def fall_back(self, offset: Offset) -> None:
-        """A broker has something else before `place`, and agrees up to *offset* at most: go back
-        to the place to ask for next."""
+        """A broker has something else before `place`, and agrees up to *offset*, perhaps further:
+        go back to the place to ask for next."""
         assert offset < self.offset, "a fork lies before what was read"
         if self._runs:
             last = self._runs[-1]

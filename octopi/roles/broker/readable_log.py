@@ -10,9 +10,16 @@ from collections.abc import Callable
 
 import attrs
 
-from octopi.errors import HistoryForkedError, NotReadyError, RefusedError, Status, StorageError
+from octopi.errors import (
+    HistoryForkedError,
+    InvalidOptionError,
+    NotReadyError,
+    RefusedError,
+    Status,
+    StorageError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicId
-from octopi.position import Anchor, anchor_of_epoch, epoch_of
+from octopi.position import Anchor, epochs_of
 from octopi.replication.log_state import LogState
 from octopi.roles.broker.log_files import shared_options
 from octopi.storage.brief_lock import BriefLock
@@ -117,11 +124,11 @@ class ReadableLog:
 
     def anchor_before(self, offset: Offset) -> Anchor:
         """What stands before *offset*; empty if that isn't known."""
-        return anchor_of_epoch(self.state.epochs.epoch_before(offset))
+        return self.state.epochs.anchor_before(offset)
 
     def anchor_behind(self, offset: Offset) -> Anchor:
         """The anchor of the places behind the record at *offset*, as far as `read` goes."""
-        return anchor_of_epoch(self.state.epochs.epoch_at(offset))
+        return self.state.epochs.anchor_behind(offset)
 
     def check_anchor(self, offset: Offset, anchor: Anchor, *, is_leader: bool) -> None:
         """See that what stands before *offset* is what a reader had there.
@@ -129,21 +136,27 @@ class ReadableLog:
         This log has to be served: then it is the leader's, or agrees with it.
 
         Raises:
-          InvalidOptionError: if *anchor* is none of a log.
+          InvalidOptionError: if *anchor* is none of a place at *offset* in a log.
           HistoryForkedError: if it is something else.
           NotReadyError: if it was written in an epoch that this broker has yet to hear of.
         """
-        epoch = epoch_of(anchor)
-        if not epoch:
+        read = epochs_of(anchor)
+        if not read:
             return
         name = f"{self.topic.topic}/{self.partition}"
+        epoch, start = read[0]
+        if start >= offset:
+            raise InvalidOptionError(
+                f"{name}: anchor {anchor!r} is none of offset {offset}: what ends there began "
+                "before it"
+            )
         if epoch > self.epoch:
             raise NotReadyError(
                 f"{name}: what was read before offset {offset} is of epoch {epoch}, and this "
                 f"broker knows of none after {self.epoch} yet"
             )
         state = self.state
-        common = state.epochs.fork(offset, epoch, state.end, is_leader=is_leader)
+        common = state.epochs.fork(offset, read, state.end, is_leader=is_leader)
         if common is not None:
             raise HistoryForkedError(
                 f"{name}: what was read before offset {offset}, of epoch {epoch}, is not in the "

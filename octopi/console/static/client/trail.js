@@ -1,9 +1,9 @@
 // The anchors of the places that a subscription passed, the newest last.
 //
 // A broker that finds something else before a place than the subscription read there answers with
-// an offset up to which both agree at most: it was told one anchor only.  The subscription knows of
-// more, and asks again from the next place below that it read, until a broker agrees; see
-// octopi/clients/consuming/trail.py.
+// an offset up to which both agree.  They may agree on more: an anchor names a few epochs only.  The
+// subscription knows of all that it read, and asks again from the next place below that it read,
+// until a broker agrees; see octopi/clients/consuming/trail.py.
 
 const RUNS_MAX = 100; // older ones are forgotten: a log changes its leader now and then
 
@@ -37,8 +37,8 @@ export class Trail {
     this.offset = end;
   }
 
-  // A broker has something else before `offset`, and agrees up to *offset* at most: go back to the
-  // place to ask for next.
+  // A broker has something else before `offset`, and agrees up to *offset*, perhaps further: go back
+  // to the place to ask for next.
   fallBack(offset) {
     const last = this.#runs.at(-1);
     if (last && last.after < offset) last.end = offset; // perhaps it has a part of these
