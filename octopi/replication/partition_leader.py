@@ -82,6 +82,8 @@ class PartitionLeader:
         there all the same."""
         self.stopping: frozenset[int] = frozenset()
         """Brokers that are about to stop, as the register said last."""
+        self.takes_records = True
+        """Whether the disk took what was to be appended last."""
         self._durable = durable
         self._others: frozenset[int] = frozenset()
         """Whom commits wait for: one set for all logs, of which there may be many."""
@@ -206,9 +208,13 @@ class PartitionLeader:
         return session.open and all(end is not None and end >= need for end, need in ends)
 
     def may_leave(self, broker: int) -> bool:
-        """Whether the in-sync set can do without *broker*."""
+        """Whether the in-sync set can do without *broker*.  A leader that takes no records can't
+        do without any: another one is to lead."""
         return (
-            broker != self.broker and broker in self.in_sync and len(self.in_sync) > self.min_insync
+            self.takes_records
+            and broker != self.broker
+            and broker in self.in_sync
+            and len(self.in_sync) > self.min_insync
         )
 
     def wanted_change(self, now: float) -> AlterInSync | None:
@@ -259,6 +265,11 @@ class PartitionLeader:
             sorted(in_sync),
             joiner_incarnation,
         )
+
+    def stands_by(self, change: AlterInSync) -> bool:
+        """Whether *change*, which was wanted a moment ago, may still be sent: a leader that takes
+        no records can't do without anybody."""
+        return self.takes_records or self.in_sync <= {*change.in_sync}
 
     def proposed(self, change: AlterInSync) -> list[PartitionEffect]:
         """*change* is sent: count both sets until the outcome is known."""

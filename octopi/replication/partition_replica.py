@@ -308,10 +308,15 @@ class PartitionReplica:
         to be sent (`is_stopping`)."""
         self.is_stopping = True
 
+    def may_propose(self, change: AlterInSync) -> bool:
+        """Whether *change*, which was wanted a moment ago, is still to be sent."""
+        return not self.is_stopping and (self.leader is None or self.leader.stands_by(change))
+
     @property
     def repeated(self) -> AlterInSync | None:
         """What to ask the register again, as it may not have heard it."""
-        return self.leader.pending if self.leader is not None and not self.is_stopping else None
+        change = self.leader.pending if self.leader is not None else None
+        return change if change is not None and self.may_propose(change) else None
 
     def propose(self, change: AlterInSync) -> list[PartitionEffect]:
         """Ask the register for *change*.  Repeat the message while `pending`."""

@@ -44,11 +44,22 @@ MUTANTS: Final = (
         "stopping-leaders-say-what-they-decided",
         "octopi.roles.broker.replica_driver",
         """
--            case ToRegister(AlterInSync()) if self.machine.is_stopping:
+-            case ToRegister(AlterInSync() as change) if not self.machine.may_propose(change):
 -                pass  # decided before, and kept waiting by the device
              case ToRegister(message):
 """,
         "a leader that was asked to stop sends a proposal that its device had kept waiting",
         "stopping-proposes",
+    ),
+    Mutant(
+        "refusing-leaders-propose",
+        "octopi.roles.broker.resignation",
+        """
+-        self.is_refusing, leader.takes_records = True, False
++        pass
+""",
+        "a leader whose disk failed asks to have those out of the in-sync set that are to lead "
+        "instead of it, as they accept the next epoch before it hears of that",
+        "refusing-proposes",
     ),
 )

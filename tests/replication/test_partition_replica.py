@@ -236,6 +236,43 @@ def test_what_was_proposed_is_not_repeated_by_who_is_about_to_stop() -> None:
     assert machine.repeated is None
 
 
+def refuse_records(machine: PartitionReplica, *, refuse: bool = True) -> None:
+    """The leader's disk refuses records, or no longer does."""
+    assert machine.leader is not None
+    machine.leader.takes_records = not refuse
+
+
+def test_a_leader_whose_disk_refuses_records_takes_nobody_out_of_the_in_sync_set() -> None:
+    machine = replica()
+    machine.installed(PartitionRecord(0, 3, 0, 1, 1, [1, 2, 3], [1, 2]), 0.0)
+    for broker in (2, 3):
+        machine.follow(Follow(0, 3, broker, 1, 1, TOPIC, [EpochStart(1, 0)], 0))
+    machine.acknowledge(Acknowledge(0, 3, 2, 1, 1, TOPIC, 100))
+    refuse_records(machine)
+    joins = proposals(machine.acknowledge(Acknowledge(0, 3, 3, 1, 1, TOPIC, 100)))
+    assert joins == [[1, 2, 3]], "one more may lead"
+    machine.installed(PartitionRecord(0, 3, 1, 1, 1, [1, 2, 3], [1, 2, 3]), 0.1)
+    machine.stream_closed(2, 1, 1)  # it accepts the next epoch, and the leader has yet to hear
+    assert proposals(machine.tick(9.0)) == []
+    refuse_records(machine, refuse=False)
+    assert proposals(machine.tick(9.1)) == [[1, 3]]
+
+
+def test_what_was_proposed_is_not_sent_or_repeated_while_the_disk_refuses_records() -> None:
+    machine = replica()
+    machine.installed(RECORD, 0.0)
+    machine.told_away(frozenset({3}), 0.0)
+    assert machine.repeated is not None
+    change = machine.repeated
+    assert change.in_sync == [1, 2]
+    refuse_records(machine)
+    assert machine.repeated is None
+    assert not machine.may_propose(change)
+    assert machine.may_propose(attrs.evolve(change, in_sync=[1, 2, 3, 4]))
+    refuse_records(machine, refuse=False)
+    assert machine.repeated == change
+
+
 def test_a_follower_that_is_about_to_stop_leaves_while_it_follows_and_does_not_come_back() -> None:
     machine = replica()
     machine.installed(RECORD, 0.0)

@@ -387,6 +387,33 @@ def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() 
         assert broken(heard).rule == "stopping-proposes"
 
 
+def refuses(*in_sync: int, takes_again: bool = False) -> Callable[[Scenario], Awaitable[None]]:
+    """The leader resigns because its disk refused records, maybe takes some after that, and
+    proposes an in-sync set."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        [record] = scenario.cluster.register_view.state.partitions.values()
+        host = scenario.cluster.host_of(record.leader)
+        now = {"partition": record.partition, "epoch": record.epoch}
+        leads = {**now, "leader": record.leader, "leader_incarnation": record.leader_incarnation}
+        tell(scenario.world, steps.E19Resigning, host, 1, **leads, reason="input/output error")
+        if takes_again:
+            log = {"topic": "topic-1", "topic_id": "", "producer": None, "producer_epoch": None}
+            batch = {**now, **log, "sequence": None, "count": 1, "offset": 0, "end": 1}
+            tell(scenario.world, steps.P2Appended, host, 1, **batch)
+        proposal = {"version": record.version, "in_sync": list(in_sync), "joiner_incarnation": None}
+        tell(scenario.world, steps.E16Proposing, host, 1, **leads, **proposal)
+
+    return scene
+
+
+def test_a_leader_that_shrinks_the_in_sync_set_when_its_disk_refused_records_is_found() -> None:
+    play(refuses(1, 2, 3))
+    play(refuses(1, 2, takes_again=True))
+    assert broken(refuses(1, 2)).rule == "refusing-proposes"
+
+
 def test_a_broker_may_propose_in_the_instant_in_which_it_is_asked_to_stop() -> None:
     """The task that hears of it has its turn after the one that looks after the in-sync set."""
     play(proposes(1, 2, stops=True))

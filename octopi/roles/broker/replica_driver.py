@@ -351,8 +351,8 @@ class ReplicaDriver:
             case OnLog(topic_id, Append()):
                 leader = self.machine.leader
                 return self.failure is None and leader is not None and topic_id in leader.logs
-            case ToRegister(AlterInSync()):
-                return not self.machine.is_stopping
+            case ToRegister(AlterInSync() as change):
+                return self.machine.may_propose(change)
         return True
 
     def _do(self, effect: PartitionEffect) -> list[PartitionEffect]:
@@ -363,7 +363,7 @@ class ReplicaDriver:
                     return self._do_on_log(log, effect_on_log)
                 if isinstance(effect_on_log, Reply):
                     effect_on_log.answer(Refusal(Status.NOT_LEADER, "the topic was deleted"))
-            case ToRegister(AlterInSync()) if self.machine.is_stopping:
+            case ToRegister(AlterInSync() as change) if not self.machine.may_propose(change):
                 pass  # decided before, and kept waiting by the device
             case ToRegister(message):
                 self._peers.to_register(message)
@@ -381,6 +381,8 @@ class ReplicaDriver:
                 if self.failure is not None:
                     raise self.failure
                 base = log.append(records, found)
+                if self._resignation.is_refusing:
+                    self._resignation.withdraw()
                 self._peers.produced(len(records))
                 follow_up = leader.appended(base, found, answer)
             case AppendReplicated(records, found):

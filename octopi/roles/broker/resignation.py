@@ -19,17 +19,30 @@ class Resignation:
         self._machine = machine
         self._ports = ports
         self._sent: Resign | None = None
+        self.is_refusing = False
+        """Whether the disk refused what was to be appended last."""
 
     def resign(self, error: StorageError) -> None:
         """Ask for another leader, if this replica leads and another one is in sync."""
         leader = self._machine.leader
-        if leader is None or self.has_resigned or len(leader.in_sync) < 2:
+        if leader is None:
+            return
+        # The others are to lead: none is proposed to leave the in-sync set, though it lags
+        # as soon as it has accepted the next epoch.
+        self.is_refusing, leader.takes_records = True, False
+        if self.has_resigned or len(leader.in_sync) < 2:
             return
         partition = self._machine.partition
         _log.warning("resigning", partition=partition, epoch=leader.epoch, why=str(error))
         reason = told(str(error))
         self._sent = Resign(partition, leader.epoch, leader.broker, leader.incarnation, reason)
         self._ports.to_register(self._sent)
+
+    def withdraw(self) -> None:
+        """The disk takes records again, and the replica leads on if none else does by now."""
+        self.is_refusing = False
+        if (leader := self._machine.leader) is not None:
+            leader.takes_records = True
 
     def repeat(self) -> None:
         """Ask again, as the request may have been lost with the link to the register."""

@@ -81,6 +81,9 @@ class ClusterFacts:
         """Host -> the moment at which its process was asked to stop, or went on after a pause in
         which it was asked: its tasks take their turns then, and the one that hears of it may not be
         the first.  Without those that are known to have heard."""
+        self._refuses_in: dict[tuple[str, int], tuple[int, int]] = {}
+        """Host and partition -> the epoch and life in which it leads and resigned, because its disk
+        refused records.  Without those that have taken records since."""
         self._clocks_differ = False
         """Whether a fault changed the clock of a host: ages mean nothing any more."""
         self._accepted_at: dict[tuple[int, int], int] = {}

@@ -35,6 +35,9 @@ PROMISES: Final[Mapping[str, str]] = {
     "epoch-used-again": "a change of leaders begins with an epoch that nobody has promised",
     "promise-forgotten": "a broker accepts only an epoch that is on its disk",
     "stopping-proposes": "a broker that was asked to stop takes nobody out of the in-sync set",
+    "refusing-proposes": (
+        "a leader whose disk refuses records takes nobody out of the in-sync set, who is to lead"
+    ),
     "in-sync-unasked": (
         "whoever is decided to be in sync has promised the epoch, in the life that it lives"
     ),

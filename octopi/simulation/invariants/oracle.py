@@ -35,6 +35,8 @@ promise-forgotten       (W5) a broker accepts an epoch that it would forget, or 
                         older one; or it asks to lead alone and would forget that
 stopping-proposes       (W5) a broker that heard that it is to stop asks to have fewer in sync: it
                         is to hand over, and those that stay are to lead
+refusing-proposes       (W5) a leader whose disk refused records, and has not taken any since, asks
+                        to have fewer in sync: another one of them is to lead
 in-sync-unasked         (W5, W8) a broker is decided to be in sync that hasn't promised the
                         epoch, or by what another life of it held
 incomplete-leader       (W6, W8) a leader, or a member of a decided in-sync set, lacks
@@ -127,6 +129,8 @@ class Oracle(Succession):
         on(self._note_deletion, steps.T5Deleted)
         on(self._forget_highwater, steps.T7Removed)
         on(self._check_proposal, steps.E16Proposing)
+        on(self._note_resignation, steps.E19Resigning)
+        on(self._note_append, steps.P2Appended)
         on(self._note_giving_up, steps.J13Retiring)
         on(self._check_kept, steps.J13Retired)
         on(self._check_joiner, steps.E17Altering)
@@ -317,11 +321,27 @@ class Oracle(Succession):
             text = f"{event.host} was asked to stop, and asks to have only {event.step.in_sync}"
             text += f" in sync in partition {partition}, instead of {known.in_sync}"
             self._break("stopping-proposes", text, event)
+        in_epoch = event.step.epoch, event.step.leader_incarnation
+        if (
+            self._refuses_in.get((event.host, partition)) == in_epoch
+            and known is not None
+            and not set(known.in_sync) <= set(event.step.in_sync)
+        ):
+            text = f"the disk of {event.host}, which leads partition {partition}, refused records, "
+            text += f"and it asks to have only {event.step.in_sync} in sync, instead of "
+            self._break("refusing-proposes", text + str(known.in_sync), event)
         if event.step.in_sync == [leader] and not self._flags.get((event.host, partition)):
             text = (
                 f"{event.host} asks to lead partition {partition} alone; its device doesn't have "
             )
             self._break("promise-forgotten", text + "the sync flag yet", event)
+
+    def _note_resignation(self, event: StepEvent[steps.E19Resigning]) -> None:
+        in_epoch = event.step.epoch, event.step.leader_incarnation
+        self._refuses_in[event.host, event.step.partition] = in_epoch
+
+    def _note_append(self, event: StepEvent[steps.P2Appended]) -> None:
+        self._refuses_in.pop((event.host, event.step.partition), None)
 
     def _check_decision(self, event: StepEvent[steps.E8Decided]) -> None:
         self._note_recovery(event)
