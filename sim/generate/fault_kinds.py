@@ -26,6 +26,8 @@ POWER: Final = "power"
 """All copies lose what was not on their devices."""
 LAST: Final = "last"
 """The last copy in sync is damaged, or its disk lost: an operator orders who leads."""
+EVERY_DISK: Final = "every disk"
+"""The disks of all replicas of a partition are lost: an operator has it begin again empty."""
 ALONE: Final = "alone"
 """The register is away while producers look for leaders that changed meanwhile."""
 
@@ -40,6 +42,7 @@ SWITCHES: Final[dict[str, bool]] = {
     POWER: True,
     ALONE: True,
     LAST: True,
+    EVERY_DISK: True,
 }
 """Kind -> whether it is drawn."""
 

@@ -1,7 +1,8 @@
 """Scenarios in which the last replica in sync is damaged, or its disk is lost.
 
 The register elects no leader by itself then.  An operator orders the best of the remaining replicas
-to lead; the records that this replica lacks are lost, and are reported as lost.
+to lead; the records that this replica lacks are lost, and are reported as lost.  If the disks of
+all replicas are lost, the operator orders the partition to begin again empty.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from octopi.simulation.faults.actions import (
     Wipe,
 )
 from octopi.simulation.faults.damage import Damage, Harm, Part
-from sim.generate.fault_kinds import LAST
+from sim.generate.fault_kinds import EVERY_DISK, LAST
 from sim.generate.fault_patterns import BROKERS, some_seconds
 from sim.generate.scenario import Scenario
 
@@ -178,6 +179,65 @@ def _whole_ones_may_come_back(randomness: Random) -> Scenario:
     return _told(faults, {})
 
 
+def _every_disk_lost(randomness: Random) -> Scenario:
+    """All brokers lose their disks: at once, or one after the other, while those that are left take
+    messages alone.  Now and then the register is down meanwhile."""
+    order = randomness.sample(BROKERS, len(BROKERS))
+    back_s = randomness.choice((0.1, 0.5, None))
+    place = AtTime(some_seconds(randomness, 0.6, 1.6))
+    faults = []
+    if randomness.random() < 0.3:
+        dead = Kill(some_seconds(randomness, 0.2, 2.0))
+        faults.append(InjectedFault(place, dead, "register"))
+        place = AtTime(some_seconds(randomness, 0.0, 0.3), behind=True)
+    for one in order:
+        faults.append(InjectedFault(place, Wipe(back_s), one))
+        gap_s = randomness.choice((0.0, 0.0, 0.1, some_seconds(randomness, 0.6, 1.5)))
+        place = AtTime(gap_s, behind=True)
+    options = {
+        "partitions": randomness.choice((1, 2)),
+        "segment_bytes": randomness.choice((None, 4096)),
+        "flush_before_ack": randomness.random() < 0.3,
+    }
+    return _begun_again(randomness, faults, options)
+
+
+def _only_disk_lost(randomness: Random) -> Scenario:
+    """Partitions have one replica each, and the broker with one or more of them loses its disk."""
+    flushed = AtStep("D1b", "leader", randomness.choice((4, 8, 15)))
+    faults = [InjectedFault(flushed, Wipe(randomness.choice((0.1, 0.5, None))), "here")]
+    return _begun_again(
+        randomness, faults, {"replicas": 1, "partitions": randomness.choice((1, 3))}
+    )
+
+
+def _most_disks_lost(randomness: Random) -> Scenario:
+    """Of four brokers three lose their disks.  Some partitions have a replica on the fourth one,
+    and go on there; others have none."""
+    brokers = [*BROKERS, "broker-4"]
+    lost = randomness.sample(brokers, 3)
+    place = AtTime(some_seconds(randomness, 0.6, 1.6))
+    faults = []
+    for one in lost:
+        faults.append(InjectedFault(place, Wipe(randomness.choice((0.1, 0.5))), one))
+        place = AtTime(randomness.choice((0.0, 0.0, 0.2)), behind=True)
+    return _begun_again(randomness, faults, {"brokers": 4, "replicas": 2, "partitions": 4})
+
+
+def _begun_again(
+    randomness: Random, faults: list[InjectedFault], options: Mapping[str, Any]
+) -> Scenario:
+    """The scenario of *faults*, by which partitions lose the disks of all of their replicas."""
+    more = {"rebalance_interval_s": randomness.choice((0.7, 5.0)), "loses_every_disk": True}
+    load = {
+        "consumers": 2,  # each of them hears of the loss in its own way
+        "topics": randomness.choice((1, 1, 2)),
+        "topic_partitions": options["partitions"],
+        "reopen_count": randomness.choice((0, 8)),
+    }
+    return _told(faults, {**more, **options}, load)
+
+
 LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ...]]] = {
     LAST: (
         _sole_replica_damaged,
@@ -189,5 +249,6 @@ LAST_COPIES_SCENARIOS: Final[Mapping[str, tuple[Callable[[Random], Scenario], ..
         _damaged_while_one_is_filled_again,
         _whole_ones_may_come_back,
     ),
+    EVERY_DISK: (_every_disk_lost, _every_disk_lost, _only_disk_lost, _most_disks_lost),
 }
 """By the kind of `sim.generate.fault_kinds` that has to be drawn."""

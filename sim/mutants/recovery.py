@@ -33,6 +33,42 @@ MUTANTS: Final = (
         "complaint",
     ),
     Mutant(
+        "begun-empty-without-a-word",
+        "octopi.coordination.elections",
+        """
+             lost=[],
+-            recovered_epoch=change.epoch,
+         )
+""",
+        "a partition that lost all disks begins again empty, and nothing says that messages are "
+        "lost",
+        "incomplete-leader",
+    ),
+    Mutant(
+        "begun-empty-beside-a-replica",
+        "octopi.roles.register.operator_recovery",
+        """
+-        running = [one for one in self._record.replicas if self._controller.is_live(one)]
++        running: list[int] = []
+""",
+        "an operator is told that a partition would begin again empty, though a broker with a "
+        "replica runs",
+        "complaint",
+    ),
+    Mutant(
+        "begun-empty-elsewhere",
+        "octopi.coordination.elections",
+        """
+-            replicas=[broker],
+-            in_sync=[broker],
++            replicas=sorted({*record.replicas, broker}),
++            in_sync=[broker],
+             lost=[],
+""",
+        "the replicas whose disks are lost stay replicas of the partition that begins again empty",
+        "lost-too-much",
+    ),
+    Mutant(
         "deleted-topics-kept-beside-newer-ones",
         "octopi.coordination.admission",
         """

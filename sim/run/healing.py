@@ -3,11 +3,14 @@
 The operator gives a broker whose disk was replaced the replicas of the one that is gone:
 it has a new id (docs/operations.md).  Where a partition waits for brokers that won't come back, or
 each of its replicas in sync is damaged, the operator orders that the best of those that are left
-leads (`octopi-node partitions recover --accept-loss`).  All else comes about without anybody.
+leads (`octopi-node partitions recover --accept-loss`).  A partition whose replicas have all lost
+their disks begins again empty on a broker that the operator names (``--empty-on``).  All else comes
+about without anybody.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from octopi.clients.client import Client
@@ -32,7 +35,7 @@ from octopi.simulation.invariants.retirements import retired_names
 from octopi.simulation.kernel.world import Event
 from octopi.storage.ends_file import ENDS_SUFFIX
 from octopi.tracing import steps
-from octopi.wire.messages import PartitionInfo, PartitionRecord
+from octopi.wire.messages import PartitionInfo, PartitionRecord, PartitionRecovery
 from sim.run.client_log import ClientLog
 
 _HOST: Final = "healer"
@@ -59,6 +62,8 @@ class Healer:
         self._unmoving: set[int] | None = set()
         """Partitions whose leaders give their replicas to brokers that have none of them; None:
         nobody looked yet which those are."""
+        self._refused_empty: set[int] = set()
+        """Partitions that were seen not to begin again empty while a replica was there."""
         self._number = 0
         self._cluster.add_client(_HOST, self._run)
 
@@ -140,6 +145,18 @@ class Healer:
                 record
                 for record in self._cluster.register_view.state.partitions.values()
                 if set(record.replicas) - {away} - set(record.in_sync)
+            ]
+            or ""
+        )
+
+    def too_few_replicas(self) -> str:
+        """Which partitions have fewer replicas than the plan asks for, though there are brokers."""
+        wanted = min(self._client_log.plan.replicas, len(self._ids()))
+        return str(
+            [
+                record
+                for record in self._cluster.register_view.state.partitions.values()
+                if len(record.replicas) < wanted
             ]
             or ""
         )
@@ -281,20 +298,58 @@ class Healer:
         if not self._ids() <= {one.broker for one in info.brokers if one.live}:
             return waiting
         for one in info.partitions:
+            if self._client_log.plan.loses_every_disk:
+                if one.leader is None and not self._ids() & {*one.replicas}:
+                    await self._order_empty(client, one)
+                    continue
+                await self._have_empty_refused(client, one)
             if not await self._waits_for_an_order(client, one):
                 continue
             self._cluster.world.note(ORDERED, _HOST, partition=one.partition)
             found = await client.admin.recover_partition(one.partition, accept_loss=True)
-            if not found.recovered:
-                continue
-            partitions = (await client.admin.describe_cluster()).partitions
-            told = [now for now in partitions if now.partition == one.partition]
-            if [now.recovered_epoch for now in told] != [found.epoch]:
-                self._client_log.complaints.append(
-                    f"messages of partition {one.partition} may be lost since epoch {found.epoch}, "
-                    f"and what describes it doesn't say so: {told}"
-                )
+            await self._look_whether_told(client, found)
         return waiting
+
+    async def _order_empty(self, client: Client, one: PartitionInfo) -> None:
+        """Have a partition of which no disk is left begin again empty."""
+        brokers = sorted(self._ids())
+        broker = brokers[one.partition % len(brokers)]
+        asked = await client.admin.recover_partition(one.partition, empty_on=broker)
+        lost = {log.topic for log in self._client_log.logs if log.partition == one.partition}
+        if asked.recovered or not lost <= {*asked.emptied}:
+            self._client_log.complaints.append(
+                f"partition {one.partition} is to begin again empty, and {sorted(lost)} lose all "
+                f"that they have there; what is told is {asked}"
+            )
+        self._cluster.world.note(ORDERED, _HOST, partition=one.partition, empty_on=broker)
+        found = await client.admin.recover_partition(
+            one.partition, accept_loss=True, empty_on=broker
+        )
+        await self._look_whether_told(client, found)
+
+    async def _have_empty_refused(self, client: Client, one: PartitionInfo) -> None:
+        """See once that a partition can't begin again empty while a broker with a replica runs."""
+        if one.partition in self._refused_empty or not self._ids() & {*one.replicas}:
+            return
+        self._refused_empty.add(one.partition)
+        with suppress(RefusedError):
+            found = await client.admin.recover_partition(one.partition, empty_on=min(self._ids()))
+            self._client_log.complaints.append(
+                f"partition {one.partition} could begin again empty, though brokers "
+                f"{one.replicas} hold it: {found}"
+            )
+
+    async def _look_whether_told(self, client: Client, found: PartitionRecovery) -> None:
+        """See that what describes a partition says since when messages may be lost."""
+        if not found.recovered:
+            return
+        partitions = (await client.admin.describe_cluster()).partitions
+        told = [now for now in partitions if now.partition == found.partition]
+        if [now.recovered_epoch for now in told] != [found.epoch]:
+            self._client_log.complaints.append(
+                f"messages of partition {found.partition} may be lost since epoch {found.epoch}, "
+                f"and what describes it doesn't say so: {told}"
+            )
 
     async def _waits_for_an_order(self, client: Client, one: PartitionInfo) -> bool:
         """Whether nothing comes of waiting, by what describes a partition and its logs."""

@@ -158,6 +158,9 @@ class Plan:
     """Whether files may be damaged and disks lost although no other replica in sync is whole: then
     nobody leads before an operator orders it, and the best of the replicas that are left does.  One
     replica of each partition keeps its disk."""
+    loses_every_disk: bool = False
+    """Whether the disks of all replicas of a partition may be lost, where `loses_last` holds: then
+    it begins again empty, on a broker that the operator names."""
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.brokers <= 9 or self.replicas < 1 or self.partitions < 1:

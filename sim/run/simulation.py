@@ -205,7 +205,10 @@ class _PlanRun:
         world.observe(self._see_exit, {"exit"})
         world.observe(self._see_decision, {steps.E8Decided.text})
         last_copies = LastCopyGuard(
-            cluster, may_lose_all=plan.loses_all, may_lose_last=plan.loses_last
+            cluster,
+            may_lose_all=plan.loses_all,
+            may_lose_last=plan.loses_last,
+            may_lose_every_disk=plan.loses_every_disk,
         )
         self._injector = Injector(cluster, last_copies, plan.faults)
         self._injector.arm()
@@ -233,6 +236,8 @@ class _PlanRun:
         await self._until("replicas of lost brokers are not replaced", healer.unmoved)
         await self._until("clients wait", workload.unsent)
         await self._until("new messages are not taken", healer.unproven)
+        if self._plan.loses_every_disk:
+            await self._until("partitions have too few replicas", healer.too_few_replicas)
         await self._until("replicas are not in sync", healer.out_of_sync)
         healer.ask_who_serves()
         await self._until("partitions are not served", healer.unserved)

@@ -7,6 +7,7 @@ import pytest
 
 from octopi.simulation.faults.actions import AtStep, AtTime, InjectedFault, Kill, Reset, Wipe
 from octopi.simulation.faults.damage import Damage
+from octopi.simulation.history.events import Assigned
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.invariants.recoveries import ORDERED, Accepted, best_by_order
 from octopi.simulation.invariants.succession import LOST
@@ -76,6 +77,31 @@ def test_the_last_disk_with_a_replica_is_spared() -> None:
     verdict = simulate(plan, [Oracle])
     assert verdict.violation is None
     assert (verdict.counts["fault Wipe"], verdict.counts["fault skipped"]) == (2, 1)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_partition_that_lost_every_disk_begins_again_empty_by_order_and_readers_are_told(
+    at_once: bool,
+) -> None:
+    gap_s = 0.0 if at_once else 0.6
+    wipes = [InjectedFault(AtTime(gap_s, behind=True), Wipe(0.1), f"broker-{n}") for n in (2, 3)]
+    first = InjectedFault(AtTime(0.7), Wipe(0.1), "broker-1")
+    workload = attrs.evolve(PLAN.workload, consumers=2, records=40)
+    plan = attrs.evolve(
+        PLAN, faults=(first, *wipes, LAST), loses_every_disk=True, workload=workload
+    )
+    verdict = simulate(plan, [Oracle])
+    assert verdict.violation is None, verdict.details
+    assert not verdict.counts.get("fault skipped")
+    orders = [event.facts for event in verdict.events if event.what == ORDERED]
+    assert [(one["partition"], one["empty_on"]) for one in orders] == [(0, 11)]
+    [lost] = [event.facts for event in verdict.events if event.what == LOST]
+    assert lost["end"] == 0
+    assert verdict.counts["LossTold"] == 1
+    forks = {
+        one.offset for one in verdict.history.events if isinstance(one, Assigned) and one.forked
+    }
+    assert forks == {0}
 
 
 def test_by_order_whole_logs_count_first_then_who_was_in_sync_then_who_agreed_last() -> None:

@@ -24,7 +24,7 @@ from octopi.simulation.faults.actions import BreakDisk
 from octopi.simulation.faults.injector import FAULT
 from octopi.simulation.invariants.descriptions import PROMISES
 from octopi.simulation.invariants.oracle import Oracle
-from octopi.simulation.invariants.recoveries import better_than
+from octopi.simulation.invariants.recoveries import ORDERED, better_than
 from octopi.simulation.invariants.succession import LOST
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.world import Event, Violation, World
@@ -385,6 +385,38 @@ def test_a_broker_that_stops_and_takes_others_out_of_the_in_sync_set_is_found() 
         proposes(1, 2, stops=True, paused_s=0.1, tells=True),
     ):
         assert broken(heard).rule == "stopping-proposes"
+
+
+def begins_empty(*, on: int, ordered_on: int | None) -> Callable[[Scenario], Awaitable[None]]:
+    """The partition begins again empty on a broker, while all brokers run, maybe by an order that
+    names one."""
+
+    async def scene(scenario: Scenario) -> None:
+        await scenario.produce()
+        [record] = scenario.cluster.register_view.state.partitions.values()
+        if ordered_on is not None:
+            scenario.world.note(ORDERED, partition=record.partition, empty_on=ordered_on)
+        epoch = record.epoch + 1
+        begun = attrs.evolve(
+            record,
+            epoch=epoch,
+            version=0,
+            leader=on,
+            replicas=[on],
+            in_sync=[on],
+            recovered_epoch=epoch,
+        )
+        decided = {"entries": [PartitionDecided(begun)], "losses": [[]]}
+        tell(scenario.world, steps.E8Decided, "register", 1, **decided)
+
+    return scene
+
+
+def test_a_partition_that_begins_again_empty_though_brokers_have_it_is_found() -> None:
+    assert broken(begins_empty(on=1, ordered_on=None)).rule == "lost-unasked"
+    ordered = broken(begins_empty(on=1, ordered_on=1))
+    assert ordered.rule == "lost-too-much"
+    assert "brokers [1, 2, 3] run" in str(ordered)
 
 
 def refuses(*in_sync: int, takes_again: bool = False) -> Callable[[Scenario], Awaitable[None]]:

@@ -30,11 +30,13 @@ class LastCopyGuard:
         *,
         may_lose_all: bool = False,
         may_lose_last: bool = False,
+        may_lose_every_disk: bool = False,
     ) -> None:
         """*may_lose_all*: power may fail although nobody else has what is in a memory.
         *may_lose_last*: files may be damaged, and disks lost, although nobody else in sync is
-        whole."""
+        whole.  *may_lose_every_disk*: then also the last disk with a replica of a partition."""
         self.may_lose_last: Final = may_lose_last
+        self._may_lose_every_disk = may_lose_every_disk
         self._cluster = cluster
         self._may_lose_all = may_lose_all
         self._destroyed_at: dict[tuple[int, int], int] = {}
@@ -135,6 +137,8 @@ class LastCopyGuard:
             return ""
         if not isinstance(action, Wipe):
             return "an operator could not tell that it isn't whole"
+        if self._may_lose_every_disk:
+            return ""
         for record in self._cluster.register_view.state.partitions.values():
             others = [one for one in record.replicas if one != broker]
             if broker in record.replicas and not any(map(self._has_its_disk, others)):

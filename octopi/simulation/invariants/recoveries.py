@@ -3,7 +3,8 @@
 When all replicas that were in sync have lost what was in their memory, the best of them leads,
 and its record says so (`octopi.model.PartitionRecord.recovered_epoch`).  The only replica
 of a partition leads again with what it has.  Where those that were in sync are gone, or their
-files are damaged, an operator orders that the best of the replicas that are left leads.
+files are damaged, an operator orders that the best of the replicas that are left leads, or, if none
+is left, that the partition begins again empty.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from octopi.wire.messages import PartitionRecord
 
 ORDERED: Final = "order"
 """What the event is called when an operator orders that the best of the replicas that are left
-leads a partition: with its number as ``partition``."""
+leads a partition: with its number as ``partition``, and as ``empty_on`` with the broker on which
+it is to begin again empty, if no replica is left."""
 
 
 @attrs.frozen

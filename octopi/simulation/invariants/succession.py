@@ -3,6 +3,7 @@
 No replica in sync is left whole then, so records may be lost that were committed.  The register
 decides by itself where all that were in sync lost no more than what was in their memories; in
 every other case an operator orders it (docs/protocol.md, "When all that were in sync lost data").
+If no replica is left at all, the operator orders that the partition begins again empty.
 Either way the best of those that may lead does, and what is known to be lost is told.  From then
 on what was committed is what that leader has.
 """
@@ -34,9 +35,15 @@ class Succession(ClusterFacts):
         super().__init__(cluster, report)
         self._orders: set[int] = set()
         """Partitions of which an operator ordered that the best replica leads."""
+        self._empty_on: dict[int, int] = {}
+        """Those of them that are to begin again empty -> the broker that the operator named."""
 
     def _note_order(self, event: Event) -> None:
-        self._orders.add(event.facts["partition"])
+        partition = event.facts["partition"]
+        self._orders.add(partition)
+        self._empty_on.pop(partition, None)
+        if (broker := event.facts.get("empty_on")) is not None:
+            self._empty_on[partition] = broker
 
     def _note_set_aside(self, event: StepEvent[steps.D6SetAside]) -> None:
         step = event.step
@@ -54,7 +61,9 @@ class Succession(ClusterFacts):
         logs = self._live_logs(record.partition)
         is_said = record.recovered_epoch == record.epoch
         rule, wrong = "lost-too-much", ""
-        if record.partition in self._orders:
+        if record.partition in self._empty_on:
+            wrong = self._fault_of_emptiness(record, before)
+        elif record.partition in self._orders:
             wrong = self._fault_of_order(record, before, accepted, logs)
         else:
             if is_said and (wrong := self._fault_of_haste(record, before, accepted, logs)):
@@ -77,13 +86,16 @@ class Succession(ClusterFacts):
         """What the leader of *record* lacks was committed no more."""
         is_ordered = record.partition in self._orders
         self._orders.discard(record.partition)
+        is_empty = self._empty_on.pop(record.partition, None) is not None
         host = self._cluster.host_of(record.leader)
         said = accepted.get(record.leader) if is_ordered else None
         if is_ordered:
             self._accepted_at[record.leader, record.partition] = self._view.version
             self._serving_less.discard((host, record.partition))
         for log in logs:
-            if is_ordered:
+            if is_empty:
+                log.removed_end = 0  # offsets begin again
+            elif is_ordered:
                 # A first segment that is missing there is given up, too.
                 log.removed_end = max(log.removed_end, self._replica(host, log).start)
             end = self._agreed(host, log)
@@ -157,6 +169,17 @@ class Succession(ClusterFacts):
         whole = [one for one in best if not accepted[one].damaged]
         return self._who_has_more(record, whole, logs) or better_than(record.leader, ends)
 
+    def _fault_of_emptiness(self, record: PartitionRecord, before: PartitionRecord) -> str:
+        """An operator ordered that a partition begins again empty: no replica is left, and it lies
+        on the broker that was named, and nowhere else."""
+        named = self._empty_on[record.partition]
+        text = f"partition {record.partition} begins again empty on broker {record.leader}"
+        if left := [one for one in before.replicas if self._is_there(one)]:
+            return f"{text}; brokers {left} run, and hold replicas of it"
+        if record.leader != named or not record.replicas == record.in_sync == [named]:
+            return f"{text}; the operator named broker {named}, and it is {record}"
+        return ""
+
     def _who_has_more(
         self, record: PartitionRecord, brokers: Sequence[int], logs: Sequence[CommittedLog]
     ) -> str:
@@ -187,8 +210,10 @@ class Succession(ClusterFacts):
         told = {one.topic_id: (one.kept_end, one.known_end) for each in losses for one in each}
         for log in logs:
             topic_id = self._topic_id(log)
-            kept_end = accepted[record.leader].ends.get(topic_id, 0)
-            known_end = max(one.known_ends.get(topic_id, 0) for one in accepted.values())
+            said = accepted.get(record.leader)  # nothing, if it begins again empty
+            kept_end = said.ends.get(topic_id, 0) if said is not None else 0
+            known = (one.known_ends.get(topic_id, 0) for one in accepted.values())
+            known_end = max(known, default=0)
             if known_end > kept_end and told.get(topic_id) != (kept_end, known_end):
                 text = f"broker {record.leader} leads {log.name}, which it has to {kept_end}; a "
                 text += f"replica has it, or had, to {known_end}; what is told to be lost is "
