@@ -15,7 +15,7 @@ from octopi.environment import Environment
 from octopi.errors import Status
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.register.sessions import MembershipSession
+from octopi.roles.register.member import Member
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.faults import DiskFault, Fail
@@ -160,10 +160,10 @@ def test_a_decision_that_is_not_durable_yet_is_told_to_nobody() -> None:
 def test_a_register_that_tells_what_it_may_forget_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def always(self: MembershipSession) -> bool:
+    async def always(self: Member) -> bool:
         return True
 
-    monkeypatch.setattr(MembershipSession, "_may_tell", always)
+    monkeypatch.setattr(Member, "_may_tell", always)
     assert broken(lose_a_broker_while_a_decision_is_flushed).rule == "undecided-told"
 
 
