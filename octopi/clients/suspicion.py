@@ -78,7 +78,7 @@ class LinkActivity(Protocol):
     """When a connection was last active: see `octopi.transport.connection.Connection`."""
 
     @property
-    def told_at(self) -> float:
+    def last_payload_at(self) -> float:
         """When the last message arrived that was not only a heartbeat."""
 
     @property
@@ -155,7 +155,7 @@ class SubscriptionSuspicion:
         return self._connection.last_received_at + HEARTBEAT_INTERVAL_S
 
     def _probe_at(self) -> float:
-        received_at = self._connection.told_at
+        received_at = self._connection.last_payload_at
         silence_s = max(READER_SILENCE_S, 2 * (self._connection.probed_at - received_at))
         is_over = self._connection.end_reason is not None
         if is_over or self._is_probed or silence_s > HEARTBEAT_INTERVAL_S:

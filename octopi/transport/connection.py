@@ -28,7 +28,7 @@ import trio
 
 from octopi.environment import Clock, Link
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
-from octopi.limits import CLOSE_TIMEOUT_S, MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
+from octopi.limits import MEMORY_ALLOWANCE_BYTES, OUTBOX_BYTES_MAX, SEND_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.metrics.latencies import Latencies
 from octopi.security.authenticator import AuthenticatedPeer
@@ -37,9 +37,9 @@ from octopi.security.token_bucket import TokenBucket
 from octopi.transport.close_codes import GOING_AWAY, close_code
 from octopi.transport.connection_statistics import ConnectionStatistics
 from octopi.transport.failures import failure, failure_of, refusal
-from octopi.transport.memory_budget import ConnectionMemory, unbounded_memory
+from octopi.transport.memory_budget import ConnectionMemory
 from octopi.transport.memory_pool import UNFINISHED
-from octopi.transport.outbox import Outbox
+from octopi.transport.message_sender import MessageSender
 from octopi.transport.pending_requests import Numbered, PendingRequests
 from octopi.transport.requests import answer_to
 from octopi.transport.turns import ConnectionTurn
@@ -60,7 +60,7 @@ _CLOCK_RESOLUTION_S: Final = 1e-6
 _T = TypeVar("_T")
 
 
-class Connection:
+class Connection(MessageSender):
     """Messages over a link whose handshake is done.
 
     Invariant: once `end_reason` is set nothing is posted, and every callback of `ask`
@@ -70,12 +70,10 @@ class Connection:
     # With so many attributes a dictionary of them would take two KiB of an idle connection.
     # fmt: off
     __slots__ = (
-        "_bucket", "_callbacks", "_clock", "_close_code", "_close_reason", "_end", "_ended",
-        "_fault", "_flushed", "_heartbeat_interval_s", "_heartbeat_timeout_s", "_last_received_at",
-        "_last_request", "_latencies", "_link", "_probe", "_probed_at", "_received_bytes",
-        "_received_count", "_receives", "_refuses_requests", "_room", "_running", "_scope",
-        "_sending_since", "_sent_at", "_sent_bytes", "_sent_count", "_told_at", "_unanswered",
-        "_work", "entry", "greeting", "memory", "outbox", "turn",
+        "_callbacks", "_ended", "_fault", "_heartbeat_interval_s", "_heartbeat_timeout_s",
+        "_last_payload_at", "_last_received_at", "_last_request", "_latencies", "_probe",
+        "_probed_at", "_received_bytes", "_received_count", "_receives", "_refuses_requests",
+        "_running", "_unanswered", "greeting", "turn",
     )
     # fmt: on
 
@@ -96,25 +94,13 @@ class Connection:
         """*latencies*: where to count how long the peer's requests take.  *entry*: what it was
         let in with, where tokens are asked for.  *turn*: where there may be many peers.
         *memory*: what may be kept for it; None: all."""
+        super().__init__(link, clock, entry, memory)
         self.greeting: Final = greeting
         """What the other side said about itself."""
-        self._link = link
-        self._clock = clock
         self._receives = receives
         self._heartbeat_interval_s = heartbeat_interval_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
 
-        self.memory: Final = memory or unbounded_memory()
-        """What may be kept for the peer."""
-        self.outbox: Final = Outbox(None if memory is None else memory.outgoing)
-        self._work = trio.lowlevel.ParkingLot()
-        """Where the writer waits for messages."""
-        self._room = trio.lowlevel.ParkingLot()
-        """Where reader and callers wait for the outbox or for answers to go out."""
-
-        self.entry: Final = entry
-        """What the peer was let in with; None: nobody asked."""
-        self._bucket = entry.bucket if entry is not None else None
         self.turn: Final = turn
         self._latencies = latencies
         self._unanswered = PendingRequests()
@@ -123,28 +109,16 @@ class Connection:
         self._last_request = 0
         self._probe = 0
 
-        self._scope = trio.CancelScope()
         self._running = False
         self._fault: Exception | None = None
         """What is wrong with the last message, or with how we took it."""
-        self._end: ConnectionLostError | None = None
-        self._close_code = GOING_AWAY
-        self._close_reason = ""
-        self._flushed = trio.Event()
         self._ended = trio.Event()
 
-        self._last_received_at = self._told_at = self._sent_at = clock.now()
+        self._last_received_at = self._last_payload_at = self._sent_at
         self._probed_at = -math.inf
-        self._sending_since: float | None = None
-        """When the message that the link has right now was handed to it."""
-        self._sent_count = self._sent_bytes = self._received_count = self._received_bytes = 0
+        self._received_count = self._received_bytes = 0
 
     # --- what callers use ------------------------------------------------------------
-
-    @property
-    def peer(self) -> str:
-        """The other side's address, for people to read."""
-        return self._link.peer
 
     @property
     def grants(self) -> Grants:
@@ -152,19 +126,14 @@ class Connection:
         return EVERYTHING if self.entry is None else self.entry.identity.grants
 
     @property
-    def end_reason(self) -> str | None:
-        """Why the connection ended; None while it hasn't."""
-        return None if self._end is None else str(self._end)
-
-    @property
     def last_received_at(self) -> float:
         """When the last message came, or when the connection was opened."""
         return self._last_received_at
 
     @property
-    def told_at(self) -> float:
+    def last_payload_at(self) -> float:
         """The same of the last message that was more than a sign of life."""
-        return self._told_at
+        return self._last_payload_at
 
     @property
     def probed_at(self) -> float:
@@ -210,28 +179,6 @@ class Connection:
         `REQUESTS_IN_FLIGHT_MAX`.  Callers bound how many they set aside."""
         if self._unanswered.set_aside(request) and self._room:
             self._room.unpark_all()
-
-    def try_send_encoded(self, data: bytes, now: float) -> bool:
-        """Post a message that is encoded, and answers nothing, as `send` would without waiting;
-        *now* is the clock's.  False: it would have to wait, or the connection has ended."""
-        if self._end is not None or not self.outbox.may_put(len(data)):
-            return False
-        if self._bucket is not None:
-            if self._bucket.wait_s(now) > 0:
-                return False
-            self._bucket.spend(len(data), now)
-        self._send_or_keep(data, now)
-        return True
-
-    def _send_or_keep(self, data: bytes, now: float) -> None:
-        if not self.outbox.messages and self._sending_since is None and self._link.offer(data):
-            self._sent_at = now
-            self._sent_count += 1
-            self._sent_bytes += len(data)
-            return
-        self.outbox.put(data)
-        if self._work:
-            self._work.unpark()
 
     async def drained(self) -> None:
         """Wait until the outbox holds no more than `OUTBOX_BYTES_MAX`.
@@ -314,7 +261,7 @@ class Connection:
           ValueError: if a field is out of its bounds.
         """
         return await answer_to(
-            self, message, expected, clock=self._clock, timeout_s=timeout_s, lose=self._lose
+            self, message, expected, clock=self._clock, timeout_s=timeout_s, abort=self._abort
         )
 
     async def close(self, code: int = 1000, reason: str = "", *, grace_s: float = 0.0) -> None:
@@ -373,32 +320,6 @@ class Connection:
             finally:
                 self._ended.set()
 
-    async def _write(self) -> None:
-        while True:
-            while self.outbox.messages:
-                if not await self._send_next():
-                    return
-            if self._end is not None:
-                self._flushed.set()
-                return
-            await self._work.park()
-
-    async def _send_next(self) -> bool:
-        data = self.outbox.messages.popleft()
-        self._sent_at = self._sending_since = self._clock.now()
-        try:
-            await self._link.send(data)
-        except ConnectionLostError as error:
-            self._lose(str(error))
-            return False
-        self._sending_since = None
-        self.outbox.sent(data)
-        self._sent_count += 1
-        self._sent_bytes += len(data)
-        if self._room:
-            self._room.unpark_all()
-        return True
-
     async def _read(self, on_message: Callable[[Any], None]) -> None:
         take = partial(self._take_data, on_message)
         try:
@@ -430,7 +351,7 @@ class Connection:
             try:
                 await self._link.receive_all(take, self.turn)
             except ConnectionLostError as error:
-                self._lose(str(error))
+                self._abort(str(error))
                 return
         raise self._fault
 
@@ -473,7 +394,7 @@ class Connection:
         now = self._clock.now() + _CLOCK_RESOLUTION_S
         if self._sending_since is not None:
             if now >= self._sending_since + SEND_TIMEOUT_S:
-                self._lose(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
+                self._abort(f"{self.peer} took nothing for {SEND_TIMEOUT_S:g} s")
         elif now >= self._sent_at + self._heartbeat_interval_s:
             self._sent_at = self._clock.now()
             if self._end is None and not self.outbox.messages:
@@ -483,7 +404,7 @@ class Connection:
             unfinished = self.memory.incoming.held(UNFINISHED)
             what = "has not finished a message" if unfinished else "was silent"
             code = close_code(Status.TOO_SLOW) if unfinished else GOING_AWAY
-            self._lose(f"{self.peer} {what} for {self._heartbeat_timeout_s:g} s", code)
+            self._abort(f"{self.peer} {what} for {self._heartbeat_timeout_s:g} s", code)
 
     @property
     def _listened_at(self) -> float:
@@ -507,7 +428,7 @@ class Connection:
         if self.turn is not None:
             self.turn.took(cls)
         if cls is not Heartbeat and number != self._probe:
-            self._told_at = self._last_received_at
+            self._last_payload_at = self._last_received_at
         if cls in REQUESTS and number is not None:
             self._take_request(number, message, on_message)
         elif cls in NOTICES:
@@ -517,7 +438,7 @@ class Connection:
             if on_answer is not None:
                 on_answer(message)
         elif isinstance(message, Failure):
-            self._lose(f"{self.peer} ended the connection: {refusal(message)}")
+            self._abort(f"{self.peer} ended the connection: {refusal(message)}")
         else:
             assert cls is Heartbeat
 
@@ -557,25 +478,6 @@ class Connection:
         await self._flush()
 
     # --- the end ---------------------------------------------------------------------
-
-    def _begin_close(self, code: int, reason: str, text: str) -> None:
-        """From here on nothing is posted; the writer finishes what it has."""
-        if self._end is None:
-            self._end = ConnectionLostError(text)
-            self._close_code = code
-            self._close_reason = reason
-        self._work.unpark_all()
-        self._room.unpark_all()
-
-    async def _flush(self) -> None:
-        with self._clock.timeout(CLOSE_TIMEOUT_S):
-            await self._flushed.wait()
-        self._scope.cancel()
-
-    def _lose(self, text: str, code: int = GOING_AWAY) -> None:
-        """End without another word to the peer."""
-        self._begin_close(code, text, text)
-        self._scope.cancel()
 
     def _finish(self) -> None:
         self._begin_close(GOING_AWAY, "", "closed by this side")

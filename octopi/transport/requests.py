@@ -40,9 +40,9 @@ async def answer_to(
     *,
     clock: Clock,
     timeout_s: float,
-    lose: Callable[[str], None],
+    abort: Callable[[str], None],
 ) -> _T:
-    """See `octopi.transport.connection.Connection.request`; *lose* ends the connection."""
+    """See `octopi.transport.connection.Connection.request`; *abort* ends the connection."""
     answers: list[object] = []
     arrived = trio.Event()
 
@@ -60,7 +60,7 @@ async def answer_to(
     name = TYPE_NAMES[type(message)]
     if not answers:
         text = f"{connection.peer} gave no answer to {name} within {timeout_s:g} s"
-        lose(text)
+        abort(text)
         raise ConnectionLostError(text)
     answer = answers[0]
     if isinstance(answer, expected):
@@ -70,5 +70,5 @@ async def answer_to(
     if isinstance(answer, ConnectionLostError):
         raise ConnectionLostError(str(answer))
     text = f"{connection.peer} answered {name} with {TYPE_NAMES[type(answer)]}"
-    lose(text)
+    abort(text)
     raise ProtocolError(text)

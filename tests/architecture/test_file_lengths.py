@@ -20,7 +20,6 @@ TO_BE_DIVIDED: Final = frozenset(
     {
         "octopi/coordination/controller.py",
         "octopi/simulation/invariants/oracle.py",
-        "octopi/transport/connection.py",
         "octopi/transport/framed_link.py",
     }
 )

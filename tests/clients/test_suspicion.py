@@ -18,7 +18,7 @@ from tests.kit.world import VirtualClock
 class Connection:
     """To a broker that lives until it doesn't: it answers probes and sends heartbeats."""
 
-    told_at: float = attrs.field(factory=trio.current_time)
+    last_payload_at: float = attrs.field(factory=trio.current_time)
     last_received_at: float = attrs.field(factory=trio.current_time)
     probed_at: float = -math.inf
     end_reason: str | None = None
@@ -32,7 +32,7 @@ class Connection:
             self.last_received_at = self.probed_at
 
     def deliver(self) -> None:
-        self.told_at = self.last_received_at = trio.current_time()
+        self.last_payload_at = self.last_received_at = trio.current_time()
 
     async def beat(self) -> None:
         while self.is_alive:

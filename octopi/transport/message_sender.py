@@ -1,0 +1,146 @@
+"""The sending half of a connection: its outbox, its writer, and how it ends.
+
+The writer is the only task that sends, so a caller that is cancelled never tears a message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from octopi.environment import Clock, Link
+from octopi.errors import ConnectionLostError
+from octopi.limits import CLOSE_TIMEOUT_S
+from octopi.security.authenticator import AuthenticatedPeer
+from octopi.transport.close_codes import GOING_AWAY
+from octopi.transport.memory_budget import ConnectionMemory, unbounded_memory
+from octopi.transport.outbox import Outbox
+
+
+class MessageSender:
+    """Sends encoded messages over *link*, in the order in which they come.
+
+    Invariant: once `end_reason` is set nothing is taken any more.
+    """
+
+    # fmt: off
+    __slots__ = (
+        "_bucket", "_clock", "_close_code", "_close_reason", "_end", "_flushed", "_link",
+        "_room", "_scope", "_sending_since", "_sent_at", "_sent_bytes", "_sent_count", "_work",
+        "entry", "memory", "outbox",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        entry: AuthenticatedPeer | None,
+        memory: ConnectionMemory | None,
+    ) -> None:
+        """*entry*: what the peer was let in with, where tokens are asked for.  *memory*: what may
+        be kept for it; None: all."""
+        self._link = link
+        self._clock = clock
+        self.memory: Final = memory or unbounded_memory()
+        """What may be kept for the peer."""
+        self.outbox: Final = Outbox(None if memory is None else memory.outgoing)
+        self._work = trio.lowlevel.ParkingLot()
+        """Where the writer waits for messages."""
+        self._room = trio.lowlevel.ParkingLot()
+        """Where reader and callers wait for the outbox or for answers to go out."""
+        self.entry: Final = entry
+        """What the peer was let in with; None: it was not asked for anything."""
+        self._bucket = entry.bucket if entry is not None else None
+
+        self._scope = trio.CancelScope()
+        self._end: ConnectionLostError | None = None
+        self._close_code = GOING_AWAY
+        self._close_reason = ""
+        self._flushed = trio.Event()
+
+        self._sent_at = clock.now()
+        self._sending_since: float | None = None
+        """When the message that the link has right now was handed to it."""
+        self._sent_count = self._sent_bytes = 0
+
+    @property
+    def peer(self) -> str:
+        """The other side's address, for people to read."""
+        return self._link.peer
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why the connection ended; None while it hasn't."""
+        return None if self._end is None else str(self._end)
+
+    def try_send_encoded(self, data: bytes, now: float) -> bool:
+        """Send a message that is encoded, and answers nothing, if that needs no waiting; *now* is
+        the clock's.  False: it would have to wait, or the connection has ended."""
+        if self._end is not None or not self.outbox.may_put(len(data)):
+            return False
+        if self._bucket is not None:
+            if self._bucket.wait_s(now) > 0:
+                return False
+            self._bucket.spend(len(data), now)
+        self._send_or_keep(data, now)
+        return True
+
+    def _send_or_keep(self, data: bytes, now: float) -> None:
+        if not self.outbox.messages and self._sending_since is None and self._link.offer(data):
+            self._sent_at = now
+            self._sent_count += 1
+            self._sent_bytes += len(data)
+            return
+        self.outbox.put(data)
+        if self._work:
+            self._work.unpark()
+
+    async def _write(self) -> None:
+        """Send what is in the outbox until the connection ends: the task of the writer."""
+        while True:
+            while self.outbox.messages:
+                if not await self._send_next():
+                    return
+            if self._end is not None:
+                self._flushed.set()
+                return
+            await self._work.park()
+
+    async def _send_next(self) -> bool:
+        data = self.outbox.messages.popleft()
+        self._sent_at = self._sending_since = self._clock.now()
+        try:
+            await self._link.send(data)
+        except ConnectionLostError as error:
+            self._abort(str(error))
+            return False
+        self._sending_since = None
+        self.outbox.sent(data)
+        self._sent_count += 1
+        self._sent_bytes += len(data)
+        if self._room:
+            self._room.unpark_all()
+        return True
+
+    # --- the end ---------------------------------------------------------------------
+
+    def _begin_close(self, code: int, reason: str, text: str) -> None:
+        """From here on nothing is posted; the writer finishes what it has."""
+        if self._end is None:
+            self._end = ConnectionLostError(text)
+            self._close_code = code
+            self._close_reason = reason
+        self._work.unpark_all()
+        self._room.unpark_all()
+
+    async def _flush(self) -> None:
+        with self._clock.timeout(CLOSE_TIMEOUT_S):
+            await self._flushed.wait()
+        self._scope.cancel()
+
+    def _abort(self, text: str, code: int = GOING_AWAY) -> None:
+        """End without another word to the peer."""
+        self._begin_close(code, text, text)
+        self._scope.cancel()
