@@ -20,7 +20,7 @@ ClusterId = NewType("ClusterId", str)
 """A cluster: 16 lower-case hexadecimal digits, drawn once by its first register."""
 
 Incarnation = NewType("Incarnation", int)
-"""One life of a broker process; counted up durably at each start, from 1."""
+"""One process of a broker; counted up durably at each start, from 1."""
 
 Epoch = NewType("Epoch", int)
 """A generation of a partition's leadership; grows at each appointment, from 1."""
@@ -43,7 +43,7 @@ ProducerId = NewType("ProducerId", bytes)
 """A producer: 16 random bytes."""
 
 ProducerEpoch = NewType("ProducerEpoch", int)
-"""Counts the lives of a producer id; a higher one fences off every lower one."""
+"""Counts the incarnations of a producer id; a higher one fences off every lower one."""
 
 Sequence = NewType("Sequence", int)
 """A producer's count of its records in one log, per producer epoch, from 0, without gap."""
@@ -109,7 +109,7 @@ def optional_id_fault(text: str) -> str:
 
 
 def nonce_fault(text: str) -> str:
-    """Why *text* can't name one life of a broker or register; empty if it can."""
+    """Why *text* can't name one incarnation of a broker or register; empty if it can."""
     if _NONCE.fullmatch(text) is not None:
         return ""
     return f"it has to be 1 to {NONCE_BYTES_MAX} printable characters of ASCII without spaces"

@@ -106,7 +106,7 @@ class PartitionRecord:
     """Counts the changes of `in_sync` within an epoch."""
     leader: BrokerNumber
     leader_incarnation: Counted
-    """The life of the leader that was appointed; another life of it does not lead."""
+    """The incarnation of the leader that was appointed; another one of it does not lead."""
     replicas: BrokerNumbers
     in_sync: BrokerNumbers
     lost: BrokerNumbers = attrs.field(factory=list)

@@ -6,7 +6,7 @@ set and the proposed one: whichever is in force, every member of it holds all th
 committed.
 
 Followers open sessions.  An acknowledgement counts for the session it was given in, and a
-session for one life of a broker: after a power loss the same broker may hold less.
+session for one incarnation of a broker: after a power loss the same broker may hold less.
 """
 
 from __future__ import annotations

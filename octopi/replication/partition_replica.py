@@ -3,7 +3,7 @@
 Epochs only grow.  Whoever has accepted or acted in an epoch does nothing in an older one
 any more, and remembers that through any failure: the promise is on the device before
 anyone hears of it.  Roles come from the register's records alone, and a record appoints
-one life of a broker, so a restarted broker is idle until the register speaks to it.
+one incarnation of a broker, so a restarted broker is idle until the register speaks to it.
 
 What is durable before what:
 
@@ -116,7 +116,7 @@ class PartitionReplica:
     # --- the register ----------------------------------------------------------------
 
     def begin(self) -> list[PartitionEffect]:
-        """The first effects of a life: what was found missing must not be forgotten, and
+        """The first effects of an incarnation: what was found missing must not be forgotten, and
         epochs whose records are missing must be."""
         effects: list[PartitionEffect] = [StoreState(self.state)]
         for topic_id, log in self.logs.items():
@@ -130,7 +130,7 @@ class PartitionReplica:
         return ReplicaReport(self.partition, self.state.promised, self.state.intact)
 
     def joined(self) -> list[PartitionEffect]:
-        """The register knows this life."""
+        """The register knows this incarnation."""
         self.registered = True
         return []
 

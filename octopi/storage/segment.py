@@ -464,7 +464,7 @@ class Segment(RecordFile):
         return (yield from self._trusting_index(find))
 
     def _rebuild_index(self) -> Slices[None]:
-        """Make the index from the records, once in the segment's life: damage stays damage.
+        """Make the index from the records, once in each process: damage stays damage.
 
         Several look-ups may be at it; the first one to end is right for all.
         """

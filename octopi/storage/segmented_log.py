@@ -5,7 +5,7 @@ Nothing in memory grows with the log but a small object for each segment.
 
 **When the disk fails.**  A full disk, or too many open files, undo the append and the log
 goes on.  After any other failed write, and after any failed fsync, the log is read-only for
-the rest of its life in this process: the system may have dropped the very pages that it
+the rest of this process: the system may have dropped the very pages that it
 failed to write, and would call the next fsync a success.
 
 What is committed is the caller's knowledge: it comes as *until*, an offset where a record

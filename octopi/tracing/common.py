@@ -63,7 +63,7 @@ class EpochStep(PartitionStep):
 
 @part
 class MemberStep(Step):
-    """Of one life of a broker."""
+    """Of one incarnation of a broker."""
 
     broker: int
     incarnation: int

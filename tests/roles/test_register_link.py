@@ -188,7 +188,7 @@ async def test_a_life_names_those_before_it_that_the_register_may_know(tmp_path:
 def test_of_many_lives_without_an_answer_the_last_known_and_the_newest_are_named() -> None:
     identity = BrokerIdentity(CLUSTER, 1, 1, "known", "page cache")
     for number in range(200):
-        identity = identity.begin_life(1, str(number))
+        identity = identity.next_incarnation(1, str(number))
     assert identity.incarnation == 201
     assert identity.ancestors == ["known", *(str(number) for number in range(136, 199))]
     joined = identity.joined(m.Joined(1, CLUSTER, 1, LIFE), "page cache")

@@ -57,7 +57,7 @@ class Decisions(Protocol):
         """
 
     def joined(self) -> None:
-        """The controller knows this life of the broker, and orders all that it has to do."""
+        """The controller knows this incarnation of the broker, and orders all that it has to do."""
 
     def announced(self, message: m.AnnounceEpoch) -> None:
         """A new epoch of a partition begins."""

@@ -1,7 +1,7 @@
 """Deleting the files of logs and of replicas that have no place on this broker any more.
 
-What fails is tried again every few seconds, when the register asks again, and by the next life of
-the broker.
+What fails is tried again every few seconds, when the register asks again, and by the next
+incarnation of the broker.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class LogDeletion:
             raise StorageError(f"{doomed.directory!r} is not deleted: {why}")
         _require_own(self._disk, doomed.directory)
         parent, _, name = doomed.directory.rpartition("/")
-        # The new name is what makes it gone; removing the files may take two lives.
+        # The new name is what makes it gone; removing the files may take two incarnations.
         try:
             if name in names_in(self._disk, parent):  # else only not stored
                 self._disk.rename(doomed.directory, doomed.new_directory)

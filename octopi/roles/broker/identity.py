@@ -1,8 +1,8 @@
-"""Who a broker is, as its data directory remembers, and which of its lives this one is.
+"""Who a broker is, as its data directory remembers, and which incarnation of it this process is.
 
-A life is one start of the process.  What is kept here lets the register tell whether this
-life goes on from the one that it let in last, and the broker whether a register is the one
-that it obeyed, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-nonce.md`).
+Each start of the process is an incarnation.  What is kept here lets the register tell whether this
+incarnation follows the one that it let in last, and the broker whether a register is the one that
+it joined last, or a later one (`docs/decisions/0015-lives-have-a-number-and-a-nonce.md`).
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class BrokerIdentity:
     incarnation: int
     """Counts the starts."""
     nonce: str
-    """Of this life: two copies of a data directory count to the same incarnation."""
+    """Of this incarnation: two copies of a data directory count to the same number."""
     page_cache: str
     """In which the logs were written since a register last heard whether they are intact."""
     ancestors: list[str] = attrs.field(factory=list)
     """See `octopi.wire.membership.Join`."""
     register: RegisterGeneration | None = None
-    """The newest life of the register that it obeyed."""
+    """The newest generation of the register that it joined."""
     credential: str = ""
     """What the register gave with the id: see `octopi.wire.membership.Join`."""
 
-    def begin_life(self, broker: int | None, nonce: str) -> BrokerIdentity:
-        """The next life of the same data directory."""
-        # The register may have let in a life that never heard of it: then it knows that nonce,
-        # and this life must be able to say that it descends from it.
+    def next_incarnation(self, broker: int | None, nonce: str) -> BrokerIdentity:
+        """The next incarnation of the same data directory."""
+        # The register may have let in an incarnation that never heard of that: then it knows that
+        # nonce, and this incarnation must be able to say that it descends from it.
         first, *others = [*self.ancestors, self.nonce]
         ancestors = [first, *others[-(LIVES_IN_DOUBT_MAX - 1) :]]
         return attrs.evolve(
@@ -54,10 +54,10 @@ class BrokerIdentity:
         )
 
     def joined(self, joined: Joined, page_cache: str) -> BrokerIdentity:
-        """The register let this life in, and knows now whether its logs are intact.
+        """The register let this incarnation in, and knows now whether its logs are intact.
 
         Raises:
-          SupersededError: if it is older than the one that was obeyed last, or another one.
+          SupersededError: if it is older than the one that was joined last, or another one.
           ProtocolError: if it names another broker, or another cluster, than this one belongs to.
               No register does that.  Stored, it would keep this broker from starting again.
         """
@@ -70,7 +70,7 @@ class BrokerIdentity:
         if mine and joined.register != mine and joined.register.generation <= mine.generation:
             raise SupersededError(
                 f"the register is of generation {joined.register.generation}; this broker has "
-                f"obeyed another one since, of generation {mine.generation}"
+                f"joined another one since, of generation {mine.generation}"
             )
         return attrs.evolve(
             self,
@@ -112,11 +112,11 @@ def stored_identity(environment: Environment, path: str) -> BrokerIdentity | Non
     return None if stored is None else checkpoint.structured(path, stored, BrokerIdentity)
 
 
-async def begin_life(
+async def begin_incarnation(
     environment: Environment, data_directory: str, broker: int | None
 ) -> BrokerIdentity:
-    """Read who this broker is and begin its next life, durably.  *broker* is the id that it is
-    to have; None: what the directory says, if anything.
+    """Read who this broker is and begin its next incarnation, durably.  *broker* is the id that it
+    is to have; None: what the directory says, if anything.
 
     Raises:
       StorageError: if the directory belongs to another broker, or can't be read or written.
@@ -133,7 +133,7 @@ async def begin_life(
     if last is None:
         identity = BrokerIdentity("", broker, 1, nonce, environment.disk.page_cache_id())
     else:
-        identity = last.begin_life(broker, nonce)
+        identity = last.next_incarnation(broker, nonce)
     await store_identity(environment, data_directory, identity)
     return identity
 

@@ -22,7 +22,7 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
-from octopi.roles.broker.identity import BrokerIdentity, begin_life, store_identity
+from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.log_store import LogStore
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.register_link import RegisterLink
@@ -119,7 +119,7 @@ async def run_broker(
     await make_durable_directory(disk, data_directory)
     lock = lock_directory(disk, data_directory)
     try:
-        identity = await begin_life(environment, data_directory, options.broker)
+        identity = await begin_incarnation(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:
             replicas = ReplicaManager(

@@ -157,7 +157,7 @@ class Opening:
     async def _finish_giving_up(
         self, partition_id: PartitionId, decided: PartitionRecord | None
     ) -> None:
-        """Move what an earlier life gave up, or what is left of it, or remove it.
+        """Move what an earlier incarnation gave up, or what is left of it, or remove it.
 
         Raises:
           StorageError: if that can't be done.

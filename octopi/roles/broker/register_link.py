@@ -51,7 +51,7 @@ _log = get_logger(__name__)
 _PAGE: Final = 1_000
 
 _DUPLICATE_PATIENCE_S: Final = 3 * MEMBERSHIP_HEARTBEAT_TIMEOUT_S
-"""An earlier life of this broker may look alive to the register for so long."""
+"""How long the register may still take an earlier incarnation of this broker for alive."""
 
 
 Order = (
@@ -176,17 +176,17 @@ class RegisterLink(ControllerLink):
             answered.set()
 
         if (trace := self._environment.trace) is not None:
-            trace(steps.E21Stopping(*self._life))
+            trace(steps.E21Stopping(*self._incarnation))
         connection.ask(m.Stopping(connection.next_request()), take)
         if trace is not None:
-            trace(steps.E21Told(*self._life))
+            trace(steps.E21Told(*self._incarnation))
         await answered.wait()
         if isinstance(answers[0], ConnectionLostError):
             raise answers[0]
         return answers[0]
 
     @property
-    def _life(self) -> tuple[int | None, int]:
+    def _incarnation(self) -> tuple[int | None, int]:
         return self._identity.broker, self._identity.incarnation
 
     async def _joined_connection(self) -> Connection | None:
@@ -207,10 +207,10 @@ class RegisterLink(ControllerLink):
         connection, self._connection = self._connection, None
         if connection is not None and connection.end_reason is None:
             if (trace := self._environment.trace) is not None:
-                trace(steps.E24Leaving(*self._life))
+                trace(steps.E24Leaving(*self._incarnation))
             connection.post(m.Goodbye())
             if trace is not None:
-                trace(steps.E24Left(*self._life))
+                trace(steps.E24Left(*self._incarnation))
             await connection.close(1000, "the broker stops")
         self._scope.cancel()
 
@@ -300,7 +300,7 @@ class RegisterLink(ControllerLink):
                     next=refusal.meaning.next,
                 )
             if joined_at is not None:
-                # The register counts on this life for a moment.
+                # The register counts on this incarnation for a moment.
                 await clock.sleep_until(joined_at + BACKOFF_S_FIRST)
                 continue
             at, self._failures = at + 1, self._failures + 1

@@ -73,7 +73,8 @@ class ReplicaManager(Decisions):
         """What was decided, and where brokers are."""
         self._replicas: dict[int, ReplicaDriver] = {}
         self._retiring: dict[int, ReplicaDriver | None] = {}
-        """Given up, and not all of their files are moved or deleted; None: by an earlier life."""
+        """Given up, and not all of their files are moved or deleted; None: by an earlier
+        incarnation."""
         self._retirement = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
@@ -188,7 +189,7 @@ class ReplicaManager(Decisions):
         return [newest[partition] for partition in sorted(newest)]
 
     def joined(self) -> None:
-        """The register knows this life of the broker, and orders all that it has to do."""
+        """The register knows this incarnation of the broker, and orders all that it has to do."""
         self.status.joined()
         self._tell_status()
         for replica in self._replicas.values():
@@ -388,13 +389,13 @@ class ReplicaManager(Decisions):
         return undone
 
     async def _retire(self, partition_id: int) -> None:
-        """The partition lives elsewhere now: what was kept here is put away.
+        """The partition is elsewhere now: what was kept here is put away.
 
         Raises:
           StorageError: if the disk fails.
         """
         self._streams.stop_following(partition_id)
-        # None: an earlier life's.
+        # None: an earlier incarnation's.
         replica = self._retiring.get(partition_id)
         await self._given_up.put_away(PartitionId(partition_id), replica)
         self._retiring.pop(partition_id, None)

@@ -37,8 +37,8 @@ class ReplicaRetirement:
         self._status = status
 
     async def finish(self, broker: int) -> list[int]:
-        """Put away what an earlier life of *broker* gave up; return the partitions of which files
-        are left.
+        """Put away what an earlier incarnation of *broker* gave up; return the partitions of which
+        files are left.
 
         Raises:
           StorageError: if a replica has a place here again, and can't begin with a part of its
@@ -63,7 +63,7 @@ class ReplicaRetirement:
     async def put_away(self, partition_id: PartitionId, replica: ReplicaDriver | None) -> None:
         """Have the files of a replica kept by `octopi.roles.broker.retired_replicas`, or deleted if
         that is not wanted or the disk is full.  Nobody uses its logs from here on.  *replica*: None
-        if it has not begun in this life.
+        if it has not begun in this incarnation.
 
         Raises:
           StorageError: if the disk fails: then it can be called again.
