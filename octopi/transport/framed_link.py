@@ -1,29 +1,26 @@
 """A link on a stream whose WebSocket handshake is done: frames and messages without
 trio-websocket, which takes a turn of the scheduler and five copies for each.
 
-In charge of who sends and receives when, of answering pings and closes, and of the closing
-handshake.  What a frame looks like is the business of `octopi.transport.frame_reader`.
-
-A message goes out in the call that hands it over (`offer`) if nothing else is on its way and the
-system takes it at once, and all messages of a piece that came are taken in one turn
-(`receive_all`).  Whatever can't be sent at once waits in `_unsent`, where the order is kept.
+In charge of who receives when, of answering pings and closes, and of the closing handshake.
+Sending is in `octopi.transport.frame_sender`, what a frame looks like in
+`octopi.transport.frame_reader`.  All messages of a piece that came are taken in one turn
+(`receive_all`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
-from octopi.environment import Clock, Intake, NonBlockingStream, Randomness, Turn
+from octopi.environment import Clock, Intake, Randomness, Turn
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError, Status
 from octopi.limits import CLOSE_TIMEOUT_S, KIB, MESSAGE_BYTES_MAX, PING_FRAMES
 from octopi.transport.connection_slots import ConnectionSlot
 from octopi.transport.frame_reader import (
-    BINARY,
     CLOSE,
     MESSAGE_TOO_BIG,
     NO_CODE,
@@ -33,10 +30,9 @@ from octopi.transport.frame_reader import (
     FrameFault,
     FrameReader,
     close_payload,
-    frame_head,
     parse_close,
 )
-from octopi.transport.masking import apply_mask
+from octopi.transport.frame_sender import FrameSender
 
 RECEIVE_BYTES: Final = 256 * KIB
 """One read from the socket, at most.  Nothing of that size is kept while a connection is idle."""
@@ -54,22 +50,8 @@ LAST_WORD_S: Final = 0.05
 _FRAMING_BYTES_MAX: Final = KIB
 """Of a short message: the heads of its fragments, and some pings."""
 
-_PIECE_BYTES: Final = 1024 * KIB
-"""Sent at a time where a stream is not the system's own."""
 
-_MASK_BYTES: Final = 4
-_JOINED_BYTES_MAX: Final = 2 * KIB
-"""Up to this a message is copied behind its head: that costs less than a second part."""
-
-
-def _pieces(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """All of *parts*, without a copy of a large one: encryption makes some of what it gets."""
-    for part in parts:
-        for at in range(0, len(part), _PIECE_BYTES):
-            yield memoryview(part)[at : at + _PIECE_BYTES]
-
-
-class FramedLink:
+class FramedLink(FrameSender):
     """`octopi.environment.Link` in frames of our own."""
 
     def __init__(
@@ -85,26 +67,9 @@ class FramedLink:
     ) -> None:
         """*early*: what came behind the handshake.  *tasks*: the link's own, ends with it.
         *masks*: a client needs it, a server sends without."""
-        self._stream = stream
-        self._prompt = stream if isinstance(stream, NonBlockingStream) else None
+        super().__init__(stream, tasks, masks=masks, peer=peer)
         self._clock = clock
-        self._tasks = tasks
-        self._masks = masks
-        self._peer = peer
         self._path = path
-
-        self._unsent: list[bytes | memoryview] = []
-        """Of frames that are to be sent next, or partly are."""
-        self._offered: bytes | None = None
-        """The message that `offer` began to send and left to `send`."""
-        self._due: list[bytes] = []
-        """Control frames that come behind them."""
-        self._is_sending = False
-        self._sent = trio.lowlevel.ParkingLot()
-        self._is_torn = False
-        """A frame was begun, and is not or can't be finished: nothing can be sent behind it."""
-        self._is_broken = False
-        self._has_sent_eof = False
 
         self._reader = FrameReader(is_masked=masks is None, on_control=self._take_control)
         self._reader.feed(early)
@@ -120,138 +85,18 @@ class FramedLink:
         """What the intake knows of."""
         self._reads_in_a_row = 0
         self._is_receiving = False
-        self._end: OctopiError | None = None
-        """Why nothing more is received."""
         self._received_all = trio.Event()
         self._drained: trio.Event | None = None
         self._fault_code: int | None = None
         """What to close with, because of what the peer sent."""
 
-        self._said_close = False
-        self._is_closing = False
         self.place: ConnectionSlot | None = None
         """That of an accepted link at its node."""
         self.closed: Final = trio.Event()
 
     @property
-    def peer(self) -> str:
-        return self._peer
-
-    @property
     def path(self) -> str:
         return self._path
-
-    # --- sending -----------------------------------------------------------------------
-
-    def offer(self, data: bytes) -> bool:
-        if self._prompt is None or self._unsent or self._is_sending or self._is_over:
-            return False
-        self._unsent = self._frame(BINARY, data)
-        try:
-            self._send_now(self._prompt)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._is_torn = self._is_broken = True
-        self._offered = data if self._unsent else None
-        return not self._unsent
-
-    async def send(self, data: bytes) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while self._is_sending:
-            await self._sent.park()
-        if self._is_over:
-            raise self._lost()
-        if self._offered is data:
-            self._offered = None
-        else:
-            self._unsent += self._frame(BINARY, data)
-        await self._send_unsent()
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether no message can be sent any more."""
-        gone = isinstance(self._end, ConnectionLostError)
-        return gone or self._is_torn or self._said_close or self._is_closing
-
-    def _frame(self, opcode: int, data: bytes) -> list[bytes | memoryview]:
-        mask = b""
-        if self._masks is not None:
-            mask = self._masks.token_bytes(_MASK_BYTES)
-            data = apply_mask(data, mask)
-        head = frame_head(opcode, len(data), mask)
-        return [head + data] if len(data) <= _JOINED_BYTES_MAX else [head, data]
-
-    async def _send_unsent(self) -> None:
-        """Send what is unsent, and control frames that come due meanwhile."""
-        self._is_sending = True
-        self._is_torn = True  # and stays so if this is cancelled, or fails
-        try:
-            while self._unsent:
-                if self._prompt is not None:
-                    self._send_now(self._prompt)
-                    if self._unsent:
-                        await self._prompt.wait_writable()
-                else:
-                    unsent, self._unsent = self._unsent, []
-                    if len(unsent) == 1:  # a small frame: its head is part of it
-                        await self._stream.send_all(unsent[0])
-                    elif sum(map(len, unsent)) <= _PIECE_BYTES:
-                        await self._stream.send_all(b"".join(unsent))
-                    else:
-                        for piece in _pieces(unsent):
-                            await self._stream.send_all(piece)
-                if not self._unsent:
-                    self._unsent, self._due = [*self._due], []
-            self._is_torn = False
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._is_broken = True
-            raise self._lost() from None
-        finally:
-            self._is_sending = False
-            self._sent.unpark_all()
-
-    def _send_now(self, stream: NonBlockingStream) -> None:
-        """Send of what is unsent what the system takes at once."""
-        sent_bytes = stream.send_nowait(self._unsent)
-        while self._unsent and sent_bytes >= len(self._unsent[0]):
-            sent_bytes -= len(self._unsent.pop(0))
-        if self._unsent and sent_bytes:
-            self._unsent[0] = memoryview(self._unsent[0])[sent_bytes:]
-
-    def _send_control(self, opcode: int, payload: bytes) -> None:
-        """Send a control frame, at once if that can be done; of the pongs that wait, the last one
-        is enough (RFC 6455 section 5.5.3)."""
-        if self._said_close or self._is_torn:
-            return
-        self._due = [*map(bytes, self._frame(opcode, payload))]
-        self._said_close = opcode == CLOSE
-        if self._is_sending or self._unsent:
-            return
-        if self._prompt is not None and opcode == PONG:
-            self._unsent, self._due = [*self._due], []
-            try:
-                self._send_now(self._prompt)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._is_torn = self._is_broken = True
-                return
-            if not self._unsent:
-                return
-        self._tasks.start_soon(self._send_due)
-
-    async def _send_due(self) -> None:
-        if not self._is_sending and not self._is_torn:
-            if not self._unsent:
-                self._unsent, self._due = [*self._due], []
-            try:
-                await self._send_unsent()
-                if self._said_close:
-                    await self._send_eof()
-            except (ConnectionLostError, trio.BrokenResourceError, trio.ClosedResourceError):
-                return  # who receives finds out, too
-
-    async def _send_eof(self) -> None:
-        if not self._has_sent_eof:
-            self._has_sent_eof = True
-            await self._stream.send_eof()
 
     # --- receiving ---------------------------------------------------------------------
 
@@ -450,13 +295,6 @@ class FramedLink:
     def _end_receiving(self, why: OctopiError) -> None:
         self._end = self._end or why
         self._received_all.set()
-
-    def _lost(self) -> ConnectionLostError:
-        if isinstance(self._end, ConnectionLostError):
-            return ConnectionLostError(str(self._end))
-        is_cut = self._is_torn and not self._is_broken
-        how = "is closed" if self._is_closing else "is torn" if is_cut else "broke"
-        return ConnectionLostError(f"the connection to {self._peer} {how}")
 
     # --- the end -----------------------------------------------------------------------
 
