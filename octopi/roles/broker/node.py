@@ -6,8 +6,7 @@ flusher, retention, the fan-out to subscribers, and the link to the register.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
 
 import attrs
 import trio
@@ -41,13 +40,10 @@ from octopi.transport.handshake import NodeCredentials, TokenSource
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server import serve
 from octopi.transport.server_statistics import ServerStatistics
-from octopi.transport.services import ServiceSession
+from octopi.transport.services import Service, ServiceSession
 from octopi.wire.endpoints import CLIENT, FOLLOW
 
 _log = get_logger(__name__)
-
-CLIENT_SERVICES: Final = (ProduceService, ReadService, SubscribeService, DescribeService)
-"""What a client connection of a broker is the union of."""
 
 
 @attrs.frozen
@@ -96,6 +92,12 @@ class BrokerNode:
     traffic: ServerStatistics
     link: RegisterLink | None = None
     """The way to the register; None before there is one."""
+
+
+def client_services(node: BrokerNode) -> Sequence[Callable[[ClientContext], Service]]:
+    """What makes the services that a client connection of *node* is the union of; called once.  A
+    service that needs more of the broker than its context has is given that here."""
+    return ProduceService, ReadService, SubscribeService, DescribeService
 
 
 async def run_broker(
@@ -160,6 +162,7 @@ async def _serve(
 ) -> None:
     """Serve and stay joined until *stop*; then hand over, leave, and close connections."""
     environment, options, replicas = node.environment, node.options, node.replicas
+    services = client_services(node)
 
     async def remember(changed: BrokerIdentity) -> None:
         await store_identity(environment, options.data_directory, changed)
@@ -176,7 +179,7 @@ async def _serve(
                 sessions={
                     CLIENT: lambda connection, tasks: BrokerSession(
                         ClientContext(environment, replicas, node.readers, connection, tasks),
-                        CLIENT_SERVICES,
+                        services,
                     ),
                     FOLLOW: lambda connection, tasks: ServiceSession(
                         "leader", [FollowerConnection(environment, replicas, connection, tasks)]
