@@ -67,7 +67,8 @@ def refusals() -> list[type[RefusedError]]:
 
 def test_numbers_and_names_are_what_clients_in_the_field_know() -> None:
     # __members__ has aliases too: two names for one number.
-    assert {name: int(status) for name, status in Status.__members__.items()} == NUMBERS
+    found = {name: int(status) for name, status in Status.__members__.items()}
+    assert found == NUMBERS, "a new status gets a line in NUMBERS, above"
     assert len(set(NUMBERS.values())) == len(NUMBERS)
 
 
@@ -100,7 +101,7 @@ def test_the_protocol_document_has_the_same_table() -> None:
             meaning.next,
         )
         for status, meaning in STATUS_MEANINGS.items()
-    ]
+    ], 'docs/protocol.md, "Statuses", has the same rows'
 
 
 def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:

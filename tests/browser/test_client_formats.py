@@ -336,4 +336,5 @@ def test_the_status_table_is_the_same(node: NodePeer) -> None:
         str(int(status)): [status.name.lower(), meaning.retryable]
         for status, meaning in STATUS_MEANINGS.items()
     }
-    assert node.ask("statuses") == here
+    found = node.ask("statuses")
+    assert found == here, "octopi/console/static/client/errors.js has the same statuses"
