@@ -16,7 +16,7 @@ from weakref import WeakSet
 import trio
 from trio.testing import MockClock
 
-from octopi.simulation.kernel.driver import TICKS_WITHOUT_TIME_MAX, SpinningError
+from octopi.simulation.kernel.driver import TickCounter
 from octopi.simulation.kernel.world import World
 from octopi.testing.errors import MisuseError
 
@@ -77,14 +77,15 @@ class _Pump(trio.abc.Instrument):
     def __init__(self, clock: MockClock, world: World) -> None:
         self._clock = clock
         self._world = world
-        self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        self._ticks = TickCounter(world)
 
     def before_io_wait(self, timeout: float) -> None:
         """Called whether tasks can run (or wait for all others to wait) or not, as *timeout*
         tells."""
         try:
             if timeout == 0:
-                self._count_tick()
+                if (spinning := self._ticks.count()) is not None:
+                    raise spinning
             else:
                 self._idle()
                 # Makes the wait, which has been decided upon, end at once.
@@ -105,15 +106,6 @@ class _Pump(trio.abc.Instrument):
             world.advance(clock.current_time())
             if when == deadline:
                 return
-
-    def _count_tick(self) -> None:
-        world = self._world
-        self._ticks_left -= 1
-        if world.now > self._stands_at:
-            self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
-        elif self._ticks_left == 0:
-            self._ticks_left = TICKS_WITHOUT_TIME_MAX
-            raise SpinningError(f"time stands still at {world.now:.6f} s")
 
 
 def _do_nothing() -> None:

@@ -412,6 +412,25 @@ class _AbandonedError(Exception):
     """The run doesn't end although it was given up."""
 
 
+class TickCounter:
+    """Counts the turns of the loop in which the time of *world* stands still."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+
+    def count(self) -> SpinningError | None:
+        """Count a turn; return what to raise if there were too many."""
+        now = self._world.now
+        self._ticks_left -= 1
+        if now > self._stands_at:
+            self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, now
+        elif self._ticks_left == 0:
+            self._ticks_left = TICKS_WITHOUT_TIME_MAX
+            return SpinningError(f"time stands still at {now:.6f} s")
+        return None
+
+
 class _VirtualPump(_VirtualClock, trio.abc.Instrument):
     """A clock, and an instrument that moves it whenever Trio is about to wait."""
 
@@ -419,7 +438,7 @@ class _VirtualPump(_VirtualClock, trio.abc.Instrument):
         super().__init__(world)
         self._deadline = inf
         self._barren_waits = 0
-        self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
+        self._ticks = TickCounter(world)
         self._is_stuck = False
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -433,7 +452,8 @@ class _VirtualPump(_VirtualClock, trio.abc.Instrument):
         """Called whether tasks can run or not, as *timeout* tells."""
         try:
             if timeout == 0.0:
-                self._count_tick()
+                if (spinning := self._ticks.count()) is not None:
+                    _give_up(self._world, spinning)
             else:
                 self._idle()
                 # Makes the wait, which has been decided upon, end at once.
@@ -458,15 +478,6 @@ class _VirtualPump(_VirtualClock, trio.abc.Instrument):
             world.advance(when)
             if when == self._deadline:
                 return
-
-    def _count_tick(self) -> None:
-        world = self._world
-        self._ticks_left -= 1
-        if world.now > self._stands_at:
-            self._ticks_left, self._stands_at = TICKS_WITHOUT_TIME_MAX, world.now
-        elif self._ticks_left == 0:
-            self._ticks_left = TICKS_WITHOUT_TIME_MAX
-            _give_up(world, SpinningError(f"time stands still at {world.now:.6f} s"))
 
 
 def _do_nothing() -> None:
