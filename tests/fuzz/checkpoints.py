@@ -66,7 +66,7 @@ def _check_file(data: bytes) -> bool:
 def _check_identity(environment: Environment) -> None:
     identity = stored_identity(environment, "data/x")
     if identity is not None:
-        following = identity.begin_life(1, "nonce")
+        following = identity.next_incarnation(1, "nonce")
         assert following.incarnation == identity.incarnation + 1
         assert all(isinstance(one, str) for one in following.ancestors)
         cbor2.dumps(attrs.asdict(following))
