@@ -125,7 +125,7 @@ class PartitionReplica:
         return effects
 
     @property
-    def standing(self) -> ReplicaReport:
+    def report(self) -> ReplicaReport:
         """What to tell the register when joining."""
         return ReplicaReport(self.partition, self.state.promised, self.state.intact)
 

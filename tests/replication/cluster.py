@@ -387,7 +387,7 @@ class Cluster:
             f"ws://broker-{node.broker}",
             credential=self.controller.seals.credential(node.broker),
         )
-        inventory = m.Inventory([known] if known else [], [], [node.replica.standing])
+        inventory = m.Inventory([known] if known else [], [], [node.replica.report])
         admission = self.controller.admit(asking, [inventory])
         self.record(admission.entries)
         self.controller.admitted(admission)

@@ -102,7 +102,7 @@ def test_a_promise_survives_a_restart_and_an_older_record_moves_nobody() -> None
     effects = machine.installed(RECORD, 0.0)
     assert kinds(effects) == [StoreState]
     assert machine.role == Role.IDLE
-    assert machine.standing.promised == 4
+    assert machine.report.promised == 4
 
 
 def test_a_record_of_an_earlier_life_lets_nobody_lead() -> None:
@@ -133,39 +133,39 @@ def test_nothing_is_done_before_the_register_knows_this_life() -> None:
 def test_after_a_power_loss_a_log_is_not_intact_until_the_register_knows() -> None:
     machine = PartitionReplica(0, 2, 1, ReplicaState(), {TOPIC: log()}, lost_power=True)
     assert not stored(machine.begin()).intact
-    assert not machine.standing.intact
+    assert not machine.report.intact
     again = PartitionReplica(0, 2, 2, machine.state, {TOPIC: log()})
-    assert not again.standing.intact, "it was restarted before it had joined"
+    assert not again.report.intact, "it was restarted before it had joined"
     assert again.joined() == []
     doubted = attrs.evolve(RECORD, version=1)
     assert not stored(again.installed(doubted, 0.0)).intact, "it knows the partition no more"
-    assert not again.standing.intact
+    assert not again.report.intact
     assert stored(again.installed(attrs.evolve(RECORD, version=2, in_sync=[1, 3]), 0.0)).intact
     appointed = attrs.evolve(RECORD, leader=2, leader_incarnation=2, in_sync=[2], replicas=[2])
     sole = PartitionReplica(0, 2, 2, machine.state, {TOPIC: log()})
     assert sole.joined() == []
     assert sole.installed(appointed, 0.0)
-    assert sole.standing.intact
+    assert sole.report.intact
     other, flushed = TopicId("payments"), LogState.empty(flush_before_ack=True)
     mixed = PartitionReplica(
         0, 2, 1, ReplicaState(), {TOPIC: log(), other: flushed}, lost_power=True
     )
-    assert not mixed.standing.intact
+    assert not mixed.report.intact
     assert PartitionReplica(
         0, 2, 1, ReplicaState(), {other: flushed}, lost_power=True
-    ).standing.intact
-    assert PartitionReplica(0, 2, 1, ReplicaState(), {}, lost_power=True).standing.intact
+    ).report.intact
+    assert PartitionReplica(0, 2, 1, ReplicaState(), {}, lost_power=True).report.intact
     flagged = PartitionReplica(
         0, 2, 1, ReplicaState(sync_flag=True), {TOPIC: log()}, lost_power=True
     )
-    assert flagged.standing.intact
+    assert flagged.report.intact
 
 
 def test_a_clean_shutdown_leaves_logs_that_a_power_loss_can_not_harm() -> None:
     machine = replica()
     effects = machine.clean_shutdown()
     assert kinds(effects) == [SyncLogs, StoreState]
-    assert PartitionReplica(0, 1, 2, stored(effects), {}, lost_power=True).standing.intact
+    assert PartitionReplica(0, 1, 2, stored(effects), {}, lost_power=True).report.intact
 
 
 def test_leading_alone_is_proposed_after_flag_and_logs_are_on_the_device() -> None:
@@ -403,7 +403,7 @@ def damaged(broker: int = 2) -> PartitionReplica:
     state.sound = False
     machine = PartitionReplica(0, broker, 1, ReplicaState(), {TOPIC: state})
     machine.begin()
-    assert not machine.standing.intact
+    assert not machine.report.intact
     machine.joined()
     return machine
 

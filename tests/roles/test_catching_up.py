@@ -143,7 +143,7 @@ async def leader(options: m.TopicOptions | None = None) -> AsyncIterator[Leader]
             catch_up_slowdown_max=CATCH_UP_SLOWDOWN_MAX,
         )
         await logs.open_all()
-        await logs.identified(1, 1)
+        await logs.set_identity(1, 1)
         record = m.PartitionRecord(PARTITION, 1, 0, 1, 1, [1, 2, 3], [1, 2])
         await logs.install_partitions([record], [])
         await logs.install_topics([attrs.evolve(TOPIC, options=options or TOPIC.options)])

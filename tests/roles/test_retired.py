@@ -85,7 +85,7 @@ async def broker(
             keep_retired_s=keep_s,
         )
         await logs.open_all(1)
-        await logs.identified(1, 1)
+        await logs.set_identity(1, 1)
         yield logs
         tasks.cancel_scope.cancel()
 

@@ -35,7 +35,7 @@ async def begun(disk: MemoryDisk, tasks: trio.Nursery) -> ReplicaManager:
         keep_retired_s=0.0,
     )
     await logs.open_all(1)
-    await logs.identified(1, 1)
+    await logs.set_identity(1, 1)
     return logs
 
 

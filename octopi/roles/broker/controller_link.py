@@ -40,7 +40,7 @@ class ControllerLink(Protocol):
 class Decisions(Protocol):
     """What a controller may ask of a broker, and have it do."""
 
-    def standings(self) -> list[m.ReplicaReport]:
+    def replica_reports(self) -> list[m.ReplicaReport]:
         """How the broker stands with its partitions, for joining."""
 
     def decisions(self) -> list[PartitionRecord]:
@@ -49,7 +49,7 @@ class Decisions(Protocol):
     def topics(self) -> list[TopicRecord]:
         """The topics that have logs there, each once, for joining."""
 
-    async def identified(self, broker: int, incarnation: int) -> None:
+    async def set_identity(self, broker: int, incarnation: int) -> None:
         """The broker has this id; harmless if it was told before.
 
         Raises:

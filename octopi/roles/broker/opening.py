@@ -197,7 +197,7 @@ class Opening:
               found.
         """
         if partition_id in self.unmoved or self._was_given_up(partition_id, decided, broker):
-            with suppress(StorageError):  # `ReplicaManager.identified` tries again, and says so
+            with suppress(StorageError):  # `ReplicaManager.set_identity` tries again, and says so
                 await self._finish_giving_up(partition_id, decided)
                 return
         if partition_id in self.unmoved:

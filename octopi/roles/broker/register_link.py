@@ -350,12 +350,12 @@ class _Session:
         identity = self._identity
         trace = self._environment.trace
         if identity.broker is not None:
-            await self._decisions.identified(identity.broker, identity.incarnation)
-        topics, standings = self._decisions.topics(), self._decisions.standings()
+            await self._decisions.set_identity(identity.broker, identity.incarnation)
+        topics, reports = self._decisions.topics(), self._decisions.replica_reports()
         partitions = self._decisions.decisions()
-        for at in range(0, max(len(topics), len(partitions), len(standings)), _PAGE):
+        for at in range(0, max(len(topics), len(partitions), len(reports)), _PAGE):
             page = slice(at, at + _PAGE)
-            inventory = m.Inventory(partitions[page], topics[page], standings[page])
+            inventory = m.Inventory(partitions[page], topics[page], reports[page])
             if trace is not None:
                 trace(steps.J3Reporting(**attrs.asdict(inventory, recurse=False)))
             await self._connection.send(inventory)
@@ -382,7 +382,7 @@ class _Session:
         if member != identity:
             # Durable before anything that this register says is acted upon.
             await remember(member)
-        await self._decisions.identified(joined.broker, identity.incarnation)
+        await self._decisions.set_identity(joined.broker, identity.incarnation)
         return member
 
     async def run_orders(self) -> None:

@@ -128,7 +128,7 @@ class ReplicaManager(Decisions):
 
     # --- replicas ------------------------------------------------------------------------
 
-    async def identified(self, broker: int, incarnation: int) -> None:
+    async def set_identity(self, broker: int, incarnation: int) -> None:
         """This broker is known: begin its part in the partitions that it has."""
         if self._identity is not None:
             return
@@ -174,9 +174,9 @@ class ReplicaManager(Decisions):
         leads = replica is not None and replica.leads
         log.check_anchor(offset, checked_anchor(anchor), is_leader=leads)
 
-    def standings(self) -> list[m.ReplicaReport]:
+    def replica_reports(self) -> list[m.ReplicaReport]:
         """How this broker stands with its partitions."""
-        return [replica.machine.standing for replica in self._replicas.values()]
+        return [replica.machine.report for replica in self._replicas.values()]
 
     def decisions(self) -> list[PartitionRecord]:
         """The newest decision about each partition that this broker heard of.  The table doesn't
