@@ -123,9 +123,9 @@ def test_each_limit_stands_in_the_plan_or_is_said_to_bound_nobody_else() -> None
     ("title", "heading", "columns", "shown"),
     [
         ("Limits", "of | limit | beyond it", 2, table(LIMITS, "of | limit | Test")),
-        ("Threats, and what holds against them", "somebody | is stopped by", 1,
-         table(THREATS, "somebody | Test")),
-        ("The join secret", "a program without the secret that | gets so far", 1,
+        ("Threats, and what holds against them", "an attacker who | is stopped by", 1,
+         table(THREATS, "an attacker who | Test")),
+        ("The join secret", "a program without the secret that | result", 1,
          table(THREATS, "does | Test")),
     ],
     ids=["limits", "threats", "join secret"],
