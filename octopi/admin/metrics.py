@@ -306,7 +306,7 @@ class _Register(Collector):
         brokers.add_metric(["away"], len(state.brokers) - live)
         yield brokers
         records = list(state.partitions.values())
-        led = [controller.describe_partition(one).leader is not None for one in records]
+        led = [controller.view.partition(one).leader is not None for one in records]
         behind = [set(one.in_sync) != set(one.replicas) for one in records]
         for name, meaning, value in (
             ("octopi_topics", "Topics.", state.topic_count),

@@ -1,7 +1,7 @@
 """Who decides the record of a partition: here, one register over its `ClusterState`.
 
-Each answer is journal entries, to be made durable before anything of them is told.  How a
-change goes is in `octopi.coordination.election`, what may alter the in-sync set in
+Each answer is a decision (`octopi.coordination.decisions`), to be made durable before it is told.
+How an election goes is in `octopi.coordination.election`, what may alter the in-sync set in
 `octopi.coordination.in_sync_changes`; this joins them to brokers, their lives, and topics.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.decisions import EpochDecision, InSyncDecision, LeaderDecision
 from octopi.coordination.election import NO_GOAL, Election, ElectionGoal, LogLoss, is_sound
 from octopi.coordination.health import Health
 from octopi.coordination.in_sync_changes import alter, newest_set
@@ -112,8 +113,8 @@ class Elections:
     def _serves(self, broker: int, partition: int) -> bool:
         return self._health is None or self._health.serves(broker, partition)
 
-    def announce(self, partition: int) -> list[Entry]:
-        """Begin a change, or begin it anew; then send `announcement` to the replicas.
+    def begin(self, partition: int) -> EpochDecision:
+        """Begin an election, or begin it anew; then send `announcement` to the replicas.
 
         Raises:
           NotReadyError: while the partition's record is not known to be the newest.
@@ -123,7 +124,7 @@ class Elections:
                 f"partition {partition}: a broker was told something newer than this register "
                 "knows, and not all of its replicas have reported since"
             )
-        return [EpochAnnounced(partition, self._state.announced_epoch(partition) + 1)]
+        return EpochDecision(partition, self._state.announced_epoch(partition) + 1)
 
     def announcement(self, partition: int) -> AnnounceEpoch | None:
         """What to tell the replicas, also those that join later; None: no change under way."""
@@ -161,18 +162,18 @@ class Elections:
 
     def conclude(
         self, partition: int, *, goal: ElectionGoal = NO_GOAL, ordered: bool = False
-    ) -> list[Entry]:
-        """Commit the change if that is possible now, else nothing.
+    ) -> LeaderDecision | None:
+        """Decide who leads if that is possible now; None: it isn't.
 
         *ordered*: an operator gives up what only replicas held that are away or damaged.
         """
         change = self.changes.get(partition)
         if change is None or not change.accepts or self._is_doubted(partition):
-            return []
+            return None
         record = self._state.partitions[partition]
         missing = change.missing(record, self._live)
         if missing and not ordered:
-            return []
+            return None
         elections = Counter(one.leader for one in self._state.partitions.values())
         topics = self.topic_ids(partition)
         if record.in_sync and not missing:
@@ -186,7 +187,7 @@ class Elections:
                 serves=lambda broker: self._serves(broker, partition),
             )
             if not ordered or (decided is not None and is_sound(change.accepts[decided.leader])):
-                return [PartitionDecided(decided)] if decided is not None else []
+                return self._decision(decided, ordered=ordered)
         brokers = self._state.brokers.values()
         decided = change.recover(
             record,
@@ -196,19 +197,19 @@ class Elections:
             replaced={one.broker for one in brokers if one.replaced},
             ordered=ordered,
         )
-        return [PartitionDecided(decided)] if decided is not None else []
+        return self._decision(decided, ordered=ordered)
 
-    def begin_empty(self, partition: int, broker: int) -> list[Entry]:
-        """Conclude the change of a partition of which no replica is left by having it begin again
+    def begin_empty(self, partition: int, broker: int) -> LeaderDecision | None:
+        """Conclude the election of a partition of which no replica is left by having it begin again
         on *broker*, which lives: in a new epoch, with no record, and no other replica.  Replicas
         that come back all the same are none any more.
 
-        Nothing, while no change is under way, a broker with a replica lives, or the partition's
+        None, while no election is under way, a broker with a replica lives, or the partition's
         record is not known to be the newest.
         """
         change, record = self.changes.get(partition), self._state.partitions[partition]
         if change is None or self._is_doubted(partition) or self._live.keys() & record.replicas:
-            return []
+            return None
         begun = attrs.evolve(
             record,
             epoch=change.epoch,
@@ -220,7 +221,14 @@ class Elections:
             lost=[],
             recovered_epoch=change.epoch,
         )
-        return [PartitionDecided(begun)]
+        return self._decision(begun, ordered=True)
+
+    def _decision(self, record: PartitionRecord | None, *, ordered: bool) -> LeaderDecision | None:
+        if record is None:
+            return None
+        before = self._state.partitions[record.partition]
+        is_loss = record.recovered_epoch > before.recovered_epoch
+        return LeaderDecision(before, record, self.losses(record) if is_loss else None, ordered)
 
     def topic_ids(self, partition: int) -> list[str]:
         """Of the topics that have a log in *partition*."""
@@ -249,22 +257,22 @@ class Elections:
             change is not None
             and not record.in_sync
             and not change.missing(record, self._live)
-            and not self.conclude(partition)
+            and self.conclude(partition) is None
         )
 
     # --- changing the in-sync set ----------------------------------------------------
 
-    def alter(self, request: AlterInSync) -> tuple[list[Entry], InSyncAltered] | None:
-        """Judge a leader's request; the answer may be told when the entries are durable.
-        None: the partition isn't known (yet), or not for certain, so there is no answer."""
+    def alter(self, request: AlterInSync) -> InSyncDecision | None:
+        """Judge a leader's request.  None: the partition isn't known (yet), or not for certain, so
+        there is no answer."""
         record = self._state.partitions.get(request.partition)
         if record is None or self._is_doubted(request.partition):
             return None
         incarnations = {one.broker: one.incarnation for one in self._state.brokers.values()}
         altered = alter(record, request, incarnations)
         if isinstance(altered, str):
-            return [], InSyncAltered(request, False, record)
-        return [PartitionDecided(altered)], InSyncAltered(request, True, altered)
+            return InSyncDecision(InSyncAltered(request, False, record))
+        return InSyncDecision(InSyncAltered(request, True, altered))
 
     def check_invariants(self) -> None:
         """Assert what the class promises."""

@@ -24,7 +24,7 @@ MUTANTS: Final = (
         "who-was-away-keeps-deleted-topics",
         _ADMISSIONS,
         """
--        await self._members.have_removed(member, controller.removals_of(broker))
+-        await self._members.have_removed(member, controller.view.removals_of(broker))
 """,
         "a broker that joins is not told which topics were deleted while it was away, and follows "
         "nobody with what it holds of them",
@@ -52,10 +52,10 @@ MUTANTS: Final = (
         "one-undone-order-keeps-all-from-serving",
         _ADMISSIONS,
         """
--        await member.install_partitions(table, controller.describe_brokers())
+-        await member.install_partitions(table, controller.view.brokers())
 -        await member.install_topics(topics)
 -        if not (member.is_closed or member.is_silent):
-+        confirmed = await member.install_partitions(table, controller.describe_brokers())
++        confirmed = await member.install_partitions(table, controller.view.brokers())
 +        confirmed &= await member.install_topics(topics)
 +        if confirmed:
 """,

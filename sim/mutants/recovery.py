@@ -144,7 +144,7 @@ MUTANTS: Final = (
         "octopi.coordination.elections",
         """
 -        if missing and not ordered:
--            return []
+-            return None
 +        ordered = ordered or bool(missing)
 """,
         "the register gives up what only those hold that were in sync and are away, though they "
@@ -166,9 +166,9 @@ MUTANTS: Final = (
         "ordered-loss-not-told",
         "octopi.roles.register.election_driver",
         """
--            self._tell_loss(before, decided, lost, ordered=ordered)
-+            if not ordered:
-+                self._tell_loss(before, decided, lost, ordered=ordered)
+-        if decision.losses is not None:
++        if decision.losses is not None and not decision.ordered:
+             self._tell_loss(decision, decision.losses)
 """,
         "what is lost by an operator's order is in no log, event or metric",
         "complaint",

@@ -12,7 +12,6 @@ _LEADERSHIPS: Final = "octopi.coordination.elections"
 _CONTROLLER: Final = "octopi.coordination.controller"
 _REBUILD: Final = "octopi.coordination.rebuild"
 _JOURNAL: Final = "octopi.roles.register.journal"
-_LEADER_REQUESTS: Final = "octopi.roles.register.leader_requests"
 
 MUTANTS: Final = (
     Mutant(
@@ -112,11 +111,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "in-sync-answer-before-durable",
-        _LEADER_REQUESTS,
+        "octopi.roles.register.decision_log",
         """
-             self._decisions.record(entries)
--            await self._decisions.durable()
-         except (NotReadyError, StorageError):
+         self.persist(decision)
+-        await self.durable(decision)
++        self._tracer.durable(decision)
 """,
         "a leader is told of its in-sync set before the register can remember it",
         "undecided-told",

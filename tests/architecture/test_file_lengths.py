@@ -18,7 +18,6 @@ LONGER: Final = {
 
 TO_BE_DIVIDED: Final = frozenset(
     {
-        "octopi/coordination/controller.py",
         "octopi/simulation/invariants/oracle.py",
     }
 )

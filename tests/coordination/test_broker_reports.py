@@ -7,6 +7,7 @@ import pytest
 
 from octopi.coordination.admission import Admission
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import (
     BrokerRegistered,
     Entry,
@@ -37,14 +38,19 @@ class Register:
     def __init__(self, generation: int = 1) -> None:
         self.controller = Controller(4, 3)
         self.journal: list[Entry] = []
-        self.record(self.controller.form(CLUSTER, REGISTER.nonce, generation, secret=SECRET))
+        self.persist(self.controller.form(CLUSTER, REGISTER.nonce, generation, secret=SECRET))
         for broker in (1, 2, 3):
             self.admit(join(broker, cluster=""))
             self.controller.serves(broker, 1)
-        self.topic, entries = self.controller.create_topic(
+        creation = self.controller.topics.create(
             "orders", "1" * 16, partitions=[0], options=TopicOptions()
         )
-        self.record(entries)
+        self.topic = creation.topic
+        self.persist(creation)
+
+    def persist(self, decision: Decision | None) -> None:
+        assert decision is not None
+        self.record(decision.entries)
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -54,7 +60,7 @@ class Register:
 
     def admit(self, asking: Join, *inventory: Inventory) -> Admission:
         admission = self.controller.admit(asking, list(inventory))
-        self.record(admission.entries)
+        self.persist(admission)
         self.controller.admitted(admission)
         self.controller.check_invariants()
         return admission
@@ -63,7 +69,7 @@ class Register:
         fresh = Register.__new__(Register)
         fresh.controller, fresh.journal, fresh.topic = Controller(99, 3), [], self.topic
         fresh.record(list(self.journal if journal is None else journal))
-        fresh.record(fresh.controller.start("again"))
+        fresh.persist(fresh.controller.start("again"))
         return fresh
 
     @property
@@ -126,10 +132,11 @@ def test_a_register_with_an_older_copy_of_its_disk_believes_its_own_seal() -> No
     older = list(register.journal)
     newer = attrs.evolve(register.known, version=1, in_sync=[2, 3], lost=[1])
     register.record([PartitionDecided(newer)])
-    topic, entries = register.controller.create_topic(
+    creation = register.controller.topics.create(
         "late", "3" * 16, partitions=[0], options=TopicOptions()
     )
-    register.record(entries)
+    register.persist(creation)
+    topic = creation.topic
     behind = register.restarted(older)
     told = Inventory(
         [SEALS.of_partition(newer)], [SEALS.of_topic(topic)], [ReplicaReport(0, 9, True)]
@@ -292,7 +299,7 @@ def test_a_report_that_would_leave_a_register_nothing_to_count_on_to_is_refused(
     page: Inventory,
 ) -> None:
     empty = Controller(4, 3)
-    for entry in empty.form(CLUSTER, "first", secret=SECRET):
+    for entry in empty.form(CLUSTER, "first", secret=SECRET).entries:
         empty.apply(entry)
     with pytest.raises(RefusedError) as caught:
         empty.admit(join(7, cluster=CLUSTER, credential=""), [page])
@@ -327,12 +334,12 @@ def test_seals_tell_kinds_and_clusters_apart() -> None:
 
 def test_a_journal_without_a_secret_gets_one_at_the_next_start() -> None:
     controller = Controller(4)
-    for entry in controller.form(CLUSTER, "first"):
+    for entry in controller.form(CLUSTER, "first").entries:
         controller.apply(entry)
-    for entry in controller.start("second", secret=SECRET):
+    for entry in controller.start("second", secret=SECRET).entries:
         controller.apply(entry)
     assert controller.state.secret == SECRET
-    assert len(controller.start("third")) == 1
+    assert len(controller.start("third").entries) == 1
     fresh = Controller(4)
     for entry in controller.state.entries():
         fresh.apply(entry)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from octopi.coordination import controller
+from octopi.coordination import topic_decisions
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.errors import (
     InvalidTopicError,
@@ -33,7 +34,11 @@ class Register:
         self.controller = Controller(partitions)
         self.journal: list[Entry] = []
         self.topics_made = 0
-        self.record(self.controller.form(cluster, REGISTER.nonce, generation, secret=SECRET))
+        self.persist(self.controller.form(cluster, REGISTER.nonce, generation, secret=SECRET))
+
+    def persist(self, decision: Decision | None) -> None:
+        assert decision is not None
+        self.record(decision.entries)
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -53,18 +58,18 @@ class Register:
             cluster = state.cluster if broker in state.brokers else ""
         asking = join(broker, incarnation, cluster=cluster)
         admission = self.controller.admit(asking, [inventory] if inventory else [])
-        self.record(admission.entries)
+        self.persist(admission)
         self.controller.admitted(admission)
         self.controller.serves(admission.broker, incarnation)
         return admission.broker
 
     def create(self, name: str, **options: Any) -> TopicRecord:  # noqa: ANN401
         self.topics_made += 1
-        record, entries = self.controller.create_topic(
+        creation = self.controller.topics.create(
             name, f"{self.topics_made:016x}", options=TopicOptions(), **options
         )
-        self.record(entries)
-        return record
+        self.persist(creation)
+        return creation.topic
 
     def restarted(self) -> Controller:
         fresh = Controller(99)
@@ -146,8 +151,8 @@ def test_a_register_learns_that_another_one_was_obeyed(life: RegisterGeneration)
 def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> None:
     register = Register()
     register.join(1)
-    register.record(register.controller.start("second"))
-    register.record(register.controller.start("third"))
+    register.persist(register.controller.start("second"))
+    register.persist(register.controller.start("third"))
     for entries in (register.journal, register.controller.state.entries()):
         fresh = Controller(99)
         for entry in entries:
@@ -162,17 +167,17 @@ def test_the_lives_of_a_register_are_remembered_by_journal_and_snapshot() -> Non
 
 def test_an_older_register_never_catches_up_by_being_started_again() -> None:
     register, copy = Register(), Register()
-    register.record(register.controller.start("second"))
+    register.persist(register.controller.start("second"))
     seen = register.controller.seals.of_life(register.controller.state.life)
     for start in range(5):
-        copy.record(copy.controller.start(f"of the copy, {start}"))
+        copy.persist(copy.controller.start(f"of the copy, {start}"))
         with pytest.raises(SupersededError):
             copy.controller.admit(join(2, cluster=CLUSTER, register=seen), [])
 
 
 def test_a_register_that_took_over_knows_no_life_before_its_own() -> None:
     fresh = Controller(4)
-    for entry in fresh.form(CLUSTER, "after the loss", 7, secret=SECRET):
+    for entry in fresh.form(CLUSTER, "after the loss", 7, secret=SECRET).entries:
         fresh.apply(entry)
     fresh.admit(join(1, cluster=CLUSTER, register=RegisterGeneration(6, "any")), [])
     other = SEALS.of_life(RegisterGeneration(7, "any"))
@@ -200,7 +205,7 @@ def test_a_restarted_broker_leads_again_in_a_new_epoch() -> None:
     (partition,) = register.create("orders").partitions
     register.controller.left(1, 1)
     assert (
-        register.controller.describe_topic(register.controller.require_topic("orders"))
+        register.controller.view.topic(register.controller.topics.require("orders"))
         .partitions[0]
         .leader
         is None
@@ -217,10 +222,10 @@ def test_clients_are_not_sent_to_a_broker_before_it_knows_what_it_serves() -> No
     register.controller.left(1, 1)
     register.controller.joined(1, 1)
     record = register.controller.state.partitions[partition]
-    before = register.controller.describe_partition(record)
+    before = register.controller.view.partition(record)
     assert (before.leader, before.readers) == (None, [])
     register.controller.serves(1, 1)
-    assert register.controller.describe_partition(record).leader == 1
+    assert register.controller.view.partition(record).leader == 1
 
 
 def test_the_same_life_that_comes_back_leads_on_in_its_epoch() -> None:
@@ -238,7 +243,7 @@ def test_leaders_are_spread_evenly_over_live_brokers() -> None:
     for _ in range(3):
         register.join()
     register.create("wide", partition_count=6)
-    assert [one.partitions_led for one in register.controller.describe_brokers()] == [2, 2, 2]
+    assert [one.partitions_led for one in register.controller.view.brokers()] == [2, 2, 2]
 
 
 def test_an_explicit_assignment_overrides_the_hash_and_survives_a_restart() -> None:
@@ -288,22 +293,22 @@ def test_topics_exist_once_and_have_legal_names() -> None:
     with pytest.raises(InvalidTopicError):
         register.create("../orders")
     with pytest.raises(UnknownTopicError):
-        register.controller.delete_topic("clicks")
+        register.controller.topics.delete("clicks")
 
 
 def test_a_deleted_topic_is_remembered_until_every_broker_has_removed_it() -> None:
     register = Register()
     register.join(1)
     record = register.create("orders")
-    register.record(register.controller.delete_topic("orders"))
+    register.persist(register.controller.topics.delete("orders"))
     assert list(register.controller.state.removals) == [record.topic_id]
     again = register.create("orders")
     assert again.topic_id != record.topic_id
     inventory = Inventory([], [record])
     register.controller.left(1, 1)
     register.join(1, 2, inventory)
-    assert register.controller.require_topic("orders") == again
-    register.record(register.controller.removed(record.topic_id, 1))
+    assert register.controller.topics.require("orders") == again
+    register.persist(register.controller.removed(record.topic_id, 1))
     assert not register.controller.state.removals
 
 
@@ -313,25 +318,25 @@ def test_a_topic_remembers_the_newest_deleted_topics_of_its_name() -> None:
     made = []
     for _ in range(REPLACED_TOPICS_MAX + 2):
         made.append(register.create("orders").topic_id)
-        register.record(register.controller.delete_topic("orders"))
+        register.persist(register.controller.topics.delete("orders"))
     assert len(register.controller.state.removals) == REPLACED_TOPICS_MAX + 2
     assert register.create("orders").replaces == made[-REPLACED_TOPICS_MAX:]
 
 
 def test_a_cluster_has_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "TOPIC_COUNT_MAX", 3)
+    monkeypatch.setattr(topic_decisions, "TOPIC_COUNT_MAX", 3)
     register = Register()
     register.join(1)
     for name in "abc":
         register.create(name)
     assert status_of(register.create, "d") == Status.TOO_MANY
-    register.record(register.controller.delete_topic("a"))
+    register.persist(register.controller.topics.delete("a"))
     register.create("d")
 
 
 def inventory_of(controller: Controller, broker: int) -> Inventory:
     """What a broker that was told everything reports."""
-    return Inventory(list(controller.state.partitions.values()), controller.topics_of(broker))
+    return Inventory(list(controller.state.partitions.values()), controller.view.topics_of(broker))
 
 
 def test_a_register_that_lost_its_disk_learns_from_brokers_and_reuses_no_epoch() -> None:
@@ -349,7 +354,7 @@ def test_a_register_that_lost_its_disk_learns_from_brokers_and_reuses_no_epoch()
     assert new.join() == 3, "an id that is only known as a replica's is not given away"
     new.join(2, 2, reports[2], cluster=CLUSTER)
     for name in names:
-        assert new.controller.require_topic(name) == old.controller.require_topic(name)
+        assert new.controller.topics.require(name) == old.controller.topics.require(name)
     for record in new.controller.state.partitions.values():
         expected = epochs[record.partition] + (1 if record.leader == 2 else 0)
         assert record.epoch == expected
@@ -368,7 +373,7 @@ def test_a_topic_is_not_made_again_where_its_lost_record_may_come_back() -> None
     new.join(other, 1, inventory_of(old.controller, other), cluster=CLUSTER)
     assert status_of(new.create, "lost", partitions=[0]) == Status.NOT_READY
     new.join(owner, 1, inventory_of(old.controller, owner), cluster=CLUSTER)
-    assert new.controller.require_topic("lost") == lost
+    assert new.controller.topics.require("lost") == lost
 
 
 def test_an_inventory_with_an_older_decision_changes_nothing() -> None:
@@ -390,8 +395,8 @@ def test_two_creations_of_a_topic_are_reported_as_a_conflict_and_neither_is_lost
     stranger = TopicRecord("orders", "f" * 16, [0], TopicOptions())
     admission = register.controller.admit(join(2, cluster=""), [Inventory([], [stranger])])
     assert "f" * 16 in admission.conflicts[0]
-    register.record(admission.entries)
-    assert register.controller.require_topic("orders").topic_id != "f" * 16
+    register.persist(admission)
+    assert register.controller.topics.require("orders").topic_id != "f" * 16
 
 
 def test_a_broker_that_is_gone_and_holds_nothing_is_forgotten_for_good() -> None:
@@ -405,8 +410,8 @@ def test_a_broker_that_is_gone_and_holds_nothing_is_forgotten_for_good() -> None
     for broker in (1, 3):
         register.controller.left(broker, 1)
     assert status_of(register.controller.remove, 1) == Status.BROKER_IN_USE
-    register.record(register.controller.remove(3))
-    assert register.controller.remove(3) == [], "it was asked again"
+    register.persist(register.controller.remove(3))
+    assert register.controller.remove(3).entries == [], "it was asked again"
     for entries in (register.journal, register.controller.state.entries()):
         fresh = Register()
         fresh.controller = Controller(99)
@@ -422,11 +427,11 @@ def test_nobody_waits_for_a_forgotten_broker_to_remove_a_topic() -> None:
     register.join(2)
     register.create("orders", partitions=[0])
     register.controller.left(1, 1)
-    register.record(register.controller.delete_topic("orders"))
+    register.persist(register.controller.topics.delete("orders"))
     moved = attrs.evolve(register.controller.state.partitions[0], version=1, replicas=[2])
     register.record([PartitionDecided(moved)])
     assert register.controller.state.removals
-    register.record(register.controller.remove(1))
+    register.persist(register.controller.remove(1))
     assert not register.controller.state.removals
 
 
@@ -436,7 +441,7 @@ def test_readers_take_turns() -> None:
     register.join(2)
     register.create("orders", partitions=[0])
     shared = attrs.evolve(register.controller.state.partitions[0], replicas=[1, 2], in_sync=[1, 2])
-    firsts = {register.controller.describe_partition(shared).readers[0] for _ in range(4)}
+    firsts = {register.controller.view.partition(shared).readers[0] for _ in range(4)}
     assert firsts == {"ws://broker-1", "ws://broker-2"}
 
 
@@ -475,7 +480,7 @@ class LikeAModel(RuleBasedStateMachine):
     @rule(name=st.sampled_from("abcdef"))
     def delete(self, name: str) -> None:
         if name in self.topics:
-            self.register.record(self.register.controller.delete_topic(name))
+            self.register.persist(self.register.controller.topics.delete(name))
             del self.topics[name]
 
     @rule()
@@ -494,12 +499,12 @@ class LikeAModel(RuleBasedStateMachine):
         controller.check_invariants()
         assert {one.topic for one in controller.state.topics_after("", 100)} == set(self.topics)
         for name, record in self.topics.items():
-            assert controller.require_topic(name) == record
-        assert {one.broker for one in controller.describe_brokers() if one.live} == self.live
+            assert controller.topics.require(name) == record
+        assert {one.broker for one in controller.view.brokers() if one.live} == self.live
         for decided in controller.state.partitions.values():
             assert decided.epoch >= self.epochs.get(decided.partition, 0)
             self.epochs[decided.partition] = decided.epoch
-            described = controller.describe_partition(decided)
+            described = controller.view.partition(decided)
             assert (described.leader is not None) == (decided.leader in self.live)
 
 
@@ -509,13 +514,13 @@ TestLikeAModel = LikeAModel.TestCase
 @pytest.mark.parametrize("generation", [1, 7])
 def test_a_register_that_died_while_it_formed_its_cluster_forms_one(generation: int) -> None:
     # A write of several entries may leave any number of them on the device.
-    torn = Controller(4).form(CLUSTER, "first", 3)[:1]
+    torn = Controller(4).form(CLUSTER, "first", 3).entries[:1]
     again = Controller(4)
     for entry in torn:
         again.apply(entry)
     is_formed = bool(again.state.cluster)
     assert not is_formed, "it has to listen to brokers again, not start with half of it"
-    for entry in again.form("another", "second", generation):
+    for entry in again.form("another", "second", generation).entries:
         again.apply(entry)
     assert again.state.cluster == "another"
     assert again.state.life == RegisterGeneration(generation, "second")

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import Decision
 from octopi.coordination.election import Election, ElectionGoal, LogLoss
 from octopi.coordination.elections import Elections
 from octopi.coordination.journal_entries import Entry, PartitionDecided
@@ -31,12 +32,16 @@ class Register:
     def __init__(self) -> None:
         self.controller = Controller(3, 3)
         self.journal: list[Entry] = []
-        self.record(self.controller.form("00c1a5735eed0001", REGISTER.nonce, secret=SECRET))
+        self.persist(self.controller.form("00c1a5735eed0001", REGISTER.nonce, secret=SECRET))
         for broker in (1, 2, 3):
             self.join(broker, 1)
         options = TopicOptions(min_insync=2)
-        _, entries = self.controller.create_topic("a", TOPIC_ID, partition_count=3, options=options)
-        self.record(entries)
+        topics = self.controller.topics
+        self.persist(topics.create("a", TOPIC_ID, partition_count=3, options=options))
+
+    def persist(self, decision: Decision | None) -> None:
+        assert decision is not None
+        self.record(decision.entries)
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -60,7 +65,7 @@ class Register:
         admission = self.controller.admit(
             join(broker, incarnation, cluster=cluster, **copy), [Inventory([], [], standings)]
         )
-        self.record(admission.entries)
+        self.persist(admission)
         self.controller.admitted(admission)
 
     def accept(self, broker: int, incarnation: int = 1, epoch: int = 2, log_end: int = 0) -> bool:
@@ -87,7 +92,7 @@ def test_partitions_of_a_lost_leader_need_another_one_each_until_a_change_begins
     lost = register.first.leader
     register.controller.left(lost, 1)
     assert register.controller.elections.leaderless() == [0]
-    register.record(register.controller.elections.announce(0))
+    register.persist(register.controller.elections.begin(0))
     assert register.controller.elections.leaderless() == []
 
 
@@ -97,13 +102,13 @@ def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
     lost = register.first.leader
     register.controller.left(lost, 1)
     assert not elections.is_complete(0)
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     others = [one for one in (1, 2, 3) if one != lost]
     assert register.accept(others[0])
     assert not elections.is_complete(0)
     assert register.accept(others[1], log_end=5)
     assert elections.is_complete(0)
-    register.record(elections.conclude(0))
+    register.persist(elections.conclude(0))
     assert (register.first.epoch, register.first.leader) == (2, others[1])
     assert register.first.in_sync == others
     assert not register.accept(lost), "the change is over"
@@ -112,38 +117,38 @@ def test_a_change_is_complete_when_all_live_members_have_accepted() -> None:
 def test_who_accepts_and_leaves_before_the_choice_is_not_waited_for_afterwards() -> None:
     register = Register()
     elections = register.controller.elections
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     for broker in (1, 2, 3):
         assert register.accept(broker, log_end=broker)
     register.controller.left(3, 1)
-    register.record(elections.conclude(0, goal=ElectionGoal(leader=3)))
+    register.persist(elections.conclude(0, goal=ElectionGoal(leader=3)))
     assert (register.first.leader, register.first.in_sync) == (2, [1, 2])
 
 
 def test_a_topics_min_insync_holds_through_a_change() -> None:
     register = Register()
-    register.record(register.controller.elections.announce(0))
+    register.persist(register.controller.elections.begin(0))
     assert register.accept(2)
-    register.record(register.controller.elections.conclude(0))
+    register.persist(register.controller.elections.conclude(0))
     assert register.first.in_sync == [1, 2, 3]
 
 
 def test_a_restarted_broker_has_to_accept_again() -> None:
     register = Register()
-    register.record(register.controller.elections.announce(0))
+    register.persist(register.controller.elections.begin(0))
     assert register.accept(2)
     register.join(2, 2)
-    assert register.controller.elections.conclude(0) == []
+    assert register.controller.elections.conclude(0) is None
     assert not register.accept(2, incarnation=1)
     assert register.accept(2, incarnation=2)
-    register.record(register.controller.elections.conclude(0))
+    register.persist(register.controller.elections.conclude(0))
     assert register.first.leader_incarnation == 2
 
 
 def test_a_restarted_register_goes_on_with_the_change_from_journal_or_snapshot() -> None:
     register = Register()
-    register.record(register.controller.elections.announce(0))
-    register.record(register.controller.elections.announce(0))
+    register.persist(register.controller.elections.begin(0))
+    register.persist(register.controller.elections.begin(0))
     for entries in (register.journal, register.controller.state.entries()):
         fresh = Controller(9)
         for entry in entries:
@@ -162,14 +167,13 @@ def test_a_leaders_request_is_journaled_and_answered() -> None:
     request = AlterInSync(0, 1, leader, 1, 0, sorted([leader, others[0]]), None)
     judged = register.controller.elections.alter(request)
     assert judged is not None
-    entries, answer = judged
-    register.record(entries)
-    assert answer.accepted
-    assert answer.record == register.first
+    register.persist(judged)
+    assert judged.answer.accepted
+    assert judged.answer.record == register.first
     again = register.controller.elections.alter(request)
     assert again is not None
-    assert again[0] == []
-    assert not again[1].accepted
+    assert again.entries == []
+    assert not again.answer.accepted
 
 
 def test_a_broker_with_a_new_data_directory_is_in_sync_no_more() -> None:
@@ -217,20 +221,20 @@ def test_when_all_lost_power_they_decide_together_as_soon_as_all_are_back() -> N
         register.join(broker, 2, intact=False)
     assert (register.first.in_sync, register.first.lost) == ([], [1, 2, 3])
     assert elections.leaderless() == [0, 1, 2]
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     for broker in (1, 2):
-        assert elections.conclude(0) == []
+        assert elections.conclude(0) is None
         assert 3 in elections.waits_for(0)
         assert register.accept(broker, 2, log_end=broker)
-    assert elections.conclude(0) == []
+    assert elections.conclude(0) is None
     assert elections.waits_for(0) == [3]
     assert not elections.is_stuck(0)
     assert register.accept(3, 2)
     assert elections.waits_for(0) == []
-    (decided,) = elections.conclude(0)
-    assert isinstance(decided, PartitionDecided)
-    assert elections.losses(decided.record) == []
-    register.record([decided])
+    decided = elections.conclude(0)
+    assert decided is not None
+    assert decided.losses == []
+    register.persist(decided)
     first = register.first
     assert (first.leader, first.in_sync, first.lost) == (2, [2], [])
     assert first.recovered_epoch == first.epoch == 2
@@ -242,10 +246,10 @@ def test_without_a_leader_an_operator_can_order_not_to_wait() -> None:
     for broker in (1, 2, 3):
         register.join(broker, 2, intact=False)
     register.controller.left(3, 2)
-    register.record(elections.announce(0))
-    assert elections.conclude(0, ordered=True) == []
+    register.persist(elections.begin(0))
+    assert elections.conclude(0, ordered=True) is None
     assert register.accept(1, 2, log_end=7)
-    register.record(elections.conclude(0, ordered=True))
+    register.persist(elections.conclude(0, ordered=True))
     assert (register.first.leader, register.first.recovered_epoch) == (1, 2)
 
 
@@ -254,22 +258,22 @@ def test_a_partition_begins_again_empty_only_while_no_broker_with_a_replica_live
     elections = register.controller.elections
     register.join(4, 1, cluster="")
     for broker in (1, 2, 3):
-        assert elections.begin_empty(0, 4) == []
+        assert elections.begin_empty(0, 4) is None
         register.controller.left(broker, 1)
-    assert elections.begin_empty(0, 4) == [], "no epoch is announced"
-    register.record(elections.announce(0))
-    (entry,) = elections.begin_empty(0, 4)
-    assert isinstance(entry, PartitionDecided)
-    begun = entry.record
+    assert elections.begin_empty(0, 4) is None, "no epoch is announced"
+    register.persist(elections.begin(0))
+    decision = elections.begin_empty(0, 4)
+    assert decision is not None
+    begun = decision.record
     assert (begun.epoch, begun.recovered_epoch, begun.version) == (2, 2, 0)
     assert (begun.leader, begun.leader_incarnation) == (4, 1)
     assert (begun.replicas, begun.in_sync, begun.lost) == ([4], [4], [])
-    assert elections.losses(begun) == []
-    register.record([entry])
+    assert (decision.losses, decision.joining, decision.ordered) == ([], {4}, True)
+    register.persist(decision)
     assert elections.leaderless() == [1, 2]
     register.join(2, 2)
-    register.record(elections.announce(1))
-    assert elections.begin_empty(1, 4) == [], "broker 2 is back, with its replica"
+    register.persist(elections.begin(1))
+    assert elections.begin_empty(1, 4) is None, "broker 2 is back, with its replica"
 
 
 def test_nor_does_one_of_which_somebody_may_know_a_newer_record() -> None:
@@ -277,8 +281,8 @@ def test_nor_does_one_of_which_somebody_may_know_a_newer_record() -> None:
     doubting = Elections(register.controller.state, {4: 1}, lambda partition: partition == 0)
     for partition in (0, 1):
         doubting.changes[partition] = Election(2)
-    assert doubting.begin_empty(0, 4) == []
-    assert doubting.begin_empty(1, 4) != []
+    assert doubting.begin_empty(0, 4) is None
+    assert doubting.begin_empty(1, 4) is not None
 
 
 def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync_again() -> None:
@@ -292,11 +296,11 @@ def test_a_member_that_comes_with_other_data_is_known_for_it_until_it_is_in_sync
     assert register.controller.state.brokers[2].replaced
     for broker in (1, 3):
         register.join(broker, 2, intact=False)
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     assert register.accept(2, 3, log_end=999)
     for broker in (1, 3):
         assert register.accept(broker, 2, log_end=5)
-    register.record(elections.conclude(0))
+    register.persist(elections.conclude(0))
     assert register.first.leader == 1
     for partition in (1, 2):
         record = register.controller.state.partitions[partition]
@@ -310,17 +314,17 @@ def test_if_all_members_lack_something_of_their_own_an_operator_has_to_decide() 
     elections = register.controller.elections
     for broker in (1, 2, 3):
         register.join(broker, 2, intact=False)
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     for broker in (1, 2, 3):
         damaged = LogEnd(TOPIC_ID, broker, sound=False, held_end=10)
         assert elections.accept(AcceptEpoch(0, 2, broker, 2, 1, 1, [damaged]))
-    assert elections.conclude(0) == []
+    assert elections.conclude(0) is None
     assert elections.waits_for(0) == []
     assert elections.is_stuck(0)
-    (decided,) = elections.conclude(0, ordered=True)
-    assert isinstance(decided, PartitionDecided)
+    decided = elections.conclude(0, ordered=True)
+    assert decided is not None
     assert decided.record.leader == 3
-    assert elections.losses(decided.record) == [LogLoss(TOPIC_ID, 3, 10)]
+    assert decided.losses == [LogLoss(TOPIC_ID, 3, 10)]
 
 
 def test_who_joins_the_set_has_lost_nothing_any_more() -> None:
@@ -332,8 +336,8 @@ def test_who_joins_the_set_has_lost_nothing_any_more() -> None:
     request = AlterInSync(0, 1, leader, 1, register.first.version, [1, 2, 3], 2)
     judged = register.controller.elections.alter(request)
     assert judged is not None
-    assert judged[1].accepted
-    assert judged[1].record.lost == []
+    assert judged.answer.accepted
+    assert judged.answer.record.lost == []
 
 
 def test_a_leader_that_takes_no_records_is_replaced_only_if_another_in_sync_replica_does() -> None:
@@ -351,11 +355,11 @@ def test_a_leader_that_takes_no_records_is_replaced_only_if_another_in_sync_repl
     assert elections.stranded() == []
     health.told(others[1], BrokerStatus("", None, None, []))
     assert 0 in elections.stranded()
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     assert 0 not in elections.stranded()
     for broker in (1, 2, 3):
         register.accept(broker, log_end=9 - broker)
-    register.record(elections.conclude(0))
+    register.persist(elections.conclude(0))
     assert (register.first.leader, register.first.in_sync) == (others[1], [1, 2, 3])
 
 
@@ -363,11 +367,11 @@ def test_a_broker_that_is_no_replica_accepts_nothing() -> None:
     register = Register()
     asking = join(9, cluster="00c1a5735eed0001", credential="")
     admission = register.controller.admit(asking, [])
-    register.record(admission.entries)
+    register.persist(admission)
     register.controller.admitted(admission)
     elections = register.controller.elections
     register.controller.left(register.first.leader, 1)
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     epoch = register.first.epoch + 1
     far = [LogEnd("0" * 16, 1 << 50)]
     assert elections.accept(AcceptEpoch(0, epoch, 9, 1, 1, 1, far)) is None

@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status, UnknownTopicError
 from octopi.wire.messages import (
@@ -28,7 +29,11 @@ class Register:
     def __init__(self) -> None:
         self.controller = Controller(4, 3)
         self.journal: list[Entry] = []
-        self.record(self.controller.form(CLUSTER, "second", 2, secret=SECRET))
+        self.persist(self.controller.form(CLUSTER, "second", 2, secret=SECRET))
+
+    def persist(self, decision: Decision | None) -> None:
+        assert decision is not None
+        self.record(decision.entries)
 
     def record(self, entries: list[Entry]) -> None:
         self.journal += entries
@@ -47,7 +52,7 @@ class Register:
     ) -> None:
         inventory = Inventory([told], [], [ReplicaReport(0, promised, intact)])
         admission = self.controller.admit(join(broker, incarnation, cluster=CLUSTER), [inventory])
-        self.record(admission.entries)
+        self.persist(admission)
         self.controller.admitted(admission)
 
     @property
@@ -94,7 +99,7 @@ def test_until_then_nothing_is_decided() -> None:
     register = Register()
     register.join(1, NEW)
     with pytest.raises(RefusedError, match=r"brokers \[2\] have not told"):
-        register.controller.create_topic("a", "1" * 16, partitions=[0], options=TopicOptions())
+        register.controller.topics.create("a", "1" * 16, partitions=[0], options=TopicOptions())
     assert register.controller.elections.leaderless() == []
     request = AlterInSync(0, 3, 1, 1, 1, [1], None)
     assert register.controller.elections.alter(request) is None
@@ -104,10 +109,10 @@ def test_until_then_no_topic_is_unknown() -> None:
     register = Register()
     register.join(1, NEW)
     with pytest.raises(NotReadyError, match=r"brokers \[2\] have not told"):
-        register.controller.require_topic("a")
+        register.controller.topics.require("a")
     register.join(2, NEW)
     with pytest.raises(UnknownTopicError):
-        register.controller.require_topic("a")
+        register.controller.topics.require("a")
 
 
 def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> None:
@@ -116,11 +121,11 @@ def test_a_topic_that_was_told_of_is_not_unknown_while_its_partitions_are() -> N
     inventory = Inventory([NEW], [topic], [ReplicaReport(0, 3, True)])
     for broker in (1, 2):
         admission = register.controller.admit(join(broker, 1, cluster=CLUSTER), [inventory])
-        register.record(admission.entries)
+        register.persist(admission)
         register.controller.admitted(admission)
     assert register.known == NEW
     with pytest.raises(NotReadyError, match="brokers that hold it have not told"):
-        register.controller.require_topic("a")
+        register.controller.topics.require("a")
 
 
 def test_epochs_continue_above_every_promise() -> None:
@@ -194,7 +199,7 @@ def test_a_change_after_a_rebuild_goes_on_as_ever() -> None:
     assert elections.accept(AcceptEpoch(0, 5, 2, 1, 3, 3, []))
     assert not elections.accept(AcceptEpoch(0, 5, 1, 9, 3, 3, [])), "not the registered life"
     assert not elections.is_complete(0)
-    register.record(elections.conclude(0))
+    register.persist(elections.conclude(0))
     assert register.known is not None
     assert (register.known.epoch, register.known.leader, register.known.in_sync) == (5, 2, [2])
 
@@ -218,7 +223,7 @@ def test_a_report_whose_entries_were_not_journaled_was_never_there() -> None:
     register.join(3, OLD)
     assert register.known is None, "1 has not reported: what it said was not kept"
     with pytest.raises(NotReadyError, match=r"brokers \[1\] have not told"):
-        register.controller.require_topic("a")
+        register.controller.topics.require("a")
     register.record(asked[0].entries[:0])
     register.join(1, alone)
     assert register.known == alone
@@ -247,7 +252,7 @@ def test_nothing_is_decided_by_a_record_that_somebody_knows_a_newer_one_of() -> 
     assert elections.leaderless() == []
     assert elections.announcement(0) is None
     with pytest.raises(NotReadyError, match="told something newer"):
-        elections.announce(0)
+        elections.begin(0)
     assert elections.alter(AlterInSync(0, 3, 1, 1, 0, [1, 3], None)) is None
     register.join(1, OLD, intact=False, incarnation=2)
     assert register.known == attrs.evolve(newer, version=1, in_sync=[2], lost=[1])
@@ -258,11 +263,11 @@ def test_a_change_that_was_begun_by_an_older_record_is_not_concluded_by_it() -> 
     register.record([PartitionDecided(OLD)])
     register.join(3, OLD)
     elections = register.controller.elections
-    register.record(elections.announce(0))
+    register.persist(elections.begin(0))
     assert elections.accept(AcceptEpoch(0, 4, 3, 1, 3, 3, []))
     newer = attrs.evolve(OLD, epoch=4, leader=2, in_sync=[2, 1])
     register.join(2, SEALS.of_partition(newer), promised=4)
-    assert elections.conclude(0) == []
+    assert elections.conclude(0) is None
 
 
 def test_a_sole_replica_that_was_let_in_before_its_record_was_known_leads() -> None:
@@ -316,7 +321,7 @@ def report(
     admission = register.controller.admit(
         join(broker, cluster=CLUSTER), [reporting(broker, told, [topic])]
     )
-    register.record(admission.entries)
+    register.persist(admission)
     register.controller.admitted(admission)
     return admission.conflicts
 
@@ -329,15 +334,15 @@ def test_a_deleted_topic_that_a_register_without_memory_hears_of_is_removed_wher
     for broker in order:
         told, topic = (OLD, DELETED) if broker == 3 else (NEW, NEWER)
         assert report(register, broker, topic, told) == []
-    assert register.controller.require_topic("orders").topic_id == NEWER.topic_id
-    assert [one.topic_id for one in register.controller.removals_of(3)] == [DELETED.topic_id]
-    assert register.controller.removals_of(1) == []
+    assert register.controller.topics.require("orders").topic_id == NEWER.topic_id
+    assert [one.topic_id for one in register.controller.view.removals_of(3)] == [DELETED.topic_id]
+    assert register.controller.view.removals_of(1) == []
     snapshot = Controller(4, 3)
     for entry in register.controller.state.entries():
         snapshot.apply(entry)
-    assert snapshot.removals_of(3) == register.controller.removals_of(3)
-    register.record(register.controller.removed(DELETED.topic_id, 3))
-    assert register.controller.removals_of(3) == []
+    assert snapshot.view.removals_of(3) == register.controller.view.removals_of(3)
+    register.persist(register.controller.removed(DELETED.topic_id, 3))
+    assert register.controller.view.removals_of(3) == []
 
 
 def test_of_two_topics_of_which_neither_proves_that_the_other_was_deleted_both_are_kept() -> None:
@@ -347,7 +352,7 @@ def test_of_two_topics_of_which_neither_proves_that_the_other_was_deleted_both_a
     report(register, 2, NEWER, NEW)
     (conflict,) = report(register, 3, stranger)
     assert "they are kept, but not served" in conflict
-    assert register.controller.removals_of(3) == []
+    assert register.controller.view.removals_of(3) == []
 
 
 def test_a_deleted_topic_that_is_in_use_again_is_not_removed() -> None:
@@ -357,17 +362,17 @@ def test_a_deleted_topic_that_is_in_use_again_is_not_removed() -> None:
     report(register, 3, DELETED, alone)
     (conflict,) = report(register, 1, NEWER, alone)
     assert "they are kept, but not served" in conflict
-    assert register.controller.require_topic("orders").topic_id == DELETED.topic_id
-    assert register.controller.removals_of(3) == []
+    assert register.controller.topics.require("orders").topic_id == DELETED.topic_id
+    assert register.controller.view.removals_of(3) == []
 
 
 def test_a_topic_knows_which_deleted_ones_of_its_name_brokers_still_hold() -> None:
     register = Register()
     for broker in (1, 2, 3):
         report(register, broker, DELETED)
-    register.record(register.controller.delete_topic("orders"))
-    made, entries = register.controller.create_topic(
+    register.persist(register.controller.topics.delete("orders"))
+    creation = register.controller.topics.create(
         "orders", "4" * 16, partitions=[0], options=TopicOptions()
     )
-    register.record(entries)
-    assert made.replaces == [DELETED.topic_id]
+    register.persist(creation)
+    assert creation.topic.replaces == [DELETED.topic_id]

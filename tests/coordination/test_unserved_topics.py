@@ -27,21 +27,22 @@ def test_a_topic_that_another_one_of_its_name_keeps_from_being_served_is_told() 
     told = UnservedTopic("orders", OTHER.topic_id, 3, IN_USE.topic_id)
     assert register.controller.unserved.found() == [told]
     assert register.controller.unserved.found(lambda name: name != "orders") == []
-    register.record(register.controller.delete_topic("orders"))
+    register.persist(register.controller.topics.delete("orders"))
     assert register.controller.unserved.found() == [attrs.evolve(told, used_id="")]
 
 
 def test_its_records_are_deleted_by_its_id_and_no_others() -> None:
     register = a_register_with_two_topics_of_one_name()
-    assert register.controller.topic_of_id(OTHER.topic_id) == OTHER
-    entries = register.controller.delete_topic_by_id(OTHER.topic_id)
-    assert entries == [OlderTopicFound("orders", OTHER.topic_id, 3)]
-    register.record(entries)
+    assert register.controller.topics.of_id(OTHER.topic_id) == OTHER
+    deletion = register.controller.topics.delete_by_id(OTHER.topic_id)
+    assert deletion.topic == OTHER
+    assert deletion.entries == [OlderTopicFound("orders", OTHER.topic_id, 3)]
+    register.persist(deletion)
     assert register.controller.unserved.found() == []
-    assert register.controller.removals_of(3) == [RemovedTopic("orders", OTHER.topic_id)]
-    assert register.controller.require_topic("orders").topic_id == IN_USE.topic_id
+    assert register.controller.view.removals_of(3) == [RemovedTopic("orders", OTHER.topic_id)]
+    assert register.controller.topics.require("orders").topic_id == IN_USE.topic_id
     with pytest.raises(UnknownTopicError):
-        register.controller.delete_topic_by_id(OTHER.topic_id)
+        register.controller.topics.delete_by_id(OTHER.topic_id)
 
 
 def test_one_that_comes_again_without_it_holds_it_no_more() -> None:
@@ -77,7 +78,7 @@ def test_an_id_that_is_in_use_deletes_what_is_served() -> None:
     register = a_register_with_two_topics_of_one_name()
     register.controller.left(3, 1)
     report(register, 3, attrs.evolve(IN_USE, topic="theirs"))
-    (entry,) = register.controller.delete_topic_by_id(IN_USE.topic_id)
+    (entry,) = register.controller.topics.delete_by_id(IN_USE.topic_id).entries
     assert isinstance(entry, TopicDeleted)
     assert entry.topic == "orders"
 

@@ -326,19 +326,19 @@ class Cluster:
         self._led: dict[int, int] = {}
         self._nonces = count()
         self.controller = Controller(1, brokers)
-        self.record(self.controller.form("c" * 16, self.next_nonce(), secret="5e" * 16))
+        self.record(self.controller.form("c" * 16, self.next_nonce(), secret="5e" * 16).entries)
         self.nodes = {one + 1: Node(self, one + 1, self.topics) for one in range(brokers)}
         for node in self.nodes.values():
             node.start()
             self.register(node)
         for number, topic in enumerate(self.topics):
-            _, entries = self.controller.create_topic(
+            creation = self.controller.topics.create(
                 f"topic-{number}",
                 topic,
                 partitions=[PARTITION],
                 options=m.TopicOptions(min_insync=min_insync),
             )
-            self.record(entries)
+            self.record(creation.entries)
         for node in self.nodes.values():
             self.tell(node)
             self.open_stream(node)
@@ -405,7 +405,7 @@ class Cluster:
             node.perform(node.replica.installed(record or self.decided, 0.0))
 
     def announce(self) -> None:
-        self.record(self.controller.elections.announce(PARTITION))
+        self.record(self.controller.elections.begin(PARTITION).entries)
 
     def announced_to(self, node: Node, limit: int | None = None) -> None:
         """The broker hears of the change under way; its acceptance is sent."""
@@ -417,10 +417,12 @@ class Cluster:
         """Commit the change if that is possible; *recovers*: also if it costs records."""
         if not recovers and not self.decided.in_sync:
             return False
-        entries = self.controller.elections.conclude(PARTITION)
+        decision = self.controller.elections.conclude(PARTITION)
+        if decision is None:
+            return False
         before = self.decided
-        self.record(entries)
-        if entries and self.decided.recovered_epoch == self.decided.epoch:
+        self.record(decision.entries)
+        if self.decided.recovered_epoch == self.decided.epoch:
             known = self.controller.state.brokers
             # Who was started again since may have come with a copy, of which nobody knows.
             members = [
@@ -429,7 +431,7 @@ class Cluster:
                 if self.nodes[one].incarnation == known[one].incarnation and not known[one].replaced
             ]
             self._recovered(self.nodes[self.decided.leader], members)
-        return bool(entries)
+        return True
 
     def _recovered(self, leader: Node, members: list[Node]) -> None:
         """*members*, which lost data, chose *leader*: what it doesn't hold is committed no more."""
@@ -515,9 +517,8 @@ class Cluster:
             case m.AlterInSync() as message:
                 judged = self.controller.elections.alter(message)
                 if judged is not None:
-                    entries, answer = judged
-                    self.record(entries)
-                    self.network.append(Envelope(0, envelope.sender, answer))
+                    self.record(judged.entries)
+                    self.network.append(Envelope(0, envelope.sender, judged.answer))
 
     # --- the ghost -------------------------------------------------------------------
 

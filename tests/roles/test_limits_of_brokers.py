@@ -242,7 +242,7 @@ async def test_few_partitions_of_a_broker_change_their_leaders_at_a_time() -> No
     election_driver = SimpleNamespace(
         change=change, until=until, is_changing=lambda partition: False
     )
-    surroundings = [cast("Any", one) for one in (None, controller, None, election_driver)]
+    surroundings = [cast("Any", one) for one in (None, controller, None, None, election_driver)]
     await HandOvers(*surroundings).drain(1)
     assert (crowd.most, crowd.total) == (HAND_OVERS_MAX, count)
 

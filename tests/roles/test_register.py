@@ -7,7 +7,7 @@ import attrs
 import pytest
 import trio
 
-from octopi.coordination.controller import Controller
+from octopi.coordination.cluster_view import ClusterView
 from octopi.errors import DirectoryInUseError, RefusedError, Status, SupersededError
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.services import cluster as cluster_service
@@ -76,11 +76,11 @@ async def test_a_large_cluster_is_described_in_slices(
     for module in (cluster_service, time_slices):
         monkeypatch.setattr(module, "GROUP_COUNT", 4)
     told: list[list[int]] = []
-    describe_partition = Controller.describe_partition
+    describe_partition = ClusterView.partition
 
-    def noted(controller: Controller, record: m.PartitionRecord) -> m.PartitionInfo:
+    def noted(view: ClusterView, record: m.PartitionRecord) -> m.PartitionInfo:
         told[-1].append(record.partition)
-        return describe_partition(controller, record)
+        return describe_partition(view, record)
 
     class Rounds(trio.abc.Instrument):
         def before_io_wait(self, timeout: float) -> None:
@@ -88,7 +88,7 @@ async def test_a_large_cluster_is_described_in_slices(
 
     async with running_cluster(tmp_path) as cluster:
         topic = await create(cluster, "wide", 6)
-        monkeypatch.setattr(Controller, "describe_partition", noted)
+        monkeypatch.setattr(ClusterView, "partition", noted)
         rounds = Rounds()
         trio.lowlevel.add_instrument(rounds)
         described = await cluster_description(cluster)

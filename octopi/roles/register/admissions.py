@@ -20,8 +20,8 @@ from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.roles.register.startup_recovery import former_cluster, tell_older_copy
-from octopi.tracing import steps
 from octopi.wire.messages import Inventory, Join
 
 _log = get_logger(__name__)
@@ -38,6 +38,7 @@ class Admissions:
         environment: Environment,
         controller: Controller,
         decisions: DecisionLog,
+        tracer: RegisterTracer,
         gathering: Gathering,
         members: Members,
         announcements: Announcements,
@@ -50,6 +51,7 @@ class Admissions:
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
+        self._tracer = tracer
         self._gathering = gathering
         self._members = members
         self._announcements = announcements
@@ -68,7 +70,7 @@ class Admissions:
         """
         if self._controller.state.cluster:
             secret = "" if self._controller.state.secret else self._token() + self._token()
-            self._decisions.record(self._controller.start(self._token(), secret=secret))
+            self._decisions.persist(self._controller.start(self._token(), secret=secret))
             self._election_driver.wait_for_brokers()
 
     async def admit(self, member: Member, join: Join, inventory: list[Inventory]) -> int:
@@ -103,10 +105,7 @@ class Admissions:
             strangers.warning("broker refused", address=join.address, why=str(error))
             raise
         tell_older_copy(admission)
-        if (trace := self._environment.trace) is not None:
-            admitted = {"broker": admission.broker, "incarnation": join.incarnation}
-            trace(steps.J5Admitting(**admitted, entries=admission.entries))
-        self._decisions.record(admission.entries)
+        self._decisions.persist(admission)
         self._controller.admitted(admission)
         self._gathering.admitted(join.nonce)
         former = self._members.get(admission.broker)
@@ -130,11 +129,7 @@ class Admissions:
         if admission.conflicts:
             strangers = _log.sparing(self._environment.clock)
             strangers.error(CONFLICT, broker=admission.broker, what=admission.conflicts)
-        await self._decisions.durable()
-        if trace is not None:
-            trace(steps.J5Admitted(**admitted, entries=admission.entries))
-            if admission.is_back:
-                trace(steps.R8Restored(**admitted))
+        await self._decisions.durable(admission)
         _log.info(
             "broker is back" if admission.is_back else "broker joined",
             broker=admission.broker,
@@ -148,7 +143,7 @@ class Admissions:
         former = former_cluster(self._first_joins.values())
         cluster = former.cluster or self._token()
         nonce, secret = self._token(), self._token() + self._token()
-        self._decisions.record(
+        self._decisions.persist(
             self._controller.form(cluster, nonce, former.generation + 1, secret=secret)
         )
         self._first_joins.clear()
@@ -171,13 +166,12 @@ class Admissions:
         controller, state = self._controller, self._controller.state
         self._hand_overs.tell_stopping_to(member)
         # First what is deleted: a topic of the same name may have been made since.
-        await self._members.have_removed(member, controller.removals_of(broker))
-        table, topics = list(state.partitions.values()), controller.topics_of(broker)
-        await member.install_partitions(table, controller.describe_brokers())
+        await self._members.have_removed(member, controller.view.removals_of(broker))
+        table, topics = list(state.partitions.values()), controller.view.topics_of(broker)
+        await member.install_partitions(table, controller.view.brokers())
         await member.install_topics(topics)
         if not (member.is_closed or member.is_silent):
-            if (trace := self._environment.trace) is not None:
-                trace(steps.J6Serving(broker=broker, incarnation=member.incarnation))
+            self._tracer.serving(broker, member.incarnation)
             controller.serves(broker, member.incarnation)
         await self._decisions.durable()
         for partition in list(controller.elections.changes):

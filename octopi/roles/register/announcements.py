@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-import attrs
-
 from octopi.coordination.controller import Controller
-from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.member import Member
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.wire.messages import PartitionRecord
 
 
@@ -20,11 +17,11 @@ class Announcements:
     """What replicas are told of the elections of one register."""
 
     def __init__(
-        self, environment: Environment, controller: Controller, decisions: DecisionLog
+        self, controller: Controller, decisions: DecisionLog, tracer: RegisterTracer
     ) -> None:
-        self._environment = environment
         self._controller = controller
         self._decisions = decisions
+        self._tracer = tracer
         self._unflushed: set[int] = set()
         """Partitions whose next epoch is in the journal, and not yet on the device."""
 
@@ -32,9 +29,9 @@ class Announcements:
         """The next epochs of *partitions* are not durable yet."""
         self._unflushed.update(partitions)
 
-    def release(self, partitions: Iterable[int]) -> None:
-        """The next epochs of *partitions* are durable."""
-        self._unflushed.difference_update(partitions)
+    def release(self, partition: int) -> None:
+        """The next epoch of *partition* is durable."""
+        self._unflushed.discard(partition)
 
     def tell(self, member: Member, partition: int) -> None:
         """Tell a replica of the election that is under way, if there is one that a restarted
@@ -44,11 +41,9 @@ class Announcements:
         message = self._controller.elections.announcement(partition)
         record = self._controller.state.partitions[partition]
         if message is not None and member.broker in record.replicas:
-            if (trace := self._environment.trace) is not None:
-                trace(steps.E3Announcing(**attrs.asdict(message), broker=member.broker))
+            self._tracer.ordering(member.broker, message)
             member.post(message)
-            if trace is not None:
-                trace(steps.E3Told(**attrs.asdict(message), broker=member.broker))
+            self._tracer.ordered(member.broker, message)
 
     async def tell_again(self, member: Member, records: list[PartitionRecord]) -> None:
         """Tell a broker of the elections of these partitions whose epochs it has not accepted."""

@@ -1,61 +1,120 @@
-"""What a register decides, in order: journalled and applied at once, and told only when durable."""
+"""What a register decides, in order: persisted and applied at once, and told only when durable."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import trio
 
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import Entry
 from octopi.environment import Environment
 from octopi.errors import LogReadOnlyError, NotReadyError, OctopiError, StorageError
 from octopi.logger import get_logger
 from octopi.roles.register.event_log import EventLog
-from octopi.roles.register.journal import Journal
+from octopi.roles.register.register_tracer import RegisterTracer
 
 _log = get_logger(__name__)
 
+DecisionT = TypeVar("DecisionT", bound=Decision)
+
+
+class EntryLog(Protocol):
+    """Where the entries of decisions are kept: the journal of one register
+    (`octopi.roles.register.journal`).  Where several registers agree on each entry, an entry is
+    durable when they have, and `append` fails with a `LogReadOnlyError` on one that may not decide.
+    """
+
+    @property
+    def size_bytes(self) -> int:
+        """How long it is."""
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything appended is durable."""
+
+    def append(self, entries: list[Entry]) -> None:
+        """Append *entries*, all or none.
+
+        Raises:
+          LogReadOnlyError: if nothing can be appended any more.
+          StorageError, NotReadyError: if that can't be done now.
+        """
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is durable.
+
+        Raises:
+          StorageError: if it is unknown what will be; nothing can be appended any more.
+        """
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Whether the whole state is much shorter."""
+
+    async def replace(self, entries: list[Entry]) -> None:
+        """Begin anew with *entries*, the whole state.
+
+        Raises:
+          LogReadOnlyError: if it is unknown what a restart would read.
+          StorageError: if that can't be done; then all is as before.
+        """
+
 
 class DecisionLog:
-    """The decisions of one register."""
+    """The decisions of one register.
+
+    A decision is carried out in two steps: `persist`, which takes effect at once, so that the
+    next decision is taken on top of it; and `durable`, behind which it may be told.  The decisions
+    of one stretch share a flush.
+    """
 
     def __init__(
         self,
         environment: Environment,
         controller: Controller,
-        journal: Journal,
+        entries: EntryLog,
         events: EventLog,
+        tracer: RegisterTracer,
         stop: trio.Event,
     ) -> None:
-        """*stop* is set when the journal can't go on."""
+        """*stop* is set when *entries* can't go on."""
         self.failure: OctopiError | None = None
         """Why the register can't go on."""
         self._environment = environment
         self._controller = controller
-        self._journal = journal
+        self._entries = entries
         self._events = events
+        self._tracer = tracer
         self._stop = stop
         self._snapshot_lock = trio.Lock()
 
     @property
     def is_durable(self) -> bool:
         """Whether everything decided so far may be told."""
-        return self._journal.is_flushed
+        return self._entries.is_flushed
 
     @property
     def size_bytes(self) -> int:
         """How long the journal is."""
-        return self._journal.size_bytes
+        return self._entries.size_bytes
 
-    def record(self, entries: list[Entry]) -> None:
-        """Journal and apply, at once; `durable` must be awaited before telling.
+    def persist(self, *decisions: Decision) -> None:
+        """Append the entries of *decisions*, all or none, and apply them, at once; `durable` must
+        be awaited before they are told.
 
         Raises:
           StorageError, NotReadyError: if that can't be done; then nothing was decided.
         """
+        for decision in decisions:
+            self._tracer.deciding(decision)
         if self.failure is not None:
             raise NotReadyError("the register decides nothing any more")
+        entries = [entry for decision in decisions for entry in decision.entries]
         try:
-            self._journal.append(entries)
+            self._entries.append(entries)
         except LogReadOnlyError as error:
             self.fail(error)  # it could decide nothing any more: a restart may help
             raise
@@ -65,17 +124,35 @@ class DecisionLog:
         if (audit := self._environment.audit) is not None:
             audit(self._controller)
 
-    async def durable(self) -> None:
-        """Wait until everything decided so far may be told."""
-        if self._journal.is_flushed:
-            return
-        try:
-            await self._journal.flush()
-        except StorageError as error:
-            # What is on the device is unknown from here on: a register that went on could
-            # contradict itself after a restart.
-            self.fail(error)
-            raise NotReadyError(f"the register's disk failed: {error}") from error
+    async def durable(
+        self, *decisions: DecisionT, tell: Callable[[DecisionT], None] = lambda decision: None
+    ) -> None:
+        """Wait until everything decided so far may be told, then *tell* each of *decisions*, in
+        order; observers hear of each just before.
+
+        Raises:
+          NotReadyError: if it will never be durable: the register stops.
+        """
+        if not self._entries.is_flushed:
+            try:
+                await self._entries.flush()
+            except StorageError as error:
+                # What is on the device is unknown from here on: a register that went on could
+                # contradict itself after a restart.
+                self.fail(error)
+                raise NotReadyError(f"the register's disk failed: {error}") from error
+        for decision in decisions:
+            self._tracer.durable(decision)
+            tell(decision)
+
+    async def carry_out(self, decision: Decision) -> None:
+        """Persist a decision, and wait until it may be told.
+
+        Raises:
+          StorageError, NotReadyError: see `persist` and `durable`.
+        """
+        self.persist(decision)
+        await self.durable(decision)
 
     def fail(self, error: OctopiError) -> None:
         """Decide nothing from here on, and stop."""
@@ -85,11 +162,11 @@ class DecisionLog:
 
     async def shorten(self) -> None:
         """Replace the journal by what it says, if that is much shorter and it isn't being done."""
-        if not self._journal.wants_snapshot or self._snapshot_lock.locked():
+        if not self._entries.wants_snapshot or self._snapshot_lock.locked():
             return
         async with self._snapshot_lock:
             try:
-                await self._journal.replace(self._controller.state.entries())
+                await self._entries.replace(self._controller.state.entries())
             except LogReadOnlyError as error:
                 self.fail(error)
             except StorageError as error:

@@ -22,7 +22,7 @@ from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.transport.handshake import open_connection
 from octopi.wire.endpoints import CLIENT
 
@@ -38,6 +38,7 @@ class Departures:
         agent: str,
         controller: Controller,
         events: EventLog,
+        tracer: RegisterTracer,
         members: Members,
         election_driver: ElectionDriver,
         tasks: trio.Nursery,
@@ -49,6 +50,7 @@ class Departures:
         self._agent = agent
         self._controller = controller
         self._events = events
+        self._tracer = tracer
         self._members = members
         self._election_driver = election_driver
         self._tasks = tasks
@@ -66,8 +68,7 @@ class Departures:
     def _look_after(self, member: Member) -> None:
         """Give the broker time to come back, if it is still there."""
         facts = {"broker": member.broker, "incarnation": member.incarnation}
-        if (trace := self._environment.trace) is not None:
-            trace(steps.R7Broken(**facts))
+        self._tracer.broken(**facts)
         _log.warning("connection with a broker broke", **facts, why=member.end_reason)
         self._tasks.start_soon(self._wait_for, member)
 
@@ -104,8 +105,7 @@ class Departures:
             return  # it was this side that ended it: the broker is not gone
         broker, incarnation = member.broker, member.incarnation
         if self._members.get(broker) is member:
-            if (trace := self._environment.trace) is not None:
-                trace(steps.R6Lost(broker=broker, incarnation=incarnation))
+            self._tracer.lost(broker, incarnation)
             self._members.left(broker)
             self._controller.left(broker, incarnation)
             self._events.left(broker)

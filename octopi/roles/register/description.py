@@ -17,12 +17,12 @@ def described(
     its slice is made."""
     state = controller.state
     brokers, partitions = EncodedList(m.BrokerInfo), EncodedList(m.PartitionInfo)
-    for infos in in_groups(controller.describe_brokers()[:LIST_COUNT_MAX]):
+    for infos in in_groups(controller.view.brokers()[:LIST_COUNT_MAX]):
         brokers.add(infos)
         yield
     for numbers in in_groups(sorted(state.partitions)[:LIST_COUNT_MAX]):
         records = [state.partitions[one] for one in numbers]
-        partitions.add([controller.describe_partition(one) for one in records])
+        partitions.add([controller.view.partition(one) for one in records])
         yield
     return m.ClusterDescription(
         message.request,

@@ -15,8 +15,8 @@ import attrs
 import trio
 
 from octopi.coordination.controller import Controller
+from octopi.coordination.decisions import EpochDecision, LeaderDecision
 from octopi.coordination.election import NO_GOAL, ElectionGoal, LogLoss
-from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.coordination.retry_delays import RetryDelays
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
@@ -37,7 +37,7 @@ from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 _log = get_logger(__name__)
@@ -49,17 +49,6 @@ _LOOK_S_MIN = 0.01
 """A rest is not shorter, however the times of a clock are rounded."""
 
 
-@attrs.frozen
-class _Decision:
-    """Who leads a partition from now on."""
-
-    record: PartitionRecord
-    held_by: set[int]
-    """The brokers that were its replicas before."""
-    step: steps.E8Decided
-    """For observers, once it is durable."""
-
-
 class ElectionDriver:
     """Carries out the elections of one register."""
 
@@ -69,6 +58,7 @@ class ElectionDriver:
         controller: Controller,
         decisions: DecisionLog,
         events: EventLog,
+        tracer: RegisterTracer,
         members: Members,
         announcements: Announcements,
         tasks: trio.Nursery,
@@ -80,6 +70,7 @@ class ElectionDriver:
         self._machine = controller.elections
         self._decisions = decisions
         self._events = events
+        self._tracer = tracer
         self._members = members
         self._announcements = announcements
         self._tasks = tasks
@@ -195,33 +186,31 @@ class ElectionDriver:
         Raises:
           NotReadyError, StorageError: if none can be begun now.
         """
-        if (trace := self._environment.trace) is not None:
-            for partition in partitions:
-                record, goal = self._record(partition), self._goals.get(partition)
-                told = attrs.asdict(record, filter=lambda one, _: one.name != "seal")
-                trace(steps.E1Wanted(**told, goal=goal))
-        self._decisions.record([one for each in partitions for one in self._machine.announce(each)])
+        for partition in partitions:
+            self._tracer.wanted(self._record(partition), self._goals.get(partition))
+        begun = [self._machine.begin(one) for one in partitions]
+        self._decisions.persist(*begun)
         self._announcements.hold_back(partitions)
         with trio.CancelScope(shield=True):  # else it would be decided, and told to nobody
-            await self._decisions.durable()
-        self._announcements.release(partitions)
-        for partition in partitions:
-            if trace is not None:
-                epoch = self._controller.state.announced_epoch(partition)
-                trace(steps.E2Announced(partition=partition, epoch=epoch))
-            self._announced_at[partition] = self._clock.now()
-            for member in list(self._members.values()):
-                self._announcements.tell(member, partition)
+            await self._decisions.durable(*begun, tell=self._announce)
+
+    def _announce(self, begun: EpochDecision) -> None:
+        """Tell the next epoch, which is durable, to the replicas of its partition."""
+        self._announcements.release(begun.partition)
+        self._announced_at[begun.partition] = self._clock.now()
+        for member in list(self._members.values()):
+            self._announcements.tell(member, begun.partition)
 
     async def _conclude(self, *, is_patient: bool) -> None:
         """Decide the changes that can be decided now."""
-        decided: list[_Decision] = []
+        decided: list[LeaderDecision] = []
         problem: NotReadyError | StorageError | None = None
         for partition in list(self._machine.changes):
             try:
-                entries = self._decision(partition, is_patient=is_patient)
-                if entries:
-                    decided.append(self._decide(partition, entries))
+                decision = self._decision(partition, is_patient=is_patient)
+                if decision is not None:
+                    self._persist(decision)
+                    decided.append(decision)
             except (NotReadyError, StorageError) as error:
                 problem = error  # what was decided before is told all the same
                 break
@@ -230,10 +219,10 @@ class ElectionDriver:
         if problem is not None:
             raise problem
 
-    def _decision(self, partition: int, *, is_patient: bool) -> list[Entry]:
+    def _decision(self, partition: int, *, is_patient: bool) -> LeaderDecision | None:
         """What concludes the change of *partition*, if that can be done now."""
         if partition in self._ordered:
-            return []
+            return None
         now = self._clock.now()
         controller = self._controller
         # Who led has all there is, so with that one back nobody else has to be waited for.
@@ -247,7 +236,7 @@ class ElectionDriver:
         if waited_s >= ACCEPT_WAIT_S:
             self._remind(partition)
         if not is_complete and (expects_all or waited_s < ACCEPT_WAIT_S):
-            return []
+            return None
         goal = self._goals.get(partition, NO_GOAL)
         health = controller.health
         troubled = {
@@ -260,66 +249,41 @@ class ElectionDriver:
         )
         return self._machine.conclude(partition, goal=goal)
 
-    def _decide(self, partition: int, entries: list[Entry], *, ordered: bool = False) -> _Decision:
-        """Journal the decision that concludes a change; `_tell_decided` must follow.  *ordered*:
-        an operator gives up what may be lost by it."""
-        before = self._record(partition)
-        losses = [
-            (one.record, self._machine.losses(one.record))
-            for one in entries
-            if isinstance(one, PartitionDecided)
-            and one.record.recovered_epoch > before.recovered_epoch
-        ]
-        lost_of_each = [lost for _, lost in losses]
-        if (trace := self._environment.trace) is not None:
-            trace(steps.E8Deciding(entries=entries, losses=lost_of_each))
-        self._decisions.record(entries)
-        waited_s = self._clock.now() - self._announced_at.pop(partition, self._clock.now())
-        self._reminders.forget(partition)
-        for decided, lost in losses:
-            self._tell_loss(before, decided, lost, ordered=ordered)
-        record = self._record(partition)
+    def _persist(self, decision: LeaderDecision) -> None:
+        """Persist the decision that concludes an election; `_tell_decided` must follow."""
+        self._decisions.persist(decision)
+        record, now = decision.record, self._clock.now()
+        waited_s = now - self._announced_at.pop(record.partition, now)
+        self._reminders.forget(record.partition)
+        if decision.losses is not None:
+            self._tell_loss(decision, decision.losses)
         _log.info(
             "leader appointed",
-            partition=partition,
+            partition=record.partition,
             leader=record.leader,
             epoch=record.epoch,
             replicas=record.replicas,
             in_sync=record.in_sync,
             after_s=round(waited_s, 3),
         )
-        return _Decision(record, set(before.replicas), steps.E8Decided(entries, lost_of_each))
 
-    async def _tell_decided(self, decided: list[_Decision]) -> None:
+    async def _tell_decided(self, decided: list[LeaderDecision]) -> None:
         """Flush the journal once, and have all that was decided told."""
         self._telling_count += 1
-        await self._decisions.durable()  # if it can't be, the register ends
-        if (trace := self._environment.trace) is not None:
-            for one in decided:
-                trace(one.step)
+        await self._decisions.durable(*decided)  # if it can't be, the register ends
         self.notify()
         members = list(self._members.values())
         self._tasks.start_soon(self._tell, [one.record for one in decided], members)
         for member in members:
-            joining = {
-                one.record.partition
-                for one in decided
-                if member.broker in set(one.record.replicas) - one.held_by
-            }
+            joining = {one.record.partition for one in decided if member.broker in one.joining}
             if joining:
-                # Whatever becomes of who wished for that.
+                # Also if the part of the register that asked for it is gone by then.
                 topics = self._controller.state.topics_on(joining)
                 self._tasks.start_soon(member.install_topics, topics)
 
-    def _tell_loss(
-        self,
-        before: PartitionRecord,
-        decided: PartitionRecord,
-        losses: list[LogLoss],
-        *,
-        ordered: bool,
-    ) -> None:
+    def _tell_loss(self, decision: LeaderDecision, losses: list[LogLoss]) -> None:
         """Say loudly that a leader was chosen though acknowledged records may be lost."""
+        before, decided, ordered = decision.before, decision.record, decision.ordered
         state = self._controller.state
         names = {one.topic_id: one.topic for one in state.topics_on({decided.partition})}
         known = [
@@ -364,8 +328,7 @@ class ElectionDriver:
         if accepted is not None:
             # Of a change that an earlier life of the register announced.
             self._announced_at.setdefault(message.partition, self._clock.now())
-            if (trace := self._environment.trace) is not None:
-                trace(steps.E7Counted(**attrs.asdict(accepted)))
+            self._tracer.counted(accepted)
             self.look()
             self.notify()
 
@@ -373,7 +336,7 @@ class ElectionDriver:
 
     @contextlib.contextmanager
     def held(self, partition: int) -> Iterator[None]:
-        """Have no election of *partition* concluded within, but by `conclude`."""
+        """Have no election of *partition* concluded within, but by `appoint`."""
         self._ordered.add(partition)
         try:
             yield
@@ -381,13 +344,14 @@ class ElectionDriver:
             self._ordered.discard(partition)
             self.look()
 
-    async def conclude(self, partition: int, entries: list[Entry]) -> None:
-        """Conclude the election of *partition* with *entries*, by an operator's order.
+    async def appoint(self, decision: LeaderDecision) -> None:
+        """Conclude an election with *decision*, by an operator's order.
 
         Raises:
           NotReadyError, StorageError: if that can't be done now.
         """
-        await self._tell_decided([self._decide(partition, entries, ordered=True)])
+        self._persist(decision)
+        await self._tell_decided([decision])
 
     # --- goals -----------------------------------------------------------------------
 
@@ -416,8 +380,7 @@ class ElectionDriver:
             )
             await self._decisions.durable()  # before anyone is told
         except NotReadyError:
-            if (trace := self._environment.trace) is not None:
-                trace(steps.E20GivenUp(partition=partition, goal=goal))
+            self._tracer.given_up(partition, goal)
             raise
         finally:
             del self._goals[partition]

@@ -8,16 +8,19 @@ from octopi.coordination.controller import Controller
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.limits import GATHER_S
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import RegisterTracer
 
 
 class Gathering:
     """Waits for brokers: what the journal doesn't know, because it is new or because the register
     was ended while it learned it again, they do."""
 
-    def __init__(self, environment: Environment, controller: Controller) -> None:
+    def __init__(
+        self, environment: Environment, controller: Controller, tracer: RegisterTracer
+    ) -> None:
         self._environment = environment
         self._controller = controller
+        self._tracer = tracer
         self._is_over = trio.Event()
         self._joins_held = 0
         """Brokers that came before it may decide, and are not in yet."""
@@ -31,8 +34,7 @@ class Gathering:
         """Let brokers come first, at most so long."""
         with self._environment.clock.timeout(seconds):
             await self._all_came.wait()
-        if (trace := self._environment.trace) is not None:
-            trace(steps.R5Gathered(cluster=self._controller.state.cluster))
+        self._tracer.gathered(self._controller.state.cluster)
         self._is_over.set()
 
     def all_came(self) -> None:

@@ -18,7 +18,7 @@ from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver, no_other
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.wire.messages import BrokersStopping, PartitionRecord
 
 _log = get_logger(__name__)
@@ -31,11 +31,13 @@ class HandOvers:
         self,
         environment: Environment,
         controller: Controller,
+        tracer: RegisterTracer,
         members: Members,
         election_driver: ElectionDriver,
     ) -> None:
         self._environment = environment
         self._controller = controller
+        self._tracer = tracer
         self._members = members
         self._election_driver = election_driver
 
@@ -52,8 +54,7 @@ class HandOvers:
         facts = {"broker": broker, "incarnation": member.incarnation}
         self._controller.stopping.add(broker)
         _log.info("broker is about to stop", **facts)
-        if (trace := self._environment.trace) is not None:
-            trace(steps.E22Emptying(**facts))
+        self._tracer.emptying(**facts)
         self.tell_stopping()
         with self._environment.clock.timeout(HAND_OVER_ALL_S):
             while self._led(broker) and not self._election_driver.is_finishing:
@@ -63,8 +64,7 @@ class HandOvers:
                 HAND_OVER_ALL_S,
                 f"others instead of broker {broker}",
             )
-        if trace is not None:
-            trace(steps.E22Emptied(**facts))
+        self._tracer.emptied(**facts)
 
     def starts_anew(self, broker: int) -> None:
         """A new life of *broker* joined: it may have everything again."""

@@ -8,14 +8,12 @@ import attrs
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
-from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.member import Member
 from octopi.roles.register.members import Members
-from octopi.tracing import steps
 from octopi.wire.messages import AlterInSync, Resign
 
 _log = get_logger(__name__)
@@ -26,13 +24,11 @@ class LeaderRequests:
 
     def __init__(
         self,
-        environment: Environment,
         controller: Controller,
         decisions: DecisionLog,
         members: Members,
         election_driver: ElectionDriver,
     ) -> None:
-        self._environment = environment
         self._controller = controller
         self._machine = controller.elections
         self._decisions = decisions
@@ -41,24 +37,18 @@ class LeaderRequests:
 
     async def alter_in_sync(self, member: Member, message: AlterInSync) -> None:
         """A leader asks for another in-sync set."""
-        answer = self._machine.alter(message)
-        if answer is None:
+        judged = self._machine.alter(message)
+        if judged is None:
             return
-        entries, altered = answer
-        if (trace := self._environment.trace) is not None:
-            judged = attrs.asdict(altered, recurse=False)
-            trace(steps.E17Altering(**judged))
         try:
-            self._decisions.record(entries)
-            await self._decisions.durable()
+            await self._decisions.carry_out(judged)
         except (NotReadyError, StorageError):
             return  # it asks again
-        if trace is not None:
-            trace(steps.E17Altered(**judged))
+        altered = judged.answer
         record = altered.record
         seals = self._controller.seals
         member.post(attrs.evolve(altered, record=seals.of_partition(record)))
-        if entries:
+        if altered.accepted:
             _log.info("in-sync set changed", partition=record.partition, in_sync=record.in_sync)
             self._election_driver.notify()
             others = [one for one in self._members.values() if one is not member]

@@ -22,7 +22,12 @@ from octopi.limits import (
 )
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
-from octopi.tracing import steps
+from octopi.roles.register.register_tracer import (
+    PartitionsOrder,
+    RegisterTracer,
+    RemovalOrder,
+    TopicsOrder,
+)
 from octopi.transport.connection import Connection
 from octopi.transport.pending_requests import Numbered
 from octopi.wire import messages as m
@@ -44,6 +49,7 @@ class Member:
         environment: Environment,
         controller: Controller,
         decisions: DecisionLog,
+        tracer: RegisterTracer,
         connection: Connection,
         health_changed: Callable[[], None],
     ) -> None:
@@ -51,6 +57,7 @@ class Member:
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
+        self._tracer = tracer
         self._connection = connection
         self._health_changed = health_changed
         self.broker = 0
@@ -118,8 +125,7 @@ class Member:
     ) -> bool:
         if not await self._may_tell():
             return False
-        if (trace := self._environment.trace) is not None:
-            trace(steps.E9Telling(broker=self.broker, records=records))
+        self._tracer.ordering(self.broker, PartitionsOrder(records))
         seals = self._controller.seals
         message = m.InstallPartitions(
             self._connection.next_request(),
@@ -141,8 +147,7 @@ class Member:
         self._undone_partitions.update(one.partition for one in records if one not in done)
         self._note_failures(bool(undone))
         self._note_unstored()
-        if trace is not None and done:
-            trace(steps.E9Confirmed(broker=self.broker, records=done))
+        self._tracer.ordered(self.broker, PartitionsOrder(done))
         return not undone
 
     async def install_topics(self, records: list[m.TopicRecord]) -> bool:
@@ -152,13 +157,13 @@ class Member:
         decided about a partition may not have told it yet.
         """
         confirmed = True
-        for page in _pages(self._controller.tellable(records)):
+        for page in _pages(self._controller.view.tellable(records)):
             confirmed &= await self._install_page_of_topics(page)
         return confirmed
 
     async def _install_page_of_topics(self, records: list[m.TopicRecord]) -> bool:
         if untold := self._unhosted(records):
-            brokers = self._controller.describe_brokers()
+            brokers = self._controller.view.brokers()
             await self.install_partitions(untold, brokers)
         if not await self._may_tell():
             return False
@@ -168,8 +173,7 @@ class Member:
         records = [one for one in records if one == state.topic(one.topic)]
         if not records:
             return True
-        if (trace := self._environment.trace) is not None:
-            trace(steps.T2Telling(broker=self.broker, topics=records))
+        self._tracer.ordering(self.broker, TopicsOrder(records))
         seal = self._controller.seals.of_topic
         message = m.InstallTopics(self._connection.next_request(), [seal(one) for one in records])
         undone = await self._tell(message)
@@ -182,8 +186,7 @@ class Member:
         self._undone_topics.difference_update(one.topic for one in done)
         self._undone_topics.update(one.topic for one in records if one.topic_id in failed)
         self._note_failures(bool(failed))
-        if trace is not None and done:
-            trace(steps.T2Confirmed(broker=self.broker, topics=done))
+        self._tracer.ordered(self.broker, TopicsOrder(done))
         return not failed
 
     def _unhosted(self, records: list[m.TopicRecord]) -> list[m.PartitionRecord]:
@@ -205,9 +208,7 @@ class Member:
     async def _remove_page_of_topics(self, topics: list[m.RemovedTopic]) -> list[m.RemovedTopic]:
         if not await self._may_tell():
             return []
-        if (trace := self._environment.trace) is not None:
-            for one in topics:
-                trace(steps.T6Telling(broker=self.broker, **attrs.asdict(one)))
+        self._tracer.ordering(self.broker, RemovalOrder(topics))
         message = m.RemoveTopics(self._connection.next_request(), topics)
         undone = await self._tell(message)
         if undone is None:
@@ -216,9 +217,7 @@ class Member:
         self._are_removals_undone |= bool(undone)
         self._note_failures(bool(undone))
         done = [one for one in topics if one.topic_id not in failed]
-        if trace is not None:
-            for one in done:
-                trace(steps.T6Confirmed(broker=self.broker, **attrs.asdict(one)))
+        self._tracer.ordered(self.broker, RemovalOrder(done))
         return done
 
     def _note_unstored(self) -> None:

@@ -51,7 +51,7 @@ class Members(Mapping[int, Member]):
     async def tell_partitions(self, records: list[PartitionRecord], members: list[Member]) -> None:
         """Every broker remembers the whole table, not only its part, so that a register that
         lost its disk learns of partitions whose brokers are away."""
-        brokers = self._controller.describe_brokers()
+        brokers = self._controller.view.brokers()
         async with trio.open_nursery() as nursery:
             for member in members:
                 nursery.start_soon(self._tell, member, records, brokers)
@@ -84,7 +84,7 @@ class Members(Mapping[int, Member]):
         for topic in await member.remove_topics(topics):
             # Not remembered, it hears of it again, harmlessly.
             with contextlib.suppress(NotReadyError, StorageError):
-                self._decisions.record(self._controller.removed(topic.topic_id, member.broker))
+                self._decisions.persist(self._controller.removed(topic.topic_id, member.broker))
         with contextlib.suppress(NotReadyError):
             await self._decisions.durable()
 
@@ -96,11 +96,11 @@ class Members(Mapping[int, Member]):
     async def _tell_again(self, member: Member) -> None:
         controller, state = self._controller, self._controller.state
         if member.take_undone_removals():
-            await self.have_removed(member, controller.removals_of(member.broker))
+            await self.have_removed(member, controller.view.removals_of(member.broker))
         partitions = member.undone_partitions()
         if partitions:
             records = [state.partitions[one] for one in partitions]
-            await self._tell(member, records, controller.describe_brokers())
+            await self._tell(member, records, controller.view.brokers())
         # Deleted topics are of no interest any more.
         topics = [state.topic(one) for one in member.take_undone_topics()]
         await member.install_topics([one for one in topics if one is not None])

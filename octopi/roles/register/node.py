@@ -17,17 +17,17 @@ from octopi.environment import Environment
 from octopi.errors import OctopiError
 from octopi.roles.register.admissions import Admissions
 from octopi.roles.register.announcements import Announcements
-from octopi.roles.register.decision_log import DecisionLog
+from octopi.roles.register.decision_log import DecisionLog, EntryLog
 from octopi.roles.register.departures import Departures
 from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.hand_overs import HandOvers
-from octopi.roles.register.journal import Journal
 from octopi.roles.register.leader_requests import LeaderRequests
 from octopi.roles.register.members import Members
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.rebalancing import Rebalancing
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.roles.register.topics import Topics
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server_statistics import ServerStatistics
@@ -40,34 +40,39 @@ class RegisterNode:
         self,
         environment: Environment,
         options: RegisterOptions,
-        journal: Journal,
+        entries: EntryLog,
         tasks: trio.Nursery,
         stop: trio.Event,
     ) -> None:
-        """*stop* is set when the register can't go on, at the latest."""
+        """*entries*: where decisions are kept.  *stop* is set when the register can't go on, at the
+        latest."""
         self.environment = environment
         self.options = options
         self.traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
         self.controller = Controller(options.partition_count, options.replica_count)
         self.events = EventLog(environment.clock)
-        self.decisions = DecisionLog(environment, self.controller, journal, self.events, stop)
-        self.gathering = Gathering(environment, self.controller)
-        announcements = Announcements(environment, self.controller, self.decisions)
+        self.tracer = RegisterTracer(environment.trace)
+        self.decisions = DecisionLog(
+            environment, self.controller, entries, self.events, self.tracer, stop
+        )
+        self.gathering = Gathering(environment, self.controller, self.tracer)
+        announcements = Announcements(self.controller, self.decisions, self.tracer)
         self.members = Members(self.controller, self.decisions, announcements)
         self.election_driver = ElectionDriver(
             environment,
             self.controller,
             self.decisions,
             self.events,
+            self.tracer,
             self.members,
             announcements,
             tasks,
         )
         self.leader_requests = LeaderRequests(
-            environment, self.controller, self.decisions, self.members, self.election_driver
+            self.controller, self.decisions, self.members, self.election_driver
         )
         self.hand_overs = HandOvers(
-            environment, self.controller, self.members, self.election_driver
+            environment, self.controller, self.tracer, self.members, self.election_driver
         )
         self.rebalancing = Rebalancing(
             environment,
@@ -82,6 +87,7 @@ class RegisterNode:
             options.agent,
             self.controller,
             self.events,
+            self.tracer,
             self.members,
             self.election_driver,
             tasks,
@@ -91,6 +97,7 @@ class RegisterNode:
             environment,
             self.controller,
             self.decisions,
+            self.tracer,
             self.gathering,
             self.members,
             announcements,
@@ -100,7 +107,13 @@ class RegisterNode:
             tasks,
         )
         self.topics = Topics(
-            environment, self.controller, self.decisions, self.gathering, self.members, tasks
+            environment,
+            self.controller,
+            self.decisions,
+            self.tracer,
+            self.gathering,
+            self.members,
+            tasks,
         )
 
     @property

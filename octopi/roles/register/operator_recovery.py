@@ -13,9 +13,8 @@ from typing import Final
 import attrs
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.election import LogLoss, is_sound
+from octopi.coordination.election import is_sound
 from octopi.coordination.in_sync_changes import newest_set
-from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status
 from octopi.limits import ACCEPTANCES_WAIT_S
 from octopi.logger import get_logger
@@ -141,15 +140,15 @@ class OperatorRecovery:
           RefusedError: NO_BROKER, if no replica answers.
         """
         partition = self._partition
-        entries = self._machine.conclude(partition, ordered=True)
-        if not entries:
+        decision = self._machine.conclude(partition, ordered=True)
+        if decision is None:
             raise RefusedError(
                 f"no replica of partition {partition} answers: start one of the brokers "
                 f"{self._record.replicas}; if all their disks are lost for good, "
                 f"`octopi-node partitions recover {partition} --empty-on ID`",
                 Status.NO_BROKER,
             )
-        await self._election_driver.conclude(partition, entries)
+        await self._election_driver.appoint(decision)
 
     async def _conclude_empty(self, broker: int) -> None:
         """Conclude the election of a partition of which no replica is left: it begins again on
@@ -158,12 +157,12 @@ class OperatorRecovery:
         Raises:
           NotReadyError, StorageError: if that can't be done now.
         """
-        entries = self._machine.begin_empty(self._partition, broker)
-        if not entries:
+        decision = self._machine.begin_empty(self._partition, broker)
+        if decision is None:
             raise NotReadyError(
                 f"partition {self._partition} can't begin again now: look once more"
             )
-        await self._election_driver.conclude(self._partition, entries)
+        await self._election_driver.appoint(decision)
 
     def _require_leaderless(self, *, accept_loss: bool) -> None:
         record = self._record
@@ -216,12 +215,9 @@ class OperatorRecovery:
 
     def _describe(self, request: int) -> m.PartitionRecovery:
         record, machine = self._record, self._machine
-        candidate: int | None = None
-        losses: list[LogLoss] = []
-        for entry in machine.conclude(self._partition, ordered=True):
-            assert isinstance(entry, PartitionDecided)
-            candidate = entry.record.leader
-            losses = machine.losses(entry.record)
+        decision = machine.conclude(self._partition, ordered=True)
+        candidate = decision.record.leader if decision is not None else None
+        losses = machine.losses(decision.record) if decision is not None else []
         topics = self._controller.state.topics_on({self._partition})
         names = {one.topic_id: one.topic for one in topics}
         return m.PartitionRecovery(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.election import ElectionGoal
-from octopi.coordination.journal_entries import ClusterFormed
 from octopi.coordination.placement import balance_leaders, spread_replicas
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
-from octopi.limits import LIST_COUNT_MAX, MOVE_TIMEOUT_S
+from octopi.limits import MOVE_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.election_driver import ElectionDriver, no_other
@@ -61,30 +60,18 @@ class Rebalancing:
         Raises:
           RefusedError: see `Controller.remove`.
         """
-        entries = self._controller.remove(broker)
-        self._decisions.record(entries)
-        await self._decisions.durable()
-        if entries:
+        removal = self._controller.remove(broker)
+        await self._decisions.carry_out(removal)
+        if removal.entries:
             _log.info("broker removed", broker=broker)
 
     async def add_partitions(self, count: int) -> None:
         """Have *count* more partitions.
 
         Raises:
-          RefusedError: INVALID_OPTION; NO_BROKER before there is a cluster.
+          RefusedError: see `Controller.add_partitions`.
         """
-        state = self._controller.state
-        if not state.cluster:
-            raise RefusedError("no broker has joined", Status.NO_BROKER)
-        if not 1 <= count <= LIST_COUNT_MAX - state.partition_count:
-            raise RefusedError(
-                f"a cluster has at most {LIST_COUNT_MAX} partitions, this one has "
-                f"{state.partition_count}",
-                Status.INVALID_OPTION,
-            )
-        total = state.partition_count + count
-        self._decisions.record([ClusterFormed(state.cluster, total)])
-        await self._decisions.durable()
+        await self._decisions.carry_out(self._controller.add_partitions(count))
 
     async def move(self, partition: int, leaving: int, joining: int) -> None:
         """Have *joining* hold a replica in the place of *leaving*.

@@ -12,7 +12,6 @@ from octopi.logger import get_logger
 from octopi.roles.answers import refuse
 from octopi.roles.register.member import Member
 from octopi.roles.register.node import RegisterNode
-from octopi.tracing import steps
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 
@@ -34,6 +33,7 @@ class MembershipSession:
             node.environment,
             node.controller,
             node.decisions,
+            node.tracer,
             connection,
             node.election_driver.look,
         )
@@ -127,12 +127,7 @@ class MembershipSession:
     def _told(self, status: m.BrokerStatus) -> None:
         """The broker says which of its replicas take records."""
         broker, health = self._member.broker, self._node.controller.health
-        if (trace := self._node.environment.trace) is not None:
-            trace(
-                steps.J14Troubled(
-                    broker=broker, disk_trouble=status.disk_trouble, troubles=status.replicas
-                )
-            )
+        self._node.tracer.troubled(broker, status)
         before = health.disk_trouble(broker)
         if health.told(broker, status):
             _log_status(broker, status, before)

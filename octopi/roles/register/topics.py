@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
 
 from octopi.coordination.controller import Controller
-from octopi.coordination.journal_entries import PartitionDecided
+from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
 from octopi.environment import Environment
 from octopi.errors import NotReadyError
 from octopi.identifiers import topic_name
@@ -16,9 +14,9 @@ from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.gathering import Gathering
 from octopi.roles.register.members import Members
+from octopi.roles.register.register_tracer import RegisterTracer
 from octopi.security.quotas import NOBODY, Creator
-from octopi.tracing import steps
-from octopi.wire.messages import PartitionRecord, RemovedTopic, TopicOptions, TopicRecord
+from octopi.wire.messages import RemovedTopic, TopicOptions, TopicRecord
 
 _log = get_logger(__name__)
 
@@ -31,6 +29,7 @@ class Topics:
         environment: Environment,
         controller: Controller,
         decisions: DecisionLog,
+        tracer: RegisterTracer,
         gathering: Gathering,
         members: Members,
         tasks: trio.Nursery,
@@ -39,6 +38,7 @@ class Topics:
         self._environment = environment
         self._controller = controller
         self._decisions = decisions
+        self._tracer = tracer
         self._gathering = gathering
         self._members = members
         self._tasks = tasks
@@ -57,11 +57,11 @@ class Topics:
         """Create a topic and see it installed, also if this is cancelled.
 
         Raises:
-          OctopiError: see `Controller.create_topic`; `NotReadyError` while gathering.
+          OctopiError: see `TopicDecisions.create`; `NotReadyError` while gathering.
         """
         self._gathering.require_learned()
         topic_id = self._environment.randomness.token_bytes(8).hex()
-        topic, entries = self._controller.create_topic(
+        creation = self._controller.topics.create(
             name,
             topic_id,
             partition_count=partition_count,
@@ -69,26 +69,21 @@ class Topics:
             options=options or TopicOptions(),
             creator=creator,
         )
-        if (trace := self._environment.trace) is not None:
-            trace(steps.T1Creating(**_facts(topic)))
-        self._decisions.record(entries)
+        self._decisions.persist(creation)
         installing = self._installing[topic_id] = trio.Event()
-        placed = [one.record for one in entries if isinstance(one, PartitionDecided)]
         # No task of the request: with that, a lost client would leave a topic on no broker.
-        self._tasks.start_soon(self._install, topic, placed)
+        self._tasks.start_soon(self._install, creation)
         await installing.wait()
         await self._decisions.durable()
         await self._decisions.shorten()
-        return topic
+        return creation.topic
 
-    async def _install(self, topic: TopicRecord, placed: list[PartitionRecord]) -> None:
-        """Have brokers hold a new topic, once it and the partitions *placed* are durable."""
-        trace = self._environment.trace
+    async def _install(self, creation: TopicCreationDecision) -> None:
+        """Have brokers hold a new topic, once it and its partitions are durable."""
+        topic = creation.topic
         try:
-            await self._decisions.durable()
-            if trace is not None:
-                trace(steps.T1Created(**_facts(topic)))
-            if placed:
+            await self._decisions.durable(creation)
+            if placed := creation.placed:
                 await self._members.tell_partitions(placed, list(self._members.values()))
             records = [self._controller.state.partitions[one] for one in topic.partitions]
             leaders = {record.leader for record in records}
@@ -97,8 +92,7 @@ class Topics:
                 async with trio.open_nursery() as nursery:
                     for broker in sorted(hosts & self._members.keys()):
                         nursery.start_soon(self._members[broker].install_topics, [topic])
-            if trace is not None:
-                trace(steps.T4Installed(**_facts(topic)))
+            self._tracer.installed(topic)
             _log.info("topic created", topic=topic.topic, partitions=topic.partitions)
         except NotReadyError:
             return  # the register's disk failed: whoever asked is told so
@@ -117,7 +111,7 @@ class Topics:
             self._gathering.require_learned()
             if creator is not None:
                 return await self.create(checked, creator=creator)
-            return self._controller.require_topic(checked)
+            return self._controller.topics.require(checked)
         installing = self._installing.get(record.topic_id)
         if installing is not None:
             await installing.wait()
@@ -145,7 +139,7 @@ class Topics:
         """
         topic_name(name)
         self._gathering.require_learned()
-        await self._delete(self._controller.require_topic(name))
+        await self._delete(self._controller.topics.delete(name))
 
     async def delete_by_id(self, topic_id: str) -> None:
         """The same, whatever its name is.
@@ -154,24 +148,23 @@ class Topics:
           OctopiError: UnknownTopicError, NotReadyError.
         """
         self._gathering.require_over()
-        await self._delete(self._controller.topic_of_id(topic_id))
+        await self._delete(self._controller.topics.delete_by_id(topic_id))
 
-    async def _delete(self, record: TopicRecord) -> None:
-        if (trace := self._environment.trace) is not None:
-            trace(steps.T5Deleting(topic=record.topic, topic_id=record.topic_id))
-        self._decisions.record(self._controller.delete_topic_by_id(record.topic_id))
+    async def _delete(self, deletion: TopicDeletionDecision) -> None:
+        self._decisions.persist(deletion)
         removed = trio.Event()
-        self._tasks.start_soon(self._remove_everywhere, record, removed)
+        self._tasks.start_soon(self._remove_everywhere, deletion, removed)
         await removed.wait()
         await self._decisions.durable()
         await self._decisions.shorten()
 
-    async def _remove_everywhere(self, topic: TopicRecord, removed: trio.Event) -> None:
+    async def _remove_everywhere(
+        self, deletion: TopicDeletionDecision, removed: trio.Event
+    ) -> None:
         """Have brokers remove a topic, once it is durable that it is gone."""
+        topic = deletion.topic
         try:
-            await self._decisions.durable()
-            if (trace := self._environment.trace) is not None:
-                trace(steps.T5Deleted(topic=topic.topic, topic_id=topic.topic_id))
+            await self._decisions.durable(deletion)
             _log.info("topic deleted", topic=topic.topic)
             removal = self._controller.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]
@@ -183,7 +176,3 @@ class Topics:
             return  # the register's disk failed: whoever asked is told so
         finally:
             removed.set()
-
-
-def _facts(topic: TopicRecord) -> dict[str, Any]:
-    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": topic.partitions}

@@ -111,10 +111,10 @@ class TopicService(Service):
                 if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
                     return topics, True
                 partition_count += len(record.partitions)
-                topics.append(self._node.controller.describe_topic(record))
+                topics.append(self._node.controller.view.topic(record))
             yield
         return topics, len(page) > wanted
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
-        info = self._node.controller.describe_topic(record)
+        info = self._node.controller.view.topic(record)
         self._connection.post(m.TopicDescription(request, info))

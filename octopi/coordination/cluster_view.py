@@ -1,0 +1,122 @@
+"""What a register tells of its cluster: where topics and partitions are, and how brokers are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.elections import Elections
+from octopi.coordination.health import Health
+from octopi.coordination.journal_entries import BrokerRegistered
+from octopi.identifiers import id_fault, topic_name_fault
+from octopi.wire.messages import (
+    BrokerInfo,
+    PartitionInfo,
+    PartitionRecord,
+    RemovedTopic,
+    TopicInfo,
+    TopicRecord,
+)
+
+
+class ClusterView:
+    """The state, elections and health of a cluster, as others are told of them."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        live: Mapping[int, int],
+        elections: Elections,
+        health: Health,
+    ) -> None:
+        """*live* is the caller's: broker -> incarnation."""
+        self._state = state
+        self._live = live
+        self._elections = elections
+        self._health = health
+        self._turns: Counter[int] = Counter()
+
+    def topic(self, record: TopicRecord) -> TopicInfo:
+        """Where *record*'s partitions are now."""
+        return TopicInfo(
+            record.topic,
+            record.topic_id,
+            [self.partition(self._state.partitions[one]) for one in record.partitions],
+            record.options,
+        )
+
+    def partition(self, record: PartitionRecord) -> PartitionInfo:
+        """Where a partition is now; each asker is sent to the next of its readers."""
+        partition, health = record.partition, self._health
+        leads = (
+            health.is_led_to(record.leader, partition)
+            and partition not in self._elections.changes
+            and self._live[record.leader] == record.leader_incarnation
+        )
+        reachable = [one for one in record.in_sync if health.is_led_to(one, partition)]
+        # Who takes no records may be behind soon, but reading there is better than nowhere.
+        serving = [one for one in reachable if health.serves(one, partition)] or reachable
+        readers = [self._state.brokers[broker].address for broker in serving]
+        if len(readers) > 1:
+            # Each partition has turns of its own: with one for all, a topic of as many
+            # partitions as there are readers would send everybody to the same ones.
+            self._turns[record.partition] += 1
+            turn = (record.partition + self._turns[record.partition]) % len(readers)
+            readers = readers[turn:] + readers[:turn]
+        return PartitionInfo(
+            partition=record.partition,
+            epoch=record.epoch,
+            leader=record.leader if leads else None,
+            leader_address=self._state.brokers[record.leader].address if leads else "",
+            replicas=record.replicas,
+            in_sync=record.in_sync,
+            readers=readers,
+            waits_for=[] if leads else self._elections.waits_for(record.partition),
+            is_stuck=not leads and self._elections.is_stuck(record.partition),
+            recovered_epoch=record.recovered_epoch,
+            troubles=health.troubles(partition, record.replicas),
+        )
+
+    def brokers(self) -> list[BrokerInfo]:
+        """All brokers that ever registered, by id."""
+        led: dict[int, int] = {}
+        for record in self._state.partitions.values():
+            led[record.leader] = led.get(record.leader, 0) + 1
+        return [
+            self._describe_broker(known, led.get(broker, 0))
+            for broker, known in sorted(self._state.brokers.items())
+        ]
+
+    def _describe_broker(self, known: BrokerRegistered, partitions_led: int) -> BrokerInfo:
+        status = self._health.status(known.broker)
+        return BrokerInfo(
+            known.broker,
+            known.address,
+            known.incarnation,
+            known.broker in self._live,
+            partitions_led,
+            disk_free_bytes=None if status is None else status.disk_free_bytes,
+            disk_total_bytes=None if status is None else status.disk_total_bytes,
+            disk_trouble=self._health.disk_trouble(known.broker),
+        )
+
+    def removals_of(self, broker: int) -> list[RemovedTopic]:
+        """The deleted topics that *broker* has not confirmed to have removed."""
+        return [
+            RemovedTopic(removal.topic, topic_id)
+            for topic_id, removal in self._state.removals.items()
+            if broker in removal.brokers
+            and not (id_fault(topic_id) or topic_name_fault(removal.topic))
+        ]
+
+    def topics_of(self, broker: int) -> list[TopicRecord]:
+        """The topics that *broker* keeps logs for."""
+        return self._state.topics_on(
+            {one.partition for one in self._state.partitions.values() if broker in one.replicas}
+        )
+
+    def tellable(self, topics: list[TopicRecord]) -> list[TopicRecord]:
+        """Those of *topics* that brokers can hold."""
+        unfit = self._state.unfit_topics
+        return [one for one in topics if one.topic_id not in unfit] if unfit else topics

@@ -1,0 +1,220 @@
+"""Which topics there are: what the controller decides about creating and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+
+from octopi.coordination.cluster_state import ClusterState
+from octopi.coordination.consistent_hash import HashCircle
+from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
+from octopi.coordination.health import Health
+from octopi.coordination.journal_entries import (
+    Entry,
+    PartitionDecided,
+    TopicCreated,
+    TopicDeleted,
+)
+from octopi.coordination.placement import place
+from octopi.coordination.rebuild import Rebuild
+from octopi.coordination.unserved_topics import UnservedTopics
+from octopi.errors import (
+    NotReadyError,
+    RefusedError,
+    Status,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from octopi.identifiers import topic_name
+from octopi.limits import PARTITIONS_PER_TOPIC_MAX, REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
+from octopi.security.quotas import NOBODY, Creator, exceeded
+from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
+
+
+class TopicDecisions:
+    """Decides about the topics of one cluster."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        live: Mapping[int, int],
+        health: Health,
+        unserved: UnservedTopics,
+        rebuild: Callable[[], Rebuild],
+        *,
+        replica_count: int,
+        draining: Set[int],
+        stopping: Set[int],
+    ) -> None:
+        """*live* (broker -> incarnation), *draining* and *stopping* are the caller's, and change.
+        *rebuild*: what is known from reports now.  *replica_count*: what a new partition gets if
+        there are as many brokers."""
+        self._state = state
+        self._live = live
+        self._health = health
+        self._unserved = unserved
+        self._rebuild = rebuild
+        self._replica_count = replica_count
+        self._draining = draining
+        self._stopping = stopping
+        self._circle: HashCircle | None = None
+
+    def create(
+        self,
+        name: str,
+        topic_id: str,
+        *,
+        partition_count: int = 1,
+        partitions: list[int] | None = None,
+        options: TopicOptions,
+        creator: Creator = NOBODY,
+    ) -> TopicCreationDecision:
+        """Create a topic on partitions whose leaders are live, placing partitions that no
+        broker has yet.
+
+        Raises:
+          InvalidTopicError: if *name* is none.
+          TopicExistsError: if there is such a topic.
+          NotReadyError: if there may be such a topic; see `require`.
+          RefusedError: INVALID_OPTION, TOO_MANY, QUOTA_EXCEEDED, or (retryable) NO_BROKER.
+        """
+        checked = topic_name(name)
+        _check_options(options)
+        if self._state.topic(checked) is not None:
+            raise TopicExistsError(f"topic {name} exists already")
+        self._require_told(checked)
+        if self._state.topic_count >= TOPIC_COUNT_MAX:
+            raise RefusedError(f"a cluster has at most {TOPIC_COUNT_MAX} topics", Status.TOO_MANY)
+        most_topics = creator.topics_max
+        if most_topics is not None and self._state.topic_count_of(creator.subject) >= most_topics:
+            raise exceeded("topics that it created", most_topics)
+        total = self._state.partition_count
+        chosen: list[int]
+        if partitions is not None:
+            chosen = partitions
+            if (
+                not chosen
+                or len(set(chosen)) < len(chosen)
+                or not all(0 <= one < total for one in chosen)
+            ):
+                raise RefusedError(
+                    f"partitions are different numbers from 0 to {total - 1}", Status.INVALID_OPTION
+                )
+        else:
+            most = min(total, PARTITIONS_PER_TOPIC_MAX)
+            if not 1 <= partition_count <= most:
+                raise RefusedError(
+                    f"a topic has 1 to {most} partitions here, not {partition_count}",
+                    Status.INVALID_OPTION,
+                )
+            if self._circle is None or self._circle.partition_count != total:
+                self._circle = HashCircle(total)
+            chosen = list(self._circle.partitions(checked, partition_count))
+        entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
+        deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
+        replaced = deleted[-REPLACED_TOPICS_MAX:]
+        topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced)
+        entries.append(TopicCreated(topic, creator.subject))
+        return TopicCreationDecision(topic, entries)
+
+    def _place(self, partitions: list[int]) -> list[PartitionRecord]:
+        """Records for those of *partitions* that have none, spread evenly over live brokers."""
+        for partition in partitions:
+            record = self._state.partitions.get(partition)
+            if record is not None and record.leader not in self._live:
+                raise RefusedError(
+                    f"partition {partition} lies on broker {record.leader}, which is away",
+                    Status.NO_BROKER,
+                )
+        new = [one for one in partitions if one not in self._state.partitions]
+        if new and not self._live:
+            raise RefusedError("no broker has joined", Status.NO_BROKER)
+        staying = self._live.keys() - self._stopping or self._live.keys()
+        willing = staying - self._draining or staying
+        # A log could not be made on a full disk: only where there are too few others.
+        well = {one for one in willing if not self._health.is_troubled(one)}
+        if len(well) >= self._replica_count:
+            willing = well
+        placed = place(new, self._replica_count, willing, self._state.partitions.values())
+        for replicas in placed.values():
+            replicas.sort(key=self._health.is_troubled)  # who is well leads
+        return [
+            PartitionRecord(
+                partition=partition,
+                epoch=1,
+                version=0,
+                leader=replicas[0],
+                leader_incarnation=self._live[replicas[0]],
+                replicas=replicas,
+                in_sync=sorted(replicas),  # all hold all there is: nothing
+            )
+            for partition, replicas in placed.items()
+        ]
+
+    def delete(self, name: str) -> TopicDeletionDecision:
+        """Delete a topic.
+
+        Raises:
+          UnknownTopicError: if there is none.
+        """
+        return self._deletion(self.require(name))
+
+    def of_id(self, topic_id: str) -> TopicRecord:
+        """The topic of that id, whatever its name is; also one that only brokers hold.
+
+        Raises:
+          UnknownTopicError: if there is none.
+        """
+        record = self._state.topic_of_id(topic_id) or self._unserved.of_id(topic_id)
+        if record is None:
+            raise UnknownTopicError(f"there is no topic with id {topic_id}")
+        return record
+
+    def delete_by_id(self, topic_id: str) -> TopicDeletionDecision:
+        """Delete a topic, whatever its name is; also one that only brokers hold.
+
+        Raises:
+          UnknownTopicError: if there is none.
+        """
+        record = self.of_id(topic_id)
+        unserved = self._unserved.deletion(topic_id)
+        return TopicDeletionDecision(record, unserved) if unserved else self._deletion(record)
+
+    def _deletion(self, record: TopicRecord) -> TopicDeletionDecision:
+        brokers = {
+            broker
+            for partition in record.partitions
+            for broker in self._state.partitions[partition].replicas
+        }
+        if record.topic_id in self._state.unfit_topics:
+            brokers = set()  # none was told of it
+        deleted = TopicDeleted(record.topic, record.topic_id, sorted(brokers))
+        return TopicDeletionDecision(record, [deleted])
+
+    def require(self, name: str) -> TopicRecord:
+        """The topic of that name.
+
+        Raises:
+          InvalidTopicError, UnknownTopicError.
+          NotReadyError: if there may be one: the register's disk was lost, and not all brokers
+              have told yet what they hold.
+        """
+        checked = topic_name(name)
+        record = self._state.topic(checked)
+        if record is None:
+            self._require_told(checked)
+            raise UnknownTopicError(f"there is no topic {name}")
+        return record
+
+    def _require_told(self, name: str) -> None:
+        """See that no topic of that name is still to be heard of."""
+        away = self._rebuild().away()
+        if away or name in self._rebuild().topics:
+            raise NotReadyError(
+                f"topic {name} may exist: the register's disk was lost, and brokers "
+                f"{away or 'that hold it'} have not told yet what they know"
+            )
+
+
+def _check_options(options: TopicOptions) -> None:
+    if fault := options.fault():
+        raise RefusedError(fault, Status.INVALID_OPTION)
