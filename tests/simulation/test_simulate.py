@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from octopi.clients.producing.producer_session import ProducerSession
-from octopi.coordination.controller import Controller
+from octopi.coordination.cluster_view import ClusterView
 from octopi.errors import OctopiError
 from octopi.logger import get_logger
 from octopi.simulation.cluster import SimulatedCluster
@@ -297,13 +297,13 @@ def test_a_receipt_that_waits_beside_fetches_is_complained_of(
 def test_clients_have_to_be_sent_to_every_broker_that_is_in_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    describe = Controller.describe_partition
+    describe = ClusterView.partition
 
-    def without_one(self: Controller, record: PartitionRecord) -> PartitionInfo:
+    def without_one(self: ClusterView, record: PartitionRecord) -> PartitionInfo:
         info = describe(self, record)
         return attrs.evolve(info, readers=info.readers[1:] or info.readers)
 
-    monkeypatch.setattr(Controller, "describe_partition", without_one)
+    monkeypatch.setattr(ClusterView, "partition", without_one)
     monkeypatch.setattr(simulation, "LIVENESS_S", 3.0)
     verdict = simulate(Plan(5, partitions=1, workload=attrs.evolve(QUICK, topic_partitions=1)))
     assert verdict.rule == "liveness"
