@@ -14,10 +14,8 @@ from typing import Any, Final
 from octopi.roles.broker.replica_driver import LEADER_LACKS
 from octopi.roles.register.admissions import CONFLICT
 from octopi.roles.register.startup_recovery import JOURNAL_LACKS
-from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import ProcessLife
-
-_LIBRARY: Final = "octopi"
+from octopi.simulation.node_logs import taken_logs, traceback_of
 
 IsExcused = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a host may log an error: its name, the message, and the fields of the message."""
@@ -32,26 +30,6 @@ def comes_of_older_disks(message: str, facts: Mapping[str, Any], brokers: Collec
     return message in {JOURNAL_LACKS, LEADER_LACKS} and bool(brokers)
 
 
-class _Listener(logging.Handler):
-    def __init__(self, is_excused: IsExcused, complain: Callable[[str], None]) -> None:
-        super().__init__(logging.ERROR)
-        self._is_excused = is_excused
-        self._complain = complain
-
-    def emit(self, record: logging.LogRecord) -> None:
-        life = driver.OWNER.get()
-        if isinstance(life, ProcessLife) and life.is_over:
-            return  # nobody reads the log of a process that is gone
-        host = life.host.name if isinstance(life, ProcessLife) else ""
-        if record.exc_info:
-            trace = logging.Formatter().formatException(record.exc_info)
-            self._complain(f"{host}: {record.getMessage()}: {trace}")
-            return
-        facts = {name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS}
-        if not self._is_excused(host, record.getMessage(), facts):
-            self._complain(f"{host}: {record.getMessage()} {facts}")
-
-
 _PLAIN_FIELDS: Final = frozenset(
     [*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime"]
 )
@@ -59,15 +37,19 @@ _PLAIN_FIELDS: Final = frozenset(
 
 @contextmanager
 def listening(is_excused: IsExcused, complain: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass to *complain* what hosts complain of that *is_excused* doesn't
-    excuse, and let nobody else hear of anything."""
-    logger = logging.getLogger(_LIBRARY)
-    saved = logger.level, logger.propagate, logger.handlers
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    logger.handlers = [_Listener(is_excused, complain)]
-    try:
+    """Within the block, pass to *complain* what hosts complain of that *is_excused* doesn't excuse,
+    and show nothing of the log."""
+
+    def take(life: ProcessLife | None, record: logging.LogRecord) -> None:
+        if life is not None and life.is_over:
+            return  # nobody reads the log of a process that is gone
+        host = life.host.name if life is not None else ""
+        if trace := traceback_of(record):
+            complain(f"{host}: {record.getMessage()}: {trace}")
+            return
+        facts = {name: value for name, value in vars(record).items() if name not in _PLAIN_FIELDS}
+        if not is_excused(host, record.getMessage(), facts):
+            complain(f"{host}: {record.getMessage()} {facts}")
+
+    with taken_logs(take, errors_alone=True):
         yield
-    finally:
-        level, logger.propagate, logger.handlers = saved
-        logger.setLevel(level)
