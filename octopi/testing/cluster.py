@@ -23,12 +23,13 @@ from octopi.simulation.history.events import History
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.kernel.host import Program as LifeProgram, is_ordinary
 from octopi.simulation.kernel.world import Event, Violation
+from octopi.simulation.run import RESTART_S
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
 from octopi.testing.faults import Faults
 from octopi.testing.program import Host, Program, Run
-from octopi.testing.quiescence import Quiescence
 from octopi.testing.random_faults import KINDS, RandomFaults
 from octopi.testing.recorded_clients import HistoryRecorder, recorded
+from octopi.testing.settling import Settling
 from octopi.testing.setup import Setup
 from octopi.testing.stuck_tasks import who_waits
 
@@ -39,8 +40,6 @@ EVENTUALLY_S: Final = 60.0
 _LOOK_S: Final = 0.02
 _LOOK_S_MAX: Final = 1.0
 _OPERATOR: Final = "operator"
-_SERVER_RESTART_S: Final = 0.5
-"""Whoever keeps a cluster's processes alive starts one that ended again after this."""
 
 
 class Cluster(Faults):
@@ -269,7 +268,7 @@ class Cluster(Faults):
           StuckError: if that takes more than so many seconds of virtual time.
         """
         self.heal()
-        settling = Quiescence(self._simulated, self._operator, self._healed.replace_unfit)
+        settling = Settling(self._simulated, self._operator, self._healed.replace_unfit)
         deadline = self.now + within_s
         while problem := await settling.problem():
             if self.now >= deadline:
@@ -338,7 +337,7 @@ class Cluster(Faults):
         error, program = node.life.error, self.programs.get(host)
         if program is None:
             if not node.stop.is_set() and host not in self._immortal:
-                self._simulated.boot_after(host, _SERVER_RESTART_S)
+                self._simulated.boot_after(host, RESTART_S)
             return
         if node.stop.is_set() and error is None:
             return

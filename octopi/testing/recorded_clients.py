@@ -20,18 +20,15 @@ from octopi.clients.client import Client
 from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
-from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError
+from octopi.errors import NotDeliveredError, OctopiError
 from octopi.record import NO_HEADERS, Message
 from octopi.simulation.history.events import (
-    Acknowledged,
     Assigned,
     Delivered,
-    Failed,
     FinalLog,
     History,
     Invoked,
     LogName,
-    OutcomeUnknown,
     ReachedEnd,
     StartMoved,
     StoredMessage,
@@ -39,6 +36,7 @@ from octopi.simulation.history.events import (
     TopicRemoval,
     unique_value,
 )
+from octopi.simulation.history.outcomes import outcome_of
 from octopi.wire.messages import TopicInfo
 
 _TAG: Final = re.compile(rb"[^|]*-\d+\|")
@@ -86,16 +84,7 @@ class HistoryRecorder:
 
     def settled(self, tagged: bytes, outcome: Receipt | OctopiError) -> None:
         """It is known what became of a message."""
-        now = self.now()
-        if isinstance(outcome, Receipt):
-            log = LogName(outcome.topic, outcome.partition)
-            offsets = outcome.offset, outcome.next_offset
-            self.history.note(
-                Acknowledged(now, log, tagged, *offsets, outcome.epoch, outcome.duplicate)
-            )
-        else:
-            kind = OutcomeUnknown if isinstance(outcome, OutcomeUnknownError) else Failed
-            self.history.note(kind(now, tagged, str(outcome)))
+        self.history.note(outcome_of(self.now(), tagged, outcome))
 
     def delivered(self, consumer: str, message: Message) -> Message:
         """A consumer is handed *message*; return it without the tag of its value."""

@@ -21,13 +21,11 @@ from typing import Any, TypeVar, Unpack
 
 import trio
 
-from octopi.clients.background import background_tasks
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel import driver, sandbox
 from octopi.simulation.kernel.world import Violation, World
-from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Network
-from octopi.simulation.network.streams import WebSocketTier
+from octopi.simulation.run import TIERS, LeftoverTasksError, running_cluster
 from octopi.testing.cluster import Cluster
 from octopi.testing.errors import MisuseError, StuckError
 from octopi.testing.mock_time import keeping_time, mock_clock
@@ -224,36 +222,39 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
     observers = list(world.observers)
     network = Network(
         world,
-        WebSocketTier if setup.websocket else FrameNet,
+        TIERS["websocket" if setup.websocket else "message"],
         latency_s=setup.latency_s,
         jitter_s=setup.jitter_s,
     )
     nodes = ClusterOptions(
         brokers=setup.brokers, partitions=setup.partitions, replicas=setup.replicas
     )
+    made: Cluster
+
+    @contextmanager
+    def around(simulated: SimulatedCluster) -> Iterator[None]:
+        nonlocal made
+        made = Cluster(simulated, setup, can_pause=can_pause)
+        here.watch(simulated)
+        made.observe()
+        servers = frozenset(node.name for node in simulated.servers)
+        with sifted(world, servers), _limited(world, setup.timeout_s, made):
+            yield
+
     try:
-        async with background_tasks() as nursery:
-            simulated = SimulatedCluster(world, network, nursery, nodes)
-            made = Cluster(simulated, setup, can_pause=can_pause)
-            here.watch(simulated)
-            made.observe()
-            servers = frozenset(node.name for node in simulated.servers)
-            with sifted(world, servers), _limited(world, setup.timeout_s, made):
-                simulated.start()
-                await simulated.wait_serving()
-                try:
-                    yield made
-                    if setup.record:
-                        made.check()
-                finally:
-                    here.ends()
-                    simulated.kill_all()
-                late = await simulated.end()
-                if late:
-                    raise MisuseError(
-                        f"tasks of {', '.join(late)} don't end although their process did: "
-                        "they are shielded from being cancelled"
-                    )
+        async with running_cluster(world, network, nodes, around=around) as simulated:
+            try:
+                yield made
+                if setup.record:
+                    made.check()
+            finally:
+                here.ends()
+                simulated.kill_all()
+    except LeftoverTasksError as error:
+        raise MisuseError(
+            f"tasks of {', '.join(error.lives)} don't end although their process did: "
+            "they are shielded from being cancelled"
+        ) from None
     finally:
         here.has_cluster = False
         world.observers[:] = observers

@@ -1,6 +1,6 @@
-"""When a cluster has come to rest, and what is in its logs then.
+"""Waits for a cluster to come to rest, as an operator would bring it there.
 
-Looks past the processes, at their disks: what nodes say of themselves is theirs to get wrong.
+`octopi.simulation.quiescence` says what is missing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
 from octopi.retry import may_pass
-from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.disk.log_bytes import ReplicaBytes
 from octopi.simulation.history.events import LogName
+from octopi.simulation.quiescence import Quiescence
 from octopi.wire.messages import PartitionRecord
 
 _MOVE_TIMEOUT_S: Final = 20.0
 
 
-class Quiescence:
+class Settling:
     """Looks at *simulated*; *operator* opens a client that may be told to move replicas, and
     *replace_unfit* gives disks away and names those that wait for one."""
 
@@ -35,6 +36,7 @@ class Quiescence:
         self._simulated = simulated
         self._operator = operator
         self._replace_unfit = replace_unfit
+        self._rest = Quiescence(simulated)
 
     async def problem(self) -> str:
         """Why the cluster is not at rest; empty: it is.
@@ -45,34 +47,27 @@ class Quiescence:
         unfit = self._replace_unfit()
         if unfit:
             return f"{unfit} needs another disk"
-        waiting = [
-            node.name for node in self._simulated.servers if not (node.host.is_up and node.url)
-        ]
+        waiting = self._rest.not_serving()
         if waiting:
-            return f"{', '.join(waiting)} doesn't serve"
-        lost = self._lost()
-        if lost:
-            await self._replace(*lost[0])
-            return f"partition {lost[0][0].partition} counts on a broker that is gone"
-        for record in self._records():
-            behind = set(record.replicas) - set(record.in_sync)
-            if behind:
-                hosts = sorted(map(self._simulated.host_of, behind))
-                return f"{', '.join(hosts)} is not in sync on partition {record.partition}"
+            return f"{waiting} doesn't serve"
+        for record, broker in self._rest.lost():
+            await self._replace(record, broker)
+            return f"partition {record.partition} counts on a broker that is gone"
+        for record, behind in self._rest.behind():
+            hosts = sorted(map(self._simulated.host_of, behind))
+            return f"{', '.join(hosts)} is not in sync on partition {record.partition}"
         for log in self._names():
-            if len({self._bytes(host, log) for host in self._hosts(log)}) > 1:
+            if len(set(map(_records_of, self._rest.replicas(log)))) > 1:
                 return f"the replicas of {log} differ"
         return ""
 
     def logs(self) -> Iterator[tuple[LogName, list[Message]]]:
         """All logs, as their leaders have them."""
         for log in self._names():
-            start, data = self._bytes(self._simulated.leader(log.partition), log)
+            leader = self._rest.replica(self._simulated.leader(log.partition), log)
+            start, data = _records_of(leader)
             topic, partition = TopicName(log.topic), PartitionId(log.partition)
             yield log, decode(data, Offset(start), topic, partition)
-
-    def _records(self) -> list[PartitionRecord]:
-        return list(self._simulated.register_view.state.partitions.values())
 
     def _names(self) -> list[LogName]:
         state = self._simulated.register_view.state
@@ -80,25 +75,6 @@ class Quiescence:
             LogName(topic.topic, partition)
             for topic in state.topics_after("", state.topic_count)
             for partition in topic.partitions
-        ]
-
-    def _hosts(self, log: LogName) -> list[str]:
-        record = self._simulated.register_view.state.partitions[log.partition]
-        return [self._simulated.host_of(broker) for broker in record.replicas]
-
-    def _bytes(self, host: str, log: LogName) -> tuple[int, bytes]:
-        """Where a replica starts, and its records."""
-        disk = self._simulated.nodes[host].host.disk
-        replica = ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
-        return replica.start, replica.read(replica.start, replica.end)
-
-    def _lost(self) -> list[tuple[PartitionRecord, int]]:
-        """Replicas of brokers whose disk is gone, each by its partition and broker."""
-        return [
-            (record, broker)
-            for record in self._records()
-            for broker in record.replicas
-            if self._simulated.broker_of(self._simulated.host_of(broker)) != broker
         ]
 
     async def _replace(self, record: PartitionRecord, broker: int) -> None:
@@ -113,3 +89,8 @@ class Quiescence:
             except OctopiError as error:
                 if not may_pass(error):
                     raise
+
+
+def _records_of(replica: ReplicaBytes) -> tuple[int, bytes]:
+    """Where a replica starts, and its records."""
+    return replica.start, replica.read(replica.start, replica.end)

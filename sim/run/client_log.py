@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from octopi.clients.client import Client, connect
+from octopi.clients.producing.receipts import Receipt
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError, Status
 from octopi.identifiers import PartitionId
@@ -22,6 +23,7 @@ from octopi.simulation.history.events import (
     LogName,
     LossTold,
 )
+from octopi.simulation.history.outcomes import outcome_of
 from octopi.simulation.invariants.recoveries import Recoveries
 from octopi.simulation.kernel.host import ProcessLife
 from octopi.simulation.kernel.world import Event as WorldEvent
@@ -126,6 +128,10 @@ class ClientLog:
     def note(self, event: Event) -> None:
         """*event* happened."""
         self.history.note(event)
+
+    def settled(self, value: bytes, outcome: Receipt | OctopiError) -> None:
+        """It is known what became of the message with *value*."""
+        self.note(outcome_of(self.now, value, outcome))
 
     def complain(self, who: str, error: OctopiError) -> None:
         """*who* was told *error*, and never should have been, unless a disk failed: a register

@@ -15,24 +15,21 @@ from typing import Final
 
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.errors import DeliveryError, NotDeliveredError, OctopiError, RefusedError
+from octopi.errors import DeliveryError, OctopiError, RefusedError
 from octopi.identifiers import PartitionId
 from octopi.retry import may_pass
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.retired_folders import MOVING_SUFFIX
 from octopi.simulation.cluster import DATA_DIRECTORY
-from octopi.simulation.disk.log_bytes import ReplicaBytes
 from octopi.simulation.history.events import (
-    Acknowledged,
-    Failed,
     Invoked,
     LogName,
-    OutcomeUnknown,
     unique_value,
 )
 from octopi.simulation.invariants.recoveries import ORDERED
 from octopi.simulation.invariants.retirements import retired_names
 from octopi.simulation.kernel.world import Event
+from octopi.simulation.quiescence import Quiescence
 from octopi.storage.ends_file import ENDS_SUFFIX
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionInfo, PartitionRecord, PartitionRecovery
@@ -54,8 +51,7 @@ class Healer:
         """Host and partition -> the epoch in which its replica began to lead or follow last."""
         roles = {steps.E11Leading.text, steps.E12Following.text}
         self._cluster.world.observe(self._see_role, roles)
-        self.cut_off = ""
-        """A host that doesn't come back."""
+        self._rest = Quiescence(self._cluster)
         self._unproven: set[LogName] = set()
         self._unserved: str | None = ""
         """Which partitions are not served by all that are in sync; None: nobody asked yet."""
@@ -74,15 +70,18 @@ class Healer:
 
     # --- what is missing: in words, or nothing ---------------------------------------------
 
+    @property
+    def cut_off(self) -> str:
+        """A host that doesn't come back; empty: none."""
+        return self._rest.cut_off
+
+    @cut_off.setter
+    def cut_off(self, host: str) -> None:
+        self._rest.cut_off = host
+
     def not_serving(self) -> str:
         """Which nodes don't serve."""
-        waiting = [
-            node.name
-            for node in self._cluster.servers
-            if not (node.host.is_up and node.url and not node.stop.is_set())
-            and node.name != self.cut_off
-        ]
-        return ", ".join(waiting)
+        return self._rest.not_serving()
 
     def unmoved(self) -> str:
         """Which replicas are those of brokers that are gone."""
@@ -139,19 +138,11 @@ class Healer:
 
     def out_of_sync(self) -> str:
         """Which partitions have replicas that are not in sync."""
-        away = self._cluster.broker_of(self.cut_off) if self.cut_off else None
-        return str(
-            [
-                record
-                for record in self._cluster.register_view.state.partitions.values()
-                if set(record.replicas) - {away} - set(record.in_sync)
-            ]
-            or ""
-        )
+        return str([record for record, _ in self._rest.behind()] or "")
 
     def too_few_replicas(self) -> str:
         """Which partitions have fewer replicas than the plan asks for, though there are brokers."""
-        wanted = min(self._client_log.plan.replicas, len(self._ids()))
+        wanted = min(self._client_log.plan.replicas, len(self._rest.ids()))
         return str(
             [
                 record
@@ -209,36 +200,22 @@ class Healer:
 
     def _differs(self, log: LogName) -> bool:
         """Whether replicas have different records, as far as retention has left all of them."""
-        replicas = self._replicas(log)
+        replicas = self._rest.replicas(log)
         start = max(one.start for one in replicas)
         kept = {one.read(start, max(start, one.end)) for one in replicas}
         return len(kept) != 1 or start > self._client_log.removed_end.get(log, 0)
 
     def end(self, log: LogName) -> int:
         """Where a log ends that is the same everywhere."""
-        return self._replicas(log)[0].end
-
-    def _replicas(self, log: LogName) -> list[ReplicaBytes]:
-        record = self._cluster.register_view.state.partitions[log.partition]
-        hosts = [self._cluster.host_of(broker) for broker in record.replicas]
-        return [
-            ReplicaBytes(
-                self._cluster.nodes[host].host.disk, DATA_DIRECTORY, log.topic, log.partition
-            )
-            for host in hosts
-            if host != self.cut_off
-        ]
+        return self._rest.replicas(log)[0].end
 
     def _lost(self) -> list[tuple[PartitionRecord, int]]:
         """Replicas of brokers that are gone with their disks, or have to go and are the last."""
-        ids = self._ids()
-        away = self._cluster.broker_of(self.cut_off)
         return [
             (record, broker)
-            for record in self._cluster.register_view.state.partitions.values()
+            for record in self._rest.records
             for broker in record.replicas
-            if (broker not in ids and broker != away)
-            or (record.in_sync == [broker] and self._is_unfit(broker))
+            if self._rest.is_gone(broker) or (record.in_sync == [broker] and self._is_unfit(broker))
         ]
 
     def _is_unfit(self, broker: int) -> bool:
@@ -247,13 +224,8 @@ class Healer:
     def _are_all_known(self) -> bool:
         """Whether the register knows every broker that there is.  Before, another replica would
         have to take over, and then there might be fewer than a topic asks for."""
-        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
-        return len(self._ids() & self._cluster.register_view.state.brokers.keys()) == len(hosts)
-
-    def _ids(self) -> set[int]:
-        """The brokers that there are now."""
-        hosts = [node.name for node in self._cluster.brokers if node.name != self.cut_off]
-        return {one for one in map(self._cluster.broker_of, hosts) if one is not None}
+        ids = self._rest.ids()
+        return len(ids & self._cluster.register_view.state.brokers.keys()) == len(ids)
 
     # --- doing -------------------------------------------------------------------------------
 
@@ -295,11 +267,11 @@ class Healer:
         brokers run that ever will; return the partitions that had no leader."""
         info = await client.admin.describe_cluster()
         waiting = {one.partition for one in info.partitions if one.leader is None}
-        if not self._ids() <= {one.broker for one in info.brokers if one.live}:
+        if not self._rest.ids() <= {one.broker for one in info.brokers if one.live}:
             return waiting
         for one in info.partitions:
             if self._client_log.plan.loses_every_disk:
-                if one.leader is None and not self._ids() & {*one.replicas}:
+                if one.leader is None and not self._rest.ids() & {*one.replicas}:
                     await self._order_empty(client, one)
                     continue
                 await self._have_empty_refused(client, one)
@@ -312,7 +284,7 @@ class Healer:
 
     async def _order_empty(self, client: Client, one: PartitionInfo) -> None:
         """Have a partition of which no disk is left begin again empty."""
-        brokers = sorted(self._ids())
+        brokers = sorted(self._rest.ids())
         broker = brokers[one.partition % len(brokers)]
         asked = await client.admin.recover_partition(one.partition, empty_on=broker)
         lost = {log.topic for log in self._client_log.logs if log.partition == one.partition}
@@ -329,11 +301,13 @@ class Healer:
 
     async def _have_empty_refused(self, client: Client, one: PartitionInfo) -> None:
         """See once that a partition can't begin again empty while a broker with a replica runs."""
-        if one.partition in self._refused_empty or not self._ids() & {*one.replicas}:
+        if one.partition in self._refused_empty or not self._rest.ids() & {*one.replicas}:
             return
         self._refused_empty.add(one.partition)
         with suppress(RefusedError):
-            found = await client.admin.recover_partition(one.partition, empty_on=min(self._ids()))
+            found = await client.admin.recover_partition(
+                one.partition, empty_on=min(self._rest.ids())
+            )
             self._client_log.complaints.append(
                 f"partition {one.partition} could begin again empty, though brokers "
                 f"{one.replicas} hold it: {found}"
@@ -354,7 +328,7 @@ class Healer:
     async def _waits_for_an_order(self, client: Client, one: PartitionInfo) -> bool:
         """Whether nothing comes of waiting, by what describes a partition and its logs."""
         if one.leader is None:
-            are_gone = bool(one.waits_for) and not self._ids() & {*one.waits_for}
+            are_gone = bool(one.waits_for) and not self._rest.ids() & {*one.waits_for}
             return are_gone or one.is_stuck
         # The only replica serves what lies before the damage, and takes nothing.
         return len(one.replicas) == 1 and any(
@@ -379,7 +353,7 @@ class Healer:
         """Have a live broker hold what *broker* held."""
         known = self._cluster.register_view.state.brokers
         # Who holds a replica already may take over, too, if there are not enough others.
-        fit = [one for one in self._ids() & known.keys() if not self._is_unfit(one)]
+        fit = [one for one in self._rest.ids() & known.keys() if not self._is_unfit(one)]
         ids = sorted(fit, key=lambda one: (one in record.replicas, one))
         if not ids:
             return
@@ -405,18 +379,7 @@ class Healer:
                 try:
                     receipt = await producer.send(log.topic, value, partition=log.partition)
                 except DeliveryError as error:
-                    kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
-                    client_log.note(kind(client_log.now, value, str(error)))
+                    client_log.settled(value, error)
                     continue
-                client_log.note(
-                    Acknowledged(
-                        client_log.now,
-                        log,
-                        value,
-                        receipt.offset,
-                        receipt.next_offset,
-                        receipt.epoch,
-                        receipt.duplicate,
-                    )
-                )
+                client_log.settled(value, receipt)
                 self._unproven.discard(log)

@@ -8,14 +8,11 @@ from typing import Final
 
 from octopi.clients.client import Client
 from octopi.environment import Environment
-from octopi.errors import NotDeliveredError, OctopiError, OutcomeUnknownError, RefusedError
+from octopi.errors import DeliveryError, OctopiError, RefusedError
 from octopi.retry import may_pass
 from octopi.simulation.history.events import (
-    Acknowledged,
-    Failed,
     Invoked,
     LogName,
-    OutcomeUnknown,
     TopicCreation,
     TopicRemoval,
     unique_value,
@@ -164,22 +161,9 @@ class Operator:
                 client_log.note(Invoked(client_log.now, sender, topic, None, value))
                 try:
                     receipt = await producer.send(topic, value)
-                except NotDeliveredError as error:
-                    client_log.note(Failed(client_log.now, value, str(error)))
-                except OutcomeUnknownError as error:
-                    client_log.note(OutcomeUnknown(client_log.now, value, str(error)))
+                except DeliveryError as error:
+                    client_log.settled(value, error)
                 else:
-                    log = LogName(topic, receipt.partition)
-                    client_log.note(
-                        Acknowledged(
-                            client_log.now,
-                            log,
-                            value,
-                            receipt.offset,
-                            receipt.next_offset,
-                            receipt.epoch,
-                            receipt.duplicate,
-                        )
-                    )
+                    client_log.settled(value, receipt)
         client_log.note(TopicRemoval(client_log.now, topic))
         await client.delete_topic(topic)

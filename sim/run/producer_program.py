@@ -19,11 +19,9 @@ from octopi.limits import FETCH_WAIT_S_MAX
 from octopi.record import NO_HEADERS
 from octopi.retry import may_pass
 from octopi.simulation.history.events import (
-    Acknowledged,
     Failed,
     Invoked,
     LogName,
-    OutcomeUnknown,
     unique_value,
 )
 from sim.run.client_log import ClientLog
@@ -205,19 +203,8 @@ class ProducerProgram:
         try:
             receipt = await sent.pending
         except DeliveryError as error:
-            kind = Failed if isinstance(error, NotDeliveredError) else OutcomeUnknown
-            client_log.note(kind(client_log.now, sent.value, str(error)))
+            client_log.settled(sent.value, error)
             return error
         self._heard_end = receipt.next_offset
-        client_log.note(
-            Acknowledged(
-                client_log.now,
-                LogName(receipt.topic, receipt.partition),
-                sent.value,
-                receipt.offset,
-                receipt.next_offset,
-                receipt.epoch,
-                receipt.duplicate,
-            )
-        )
+        client_log.settled(sent.value, receipt)
         return None

@@ -15,10 +15,10 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import attrs
-import trio
 
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.roles.register.election_driver import MAY_BE_LOST
@@ -31,9 +31,8 @@ from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import is_ordinary
 from octopi.simulation.kernel.schedule import Fifo, Random
 from octopi.simulation.kernel.world import Event, Violation, World
-from octopi.simulation.network.message_links import FrameNet
-from octopi.simulation.network.network import Network, Tier
-from octopi.simulation.network.streams import WebSocketTier
+from octopi.simulation.network.network import Network
+from octopi.simulation.run import RESTART_S, TIERS, LeftoverTasksError, running_cluster
 from octopi.storage.flush_policy import FlushOptions
 from octopi.tracing import steps
 from sim.run.client_log import ClientLog
@@ -55,8 +54,6 @@ LIVENESS_S: Final = 90.0
 _BOOT_S: Final = 10.0
 """A cluster may take so long until clients begin; faults may keep it from ever being whole."""
 _LOOK_S: Final = 0.02
-_RESTART_S: Final = 0.5
-"""Whoever keeps processes alive starts one that ended again after this."""
 _SHOWN_COUNT: Final = 5
 _KEEP_RETIRED_S: Final = 2.0
 """How long brokers keep what they gave up: so long that many runs see them delete it, too."""
@@ -64,8 +61,6 @@ _FULL_S: Final = 3.0
 """After so long a broker has found out that its disk is full, and the register what to do."""
 
 _STANDSTILLS: Final = {one.__name__ for one in (driver.DeadlockError, driver.SpinningError)}
-
-_TIERS: Final[dict[str, Tier]] = {"message": FrameNet, "websocket": WebSocketTier}
 
 
 @attrs.frozen
@@ -114,7 +109,7 @@ def simulate(
     world = World(plan.seed, events_kept=events_kept)
     world.outlives_crashes = outlives_crashes
     world.checks_invariants = True
-    network = Network(world, _TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
+    network = Network(world, TIERS[plan.tier], latency_s=plan.latency_s, jitter_s=plan.jitter_s)
     run = _PlanRun(world, network, plan, observers)
     schedule = Fifo() if plan.order == "fifo" else Random(world.random("schedule"))
     try:
@@ -162,26 +157,28 @@ class _PlanRun:
 
     async def main(self) -> None:
         """All of it, in the world."""
-        async with trio.open_nursery() as nursery:
-            self._build(nursery)
-            self._cluster.start()
-            with trio.move_on_after(min(_BOOT_S, self._plan.faults_s)):
-                await self._cluster.wait_serving()
-            self._workload.start()
-            await self._work()
-            self._healer.cut_off = self._injector.heal(self._plan.cut_off)
-            try:
-                await self._rest()
-            except Violation as error:
-                self._stuck = error
-            late = await self._cluster.end()
-            if late:
-                self.complain(f"tasks go on without their process: {', '.join(late)}")
-            nursery.cancel_scope.cancel()
+        running = running_cluster(
+            self._world,
+            self._network,
+            self._options(),
+            around=self._build,
+            boot_s=min(_BOOT_S, self._plan.faults_s),
+        )
+        try:
+            async with running:
+                self._workload.start()
+                await self._work()
+                self._healer.cut_off = self._injector.heal(self._plan.cut_off)
+                try:
+                    await self._rest()
+                except Violation as error:
+                    self._stuck = error
+        except LeftoverTasksError as error:
+            self.complain(str(error))
 
-    def _build(self, nursery: trio.Nursery) -> None:
-        plan, world = self._plan, self._world
-        options = ClusterOptions(
+    def _options(self) -> ClusterOptions:
+        plan = self._plan
+        return ClusterOptions(
             brokers=plan.brokers,
             partitions=plan.partitions,
             replicas=plan.replicas,
@@ -194,7 +191,10 @@ class _PlanRun:
             keep_retired_s=_KEEP_RETIRED_S,
             snapshot_entries=plan.snapshot_entries,
         )
-        self._cluster = cluster = SimulatedCluster(world, self._network, nursery, options)
+
+    def _build(self, cluster: SimulatedCluster) -> AbstractContextManager[None]:
+        plan, world = self._plan, self._world
+        self._cluster = cluster
         self._client_log = ClientLog(cluster, plan)
         self._workload = Workload(self._client_log)
         self._healer = Healer(self._client_log)
@@ -214,6 +214,7 @@ class _PlanRun:
         self._injector.arm()
         self._client_log.unfit = self._injector.unfit
         self._client_log.disks_fail = lambda: bool(self._injector.broken_disks)
+        return nullcontext()
 
     async def _work(self) -> None:
         """Return when all is done and every fault with a time has struck, or it is time to
@@ -386,7 +387,7 @@ class _PlanRun:
         if not (self._may_end(node, error) or (is_asked and error is None)):
             self.complain(f"{node.name} ended with {error!r}")
         if not (is_asked or node.name in self._injector.unfit or self._injector.is_gone(node.name)):
-            self._cluster.boot_after(node.name, _RESTART_S)
+            self._cluster.boot_after(node.name, RESTART_S)
 
     def _may_end(self, node: Node, error: BaseException | None) -> bool:
         if isinstance(error, BaseExceptionGroup):

@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
+from octopi.simulation.cluster import ClusterOptions
 from octopi.simulation.faults.actions import (
     Action,
     AtTime,
@@ -33,11 +33,10 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.invariants.oracle import Oracle
 from octopi.simulation.kernel import driver, schedule
 from octopi.simulation.kernel.world import World
-from octopi.simulation.network import network as links
-from octopi.simulation.network.message_links import FrameNet
-from octopi.simulation.network.streams import WebSocketTier
+from octopi.simulation.network.network import Network
 from octopi.simulation.report.recorder import Recorder
 from octopi.simulation.report.recording import Sent
+from octopi.simulation.run import TIERS, running_cluster
 from sim.run.plan import Plan, Tier, WorkloadOptions
 from sim.run.simulation import simulate
 
@@ -80,9 +79,9 @@ class _Goals:
     idle: str
 
 
-_TIERS: Final[dict[Tier, tuple[links.Tier, _Goals]]] = {
-    "message": (FrameNet, _Goals(">= 900", ">= 20,000", "<= 2.5", ">= 200")),
-    "websocket": (WebSocketTier, _Goals(">= 250", ">= 7,000", "<= 6", ">= 70")),
+_GOALS: Final[dict[Tier, _Goals]] = {
+    "message": _Goals(">= 900", ">= 20,000", "<= 2.5", ">= 200"),
+    "websocket": _Goals(">= 250", ">= 7,000", "<= 6", ">= 70"),
 }
 
 
@@ -107,7 +106,7 @@ def empty_plan(seed: int, tier: Tier) -> Plan:
 
 def figures(runs: int) -> Iterator[Figure]:
     """Measure everything, *runs* times each."""
-    for tier, (_, goals) in _TIERS.items():
+    for tier, goals in _GOALS.items():
         plans = [standard_plan(seed, tier) for seed in range(1, runs + 1)]
         with_oracle_s = _cpu_s([partial(simulate, one, [Oracle], events_kept=0) for one in plans])
         alone_s = _cpu_s([partial(simulate, one, events_kept=0) for one in plans])
@@ -142,16 +141,11 @@ def _sent_count(plan: Plan) -> int:
 def _idle(tier: Tier) -> None:
     """A cluster to which nothing happens."""
     world = World(1, events_kept=0)
-    network = links.Network(world, _TIERS[tier][0])
+    network = Network(world, TIERS[tier])
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            cluster = SimulatedCluster(world, network, nursery, ClusterOptions(gather_s=0.05))
-            cluster.start()
-            await cluster.wait_serving()
+        async with running_cluster(world, network, ClusterOptions(gather_s=0.05)):
             await trio.sleep(IDLE_S)
-            await cluster.end()
-            nursery.cancel_scope.cancel()
 
     driver.run(world, main, schedule.Random(world.random("schedule")))
 

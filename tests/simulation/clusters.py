@@ -14,6 +14,7 @@ from octopi.simulation.kernel.schedule import Random
 from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Network
+from octopi.simulation.run import running_cluster
 from sim.run.log_errors import listening
 
 Scenario = Callable[[SimulatedCluster], Awaitable[None]]
@@ -29,14 +30,9 @@ def play(scenario: Scenario, options: ClusterOptions | None = None, seed: int = 
     network = Network(world, FrameNet)
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            cluster = SimulatedCluster(world, network, nursery, options or small())
-            cluster.start()
-            with trio.fail_after(ENOUGH_S):
-                await cluster.wait_serving()
+        async with running_cluster(world, network, options or small(), boot_s=ENOUGH_S) as cluster:
+            assert all(node.url for node in cluster.servers)
             await scenario(cluster)
-            assert await cluster.end() == []
-            nursery.cancel_scope.cancel()
 
     exceptions: list[str] = []
     with listening(is_excused=lambda *_: True, complain=exceptions.append):

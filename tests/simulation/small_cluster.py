@@ -17,11 +17,8 @@ from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.driver import How
 from octopi.simulation.kernel.schedule import Schedule
 from octopi.simulation.kernel.world import World
-from octopi.simulation.network.message_links import FrameNet
 from octopi.simulation.network.network import Network, Tier
-from octopi.simulation.network.streams import WebSocketTier
-
-TIERS: dict[str, Tier] = {"frames": FrameNet, "streams": WebSocketTier}
+from octopi.simulation.run import TIERS, running_cluster
 
 MESSAGES = [b"message %d" % number for number in range(20)]
 
@@ -53,18 +50,14 @@ def run_cluster(
 
     async def main() -> None:
         nonlocal cluster
-        async with trio.open_nursery() as nursery:
-            options = ClusterOptions(partitions=1, gather_s=0.05)
-            cluster = SimulatedCluster(world, network, nursery, options)
-            cluster.start()
-            await cluster.wait_serving()
+        options = ClusterOptions(partitions=1, gather_s=0.05)
+        async with running_cluster(world, network, options) as cluster:
             cluster.add_client("client", client)
             cluster.boot("client")
             with trio.fail_after(120):
                 await halfway.wait()
                 cluster.nodes[cluster.leader(0)].host.kill()
                 await done.wait()
-            assert not await cluster.end()
 
     driver.run(world, main, schedule or world.random("schedule"), how=how)
     return world, received

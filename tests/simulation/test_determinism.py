@@ -11,7 +11,8 @@ import pytest
 from octopi.simulation.kernel.driver import How
 from octopi.simulation.kernel.schedule import Fifo, Pct, Schedule
 from octopi.simulation.kernel.world import World
-from tests.simulation.small_cluster import MESSAGES, TIERS, run_cluster
+from octopi.simulation.run import TIERS
+from tests.simulation.small_cluster import MESSAGES, run_cluster
 
 
 def events(world: World) -> list[str]:

@@ -1,0 +1,76 @@
+"""What a simulated cluster lacks to be at rest.
+
+Looks past the processes, at what the register made durable and at the bytes on the disks: what
+nodes say of themselves may be wrong.
+"""
+
+from __future__ import annotations
+
+from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
+from octopi.simulation.disk.log_bytes import ReplicaBytes
+from octopi.simulation.history.events import LogName
+from octopi.wire.messages import PartitionRecord
+
+
+class Quiescence:
+    """Looks at *cluster*."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self.cut_off = ""
+        """A host that doesn't come back, and of which nothing is expected; empty: none."""
+
+    @property
+    def brokers(self) -> list[str]:
+        """The hosts of brokers of which something is expected."""
+        return [node.name for node in self._cluster.brokers if node.name != self.cut_off]
+
+    @property
+    def records(self) -> list[PartitionRecord]:
+        """What the register decided last, of each partition."""
+        return list(self._cluster.register_view.state.partitions.values())
+
+    def not_serving(self) -> str:
+        """Which nodes don't serve."""
+        waiting = [
+            node.name
+            for node in self._cluster.servers
+            if not (node.host.is_up and node.url and not node.stop.is_set())
+            and node.name != self.cut_off
+        ]
+        return ", ".join(waiting)
+
+    def ids(self) -> set[int]:
+        """The brokers that there are now."""
+        found = map(self._cluster.broker_of, self.brokers)
+        return {one for one in found if one is not None}
+
+    def is_gone(self, broker: int) -> bool:
+        """Whether that broker is gone with its disk: its host has another one now."""
+        return self._cluster.broker_of(self._cluster.host_of(broker)) != broker
+
+    def lost(self) -> list[tuple[PartitionRecord, int]]:
+        """Replicas of brokers that are gone with their disks, each by its partition and broker."""
+        return [
+            (record, broker)
+            for record in self.records
+            for broker in record.replicas
+            if self.is_gone(broker)
+        ]
+
+    def behind(self) -> list[tuple[PartitionRecord, set[int]]]:
+        """Partitions with replicas that are not in sync, and the brokers that hold these."""
+        away = self._cluster.broker_of(self.cut_off)
+        found = [(one, {*one.replicas} - {away} - {*one.in_sync}) for one in self.records]
+        return [(record, brokers) for record, brokers in found if brokers]
+
+    def replicas(self, log: LogName) -> list[ReplicaBytes]:
+        """What the disks of those that hold *log* have of it."""
+        record = self._cluster.register_view.state.partitions[log.partition]
+        hosts = map(self._cluster.host_of, record.replicas)
+        return [self.replica(host, log) for host in hosts if host != self.cut_off]
+
+    def replica(self, host: str, log: LogName) -> ReplicaBytes:
+        """What the disk of *host* has of *log*."""
+        disk = self._cluster.nodes[host].host.disk
+        return ReplicaBytes(disk, DATA_DIRECTORY, log.topic, log.partition)
