@@ -41,7 +41,7 @@ class Admission:
 
     def held_elsewhere(self) -> Iterator[tuple[int, RemovedTopic]]:
         """Deleted topics of which the entries tell that other brokers hold them, with those; what
-        this broker holds itself it hears of when it is briefed."""
+        this broker holds itself it hears of from `Admissions.sync`."""
         for entry in self.entries:
             if isinstance(entry, OlderTopicFound) and entry.broker != self.broker:
                 yield entry.broker, RemovedTopic(entry.topic, entry.topic_id)

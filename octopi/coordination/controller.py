@@ -74,7 +74,7 @@ class Controller:
         self.stopping: set[int] = set()
         """Brokers that are about to stop, or did, and have not joined in a new life since: they
         get nothing while others can have it."""
-        self._obedience = RivalRegisters(self.state, self._live)
+        self._rivals = RivalRegisters(self.state, self._live)
         self._rebuild = Rebuild()
         self.unserved = UnservedTopics(self.state)
         """Topics that brokers hold and clients are not served."""
@@ -188,7 +188,7 @@ class Controller:
                 Status.BROKER_FENCED,
             )
         has_lost_data = lost_data(self.state, broker, join)
-        self._obedience.require(broker, join)
+        self._rivals.require(broker, join)
         known = state.brokers.get(broker)
         if known is None and len(state.brokers) >= BROKERS_MAX:
             raise RefusedError(
@@ -263,7 +263,7 @@ class Controller:
         applied: the broker's membership connection counts."""
         self._rebuild = admission.rebuild
         self.unserved.reported(admission.broker, admission.unserved)
-        self._obedience.admitted(admission.broker)
+        self._rivals.admitted(admission.broker)
         self.joined(admission.broker, admission.incarnation)
         self.health.reconnected(admission.broker)
 
@@ -331,7 +331,7 @@ class Controller:
     def serves(self, broker: int, incarnation: int) -> None:
         """A joined broker has answered to all that it was told: clients may be sent to it."""
         if self._live.get(broker) == incarnation:
-            self.health.briefed(broker)
+            self.health.informed(broker)
 
     def is_live(self, broker: int) -> bool:
         """Whether the broker's membership connection is up."""
@@ -339,7 +339,7 @@ class Controller:
 
     def serving(self, broker: int) -> bool:
         """Whether clients are sent to the broker."""
-        return self.health.is_briefed(broker)
+        return self.health.is_informed(broker)
 
     def learning(self) -> tuple[list[int], list[int]]:
         """The partitions that are being learned again from brokers, and the brokers that have to

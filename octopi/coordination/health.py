@@ -23,16 +23,16 @@ class Health:
     """
 
     def __init__(self) -> None:
-        self._briefed: set[int] = set()
+        self._informed: set[int] = set()
         self._unstored: dict[int, frozenset[int]] = {}
         self._statuses: dict[int, BrokerStatus] = {}
         self._replicas: dict[int, dict[int, str]] = {}
 
     # --- what is observed ------------------------------------------------------------
 
-    def briefed(self, broker: int) -> None:
+    def informed(self, broker: int) -> None:
         """The broker has answered to all decisions that it has to know."""
-        self._briefed.add(broker)
+        self._informed.add(broker)
 
     def unstored(self, broker: int, partitions: Collection[int]) -> bool:
         """The broker could not store the newest decisions about *partitions*, and no others; say
@@ -58,7 +58,7 @@ class Health:
 
     def forget(self, broker: int) -> None:
         """The broker is gone."""
-        self._briefed.discard(broker)
+        self._informed.discard(broker)
         self.reconnected(broker)
 
     def reconnected(self, broker: int) -> None:
@@ -68,14 +68,14 @@ class Health:
 
     # --- questions -------------------------------------------------------------------
 
-    def is_briefed(self, broker: int) -> bool:
+    def is_informed(self, broker: int) -> bool:
         """Whether the broker has answered to all decisions."""
-        return broker in self._briefed
+        return broker in self._informed
 
     def is_led_to(self, broker: int, partition: int) -> bool:
         """Whether clients may be sent to the broker for that partition: it knows its part in it,
         and answers truly, if only with why it takes no records."""
-        return broker in self._briefed and partition not in self._unstored.get(broker, ())
+        return broker in self._informed and partition not in self._unstored.get(broker, ())
 
     def trouble(self, broker: int, partition: int) -> str:
         """Why the broker's replica takes no records; empty: nothing is known against it."""
@@ -85,7 +85,7 @@ class Health:
 
     def serves(self, broker: int, partition: int) -> bool:
         """Whether the broker's replica takes records."""
-        return broker in self._briefed and not self.trouble(broker, partition)
+        return broker in self._informed and not self.trouble(broker, partition)
 
     def is_troubled(self, broker: int) -> bool:
         """Whether something that the broker holds takes no records: it should not get more."""
@@ -115,4 +115,4 @@ class Health:
     @property
     def brokers(self) -> set[int]:
         """All that something is known of."""
-        return {*self._briefed, *self._unstored, *self._statuses, *self._replicas}
+        return {*self._informed, *self._unstored, *self._statuses, *self._replicas}

@@ -13,7 +13,7 @@ def status(disk_trouble: str = "", **replicas: str) -> BrokerStatus:
 def test_a_broker_serves_what_it_holds_when_it_has_answered_to_all_decisions() -> None:
     health = Health()
     assert not health.serves(1, 0)
-    health.briefed(1)
+    health.informed(1)
     assert health.serves(1, 0)
     assert health.is_led_to(1, 0)
     health.forget(1)
@@ -23,7 +23,7 @@ def test_a_broker_serves_what_it_holds_when_it_has_answered_to_all_decisions() -
 
 def test_a_decision_that_was_not_stored_keeps_clients_from_that_partition_alone() -> None:
     health = Health()
-    health.briefed(1)
+    health.informed(1)
     assert health.unstored(1, {3})
     assert not health.unstored(1, {3})
     assert not health.is_led_to(1, 3)
@@ -36,7 +36,7 @@ def test_a_decision_that_was_not_stored_keeps_clients_from_that_partition_alone(
 
 def test_a_replica_that_takes_no_records_is_still_led_to() -> None:
     health = Health()
-    health.briefed(1)
+    health.informed(1)
     assert health.told(1, status(p3="broken"))
     assert (health.serves(1, 3), health.is_led_to(1, 3)) == (False, True)
     assert health.troubles(3, [1, 2]) == [ReplicaTroubleAt(1, "broken")]
@@ -48,7 +48,7 @@ def test_a_replica_that_takes_no_records_is_still_led_to() -> None:
 
 def test_a_full_disk_is_the_trouble_of_all_replicas_on_it() -> None:
     health = Health()
-    health.briefed(1)
+    health.informed(1)
     assert health.told(1, status("full"))
     assert not health.told(1, status("full"))
     assert [health.trouble(1, partition) for partition in (0, 7)] == ["full", "full"]

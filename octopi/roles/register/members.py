@@ -67,7 +67,7 @@ class Members(Mapping[int, Member]):
 
     async def tell_learned(self, topics: list[TopicRecord], reporter: Member) -> None:
         """Tell brokers that joined before the register knew *topics* again: they may hold
-        replicas, and never have been told.  The *reporter* of them is told when it is synced."""
+        replicas, and never have been told.  The *reporter* of them is told by `Admissions.sync`."""
         partitions = self._controller.state.partitions
         async with trio.open_nursery() as nursery:
             for broker, member in self._members.items():
