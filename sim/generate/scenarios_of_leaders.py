@@ -60,6 +60,21 @@ def one_after_the_other(randomness: Random) -> Scenario:
     )
 
 
+def ends_are_asked_for(randomness: Random) -> Scenario:
+    """One leader after the other dies, and the devices of the others take their time.  Meanwhile a
+    client asks again and again where the logs end."""
+    slow = BreakDisk(DiskFault("sync", Delay(some_seconds(randomness, 0.05, 0.3)), times=200))
+    faults = [InjectedFault(AtTime(0.4), slow, one) for one in BROKERS]
+    for _ in range(randomness.choice((1, 2, 3))):
+        death = Kill(some_seconds(randomness, 0.2, 2.0))
+        step = AtStep(
+            randomness.choice(("P7b", "P6b", "P6d")), "any", randomness.randint(1, 6), behind=True
+        )
+        faults.append(InjectedFault(step, death, "leader"))
+    load = {"chores": ("end",) * 3, "records": 60, "pause_s": 0.03}
+    return Scenario(tuple(faults), {**QUICK, "replicas": randomness.choice((2, 3))}, load)
+
+
 def leaders_die(randomness: Random) -> Scenario:
     """One leader after the other: logs part, and meet again."""
     steps = ("P2b", "P2d", "P3b", "P5a", "P6b", "P7a", "P7b")

@@ -60,4 +60,15 @@ MUTANTS: Final = (
         "if the lost one began before that",
         HISTORY,
     ),
+    Mutant(
+        "ends-told-before-they-are-published",
+        "octopi.replication.log_leader",
+        """
+-        return highwater >= self.started_at
++        return self.log.highwater >= self.started_at
+""",
+        "a new leader that has committed what it found tells where the log ends before its mark is "
+        "published: below what was acknowledged",
+        "complaint",
+    ),
 )

@@ -50,6 +50,8 @@ class ClientLog:
         """Whether any disk failed so far."""
         self.unfit: set[str] = set()
         """Hosts that get new disks as soon as others have what is on the old ones."""
+        self.acknowledged_end: dict[LogName, int] = {}
+        """Where the messages end that were acknowledged, whatever was lost of them since."""
         self.removed_end: dict[LogName, int] = {}
         """What lies before was removed from the beginning of a replica, or given up by an
         operator's order: nobody has to have it."""
@@ -128,6 +130,9 @@ class ClientLog:
     def note(self, event: Event) -> None:
         """*event* happened."""
         self.history.note(event)
+        if isinstance(event, Acknowledged):
+            known_end = self.acknowledged_end.get(event.log, 0)
+            self.acknowledged_end[event.log] = max(event.next_offset, known_end)
 
     def settled(self, value: bytes, outcome: Receipt | OctopiError) -> None:
         """It is known what became of the message with *value*."""

@@ -26,6 +26,8 @@ _FIRST_CHORE_S: Final = 0.5
 _CHORE_TIMEOUT_S: Final = 5.0
 _SCRATCH_COUNT: Final = 3
 _RENEWALS: Final = 2
+_WATCH_COUNT: Final = 120
+_WATCH_S: Final = 0.01
 """How often a topic is made under its name."""
 
 
@@ -102,6 +104,8 @@ class Operator:
                 case "poll":
                     topic = randomness.choice(self._client_log.topics)
                     await have_fetches_wait(self._environment, client, topic)
+                case "end":
+                    await self._watch_ends(client)
                 case "grow":
                     await client.admin.add_partitions(1)
                 case "move":
@@ -111,6 +115,25 @@ class Operator:
             is_outdated = isinstance(error, RefusedError) and error.meaning.outdated
             if not may_pass(error) and not is_outdated:
                 self._client_log.complain(f"{self.host} ({chore})", error)
+
+    async def _watch_ends(self, client: Client) -> None:
+        """Ask every log again and again where it ends: not before what was acknowledged."""
+        client_log, clock = self._client_log, self._environment.clock
+        for _ in range(_WATCH_COUNT):
+            for log in client_log.logs:
+                least = client_log.acknowledged_end.get(log, 0)
+                try:
+                    found = await client.find_offset(log.topic, "latest", partition=log.partition)
+                except OctopiError as error:
+                    if not may_pass(error):
+                        raise
+                    continue
+                if found.offset < least:
+                    client_log.complaints.append(
+                        f"{log} was said to end at {found.offset}, and what lies before {least} "
+                        f"was acknowledged before the question, by {client_log.now:.6f} s"
+                    )
+            await clock.sleep_until(clock.now() + _WATCH_S)
 
     async def _drain(self, client: Client, randomness: Random) -> None:
         brokers = (await client.admin.describe_cluster()).brokers

@@ -54,14 +54,14 @@ _LINE_OF_WORDS: Final = (
     "append sync send rename truncate replace_file sync_directory open pread .log broker-1 "
     "broker-2 broker-3 acknowledged in_sync epoch lag fifo websocket topic drain grow move "
     "cut flip missing older log index checkpoint directory ends replica table identity journal "
-    "membership follow renew tail ask poll"
+    "membership follow renew tail ask poll end"
 )
 _WORDS: Final = _LINE_OF_WORDS.split()
 """Words that plans are full of.  New ones come at the end."""
 
 Tier = Literal["message", "websocket"]
 Order = Literal["random", "fifo"]
-Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll"]
+Chore = Literal["topic", "drain", "grow", "move", "renew", "ask", "poll", "end"]
 
 
 class PlanError(OctopiError):
@@ -95,7 +95,8 @@ class WorkloadOptions:
     chores: tuple[Chore, ...] = ()
     """What an operator does meanwhile: make and delete a topic, drain a broker, grow the
     number of partitions, move a replica, make and delete a topic whose name was used before,
-    ask every log for offsets by time and by count, have very many fetches wait."""
+    ask every log for offsets by time and by count, have very many fetches wait, ask every log
+    again and again where it ends."""
     batch_bytes: int = CLIENT_BATCH_BYTES
     """A producer sends a batch that has so many without waiting for receipts of others."""
     polls: int = 0
