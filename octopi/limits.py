@@ -95,7 +95,7 @@ LIST_COUNT_MAX: Final = 10_000
 """Entries of any list in a message; longer answers come in pages."""
 
 HELLO_BYTES_MAX: Final = 4 * KIB
-"""What a peer may send before it has said who it is (a token fits well)."""
+"""Bytes of a hello, the first message of a peer; a token fits in."""
 
 JOIN_SECRET_BYTES: Final = 32
 """A join secret of a cluster: as many as its proofs have."""
@@ -122,7 +122,7 @@ CONNECTIONS_MAX: Final = 10_000
 files has fewer: half of those are for the files of its logs."""
 
 CONNECTIONS_MIN: Final = 16
-"""A process that may open next to nothing tries so many all the same."""
+"""The least value of `CONNECTIONS_MAX`, even if the process may open fewer files."""
 
 OWN_DESCRIPTORS: Final = 32
 """Files that a process may open and that are neither for connections that it accepts nor for logs:
@@ -130,11 +130,11 @@ for its listeners, its own connections to other nodes, directories that are sync
 opens."""
 
 RESERVED_PLACES_SHARE: Final = 8
-"""One of so many connections of a node is for those that have not said yet who they are.  Clients,
-nodes and operators leave it free, so the next node or operator finds a place."""
+"""One of this many connection slots of a node is reserved for peers that have not authenticated
+yet.  So a node or an operator can connect even while clients use all other slots."""
 
 RESERVED_PLACES_MAX: Final = 64
-"""But no more than so many: what a crowd needs, of those that connect while one shakes hands."""
+"""Reserved slots of a node, at most: enough for the peers that connect during one handshake."""
 
 OUTBOX_BYTES_MAX: Final = 4 * MIB
 """What may wait for one connection's writer before subscriptions pause.  A single reply
@@ -149,154 +149,156 @@ MEMORY_BUDGET_BYTES_MIN: Final = 96 * MIB
 """With less, loans and allowances would leave nothing to share."""
 
 MEMORY_ALLOWANCE_BYTES: Final = KIB // 2
-"""A connection may hold so much each way whatever all others hold: a few small messages.  Nothing
-is counted below this."""
+"""Bytes that a connection may always hold in each direction: a few small messages.  Smaller amounts
+are not counted."""
 
 MEMORY_LOAN_BYTES: Final = MESSAGE_BYTES_MAX + MIB
-"""One connection at a time may hold so much beyond its share: the largest message, and what was
-read behind it."""
+"""Bytes that one connection at a time may hold beyond its share: the largest message, and the bytes
+that were read behind it."""
 
 GRANT_BYTES: Final = 64 * KIB
-"""Whoever waited for memory to send records gets so much of it, or what one record needs: large
-enough that the work for a message is not what counts."""
+"""Bytes granted to a task that waited for memory to send records, or the size of one larger record.
+Large enough that the cost per message does not matter."""
 
 WAITING_TASK_MEMORY_BYTES: Final = 6 * KIB
-"""What a subscription, or a fetch that waits, costs a broker: 4.5 KiB of objects by measurement,
-mostly its task, and what the allocator adds.  The first one of a connection counts as a part of
-that."""
+"""Memory of a broker for a subscription or a waiting fetch: 4.5 KiB of objects by measurement,
+mostly its task, and the overhead of the allocator.  The first one of a connection counts as a part
+of that."""
 
 LIST_MEMORY_BYTES: Final = MIB
-"""A request for a list waits until there is room for so much; most lists are shorter."""
+"""Memory that a request for a list waits for; most lists are shorter."""
 
 CONNECTIONS_PER_TOKEN_MAX: Final = 1_000
 """Connections of one token to one node, unless its operator says otherwise: one that got lost
 can't take all of `CONNECTIONS_MAX`."""
 
 QUOTA_RUNS_COUNT: Final = 256
-"""A broker remembers where the bytes of a subject with a quota lie in about so many stretches."""
+"""Ranges of offsets, approximately, in which a broker remembers the stored bytes of a subject with
+a quota."""
 
 QUOTA_RUN_BYTES_MIN: Final = 64 * KIB
-"""None of which is shorter than this."""
+"""The least length of such a range."""
 
 QUOTA_LOOK_INTERVAL_S: Final = 1.0
-"""How often a broker looks, for a subject whose quota is used up, whether some of it is free."""
+"""How often a broker checks whether a subject with a used-up quota has room again."""
 
 PATTERNS_PER_VERB_MAX: Final = 50
 """Patterns of topics that a token grants a verb for; all of them are tried for each new topic."""
 
 DECISIONS_KEPT_COUNT: Final = 1_000
-"""What a connection was allowed is remembered for so many topics."""
+"""Authorization decisions that are cached per connection."""
 
 TOKEN_REFRESH_SHARE: Final = 0.8
-"""A client asks for a fresh token when so much of the old one's time is over."""
+"""A client requests a fresh token after this share of the old token's lifetime."""
 
 WALL_CLOCK_CHECK_S: Final = 60.0
-"""The wall clock, by which tokens end, may jump: it is looked at so often at least."""
+"""How often at least the wall clock, which may jump, is read to see whether tokens have expired."""
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0
 """From accepting a connection to its hello: a slow-loris gets this long."""
 
 HTTP_IDLE_S: Final = 60.0
-"""An HTTP connection may stay open so long between two requests: longer than dashboards and
-scrapers pause."""
+"""An HTTP connection is closed after this long without a request: longer than the pauses of
+dashboards and scrapers."""
 
 SEND_TIMEOUT_S: Final = 20.0
-"""A peer that takes nothing for so long is gone or hung; its connection is closed."""
+"""A connection is closed if its peer reads nothing for this long."""
 
 CLOSE_TIMEOUT_S: Final = 2.0
-"""The WebSocket closing handshake is a courtesy."""
+"""Time limit of the WebSocket closing handshake; then the connection is aborted."""
 
 CONNECT_TIMEOUT_S: Final = 5.0
 """Client side: TCP, upgrade and welcome together."""
 
 HEARTBEAT_INTERVAL_S: Final = 5.0
-"""Ordinary connections: a heartbeat goes out when nothing else did for so long."""
+"""Ordinary connections: a heartbeat is sent after this long without another message."""
 
 HEARTBEAT_TIMEOUT_S: Final = 20.0
-"""Ordinary connections: silence for so long ends them."""
+"""Ordinary connections: closed after this long without a message from the peer."""
 
 MEMBERSHIP_HEARTBEAT_INTERVAL_S: Final = 0.25
 """Broker to register and back, on their own connection, where silence means failure."""
 
 MEMBERSHIP_HEARTBEAT_TIMEOUT_S: Final = 1.0
-"""Silence for so long makes a broker dead to the register."""
+"""The register considers a broker dead after this long without a message."""
 
 STRANGERS_LINE_INTERVAL_S: Final = 1.0
-"""Of each kind of line that strangers cause a node's log has one in this time; the next one says
-how many were left out."""
+"""Of each kind of log line that unauthenticated peers cause, a node logs one in this time; the next
+one counts those that were left out."""
 
 TURN_S: Final = 0.002
-"""What a connection does with what it was sent lasts about so long; then others have their turn.
-A single request may take longer."""
+"""Time for which a connection processes received messages before others have their turn, about.  A
+single request may take longer."""
 
 ROUND_S: Final = 0.004
-"""Connections of clients together work about so long in one round of a node's event loop, and so
-do those of other nodes; then the rest of the node has its turn.  A multiple of `TURN_S`."""
+"""Time for which all connections of clients together, and likewise those of other nodes, work in
+one round of a node's event loop, about; then the rest of the node has its turn.  A multiple of
+`TURN_S`."""
 
 STRANGERS_ROUND_S: Final = 0.002
-"""The same for those that connect, or ask over HTTP."""
+"""The same for connections in their handshake, and for HTTP requests."""
 
 FAIR_HEAD_START_S: Final = 0.005
-"""Whoever comes back after a pause goes before the others for so much work, and no more: what it
-left to others before is not saved up."""
+"""Work for which a connection that comes back after a pause goes before the others.  Longer pauses
+earn no more."""
 
 USELESS_FRAMES_FREE: Final = 200
 """Frames of no use that a connection may send at once, such as heartbeats, pings and empty
 fragments; beyond that it has to pause, and is not read meanwhile."""
 
 USELESS_FRAMES_PER_S: Final = 500
-"""So many a second are free for each connection beside those."""
+"""Further useless frames per second that each connection may send without a pause."""
 
 USELESS_FRAMES_PER_TURN: Final = 20
-"""A turn ends with so many of them, however short it was."""
+"""A turn ends after this many useless frames, however short it was."""
 
 USELESS_FRAME_S: Final = 0.001
-"""Where connections wait for one another, each such frame counts as so much work of the one that
-sent it: those that ask for something go first."""
+"""Work that a useless frame counts as for its sender while connections wait for one another; so
+connections with requests go first."""
 
 USELESS_FRAMES_PER_S_ALL: Final = 10_000
-"""So many a second a node reads at most of all connections that have to pause: about a tenth of
-its time."""
+"""Useless frames per second that a node reads of all pausing connections together, at most: about a
+tenth of its time."""
 
 DENIAL_FRAMES: Final = 20
-"""A message that is not granted counts as so many frames of no use: a token takes time to check."""
+"""Useless frames that a forbidden message counts as: checking it takes time."""
 
 PING_FRAMES: Final = 4
-"""A ping counts as so many of them: it has to be answered."""
+"""Useless frames that a ping counts as: it has to be answered."""
 
 FRAGMENT_BYTES_MIN: Final = 64
-"""A smaller fragment of a message counts as a frame of no use."""
+"""A smaller fragment of a message counts as a useless frame."""
 
 SHUTDOWN_GRACE_S: Final = 5.0
-"""What is in flight may finish within this when a node stops."""
+"""Time for requests in flight to finish when a node stops."""
 
 FETCH_WAIT_S_MAX: Final = 30.0
-"""How long a fetch may ask the broker to wait for new records."""
+"""The longest time that a fetch may wait at the broker for new records."""
 
 FETCH_BYTES_DEFAULT: Final = 512 * KIB
 
 REPLICA_LAG_S_MAX: Final = 1.0
-"""An in-sync follower that has not reached, for so long, what the leader had is proposed to
-leave the in-sync set.  Produces wait for it until then."""
+"""The leader proposes to remove an in-sync follower from the in-sync set if for this long it has
+not reached the log end that the leader had.  Produce requests wait for it until then."""
 
 FOLLOW_WINDOW_BYTES: Final = 8 * MIB
-"""Records of one log on their way to a follower, sent but not acknowledged."""
+"""Bytes of one log's records that are sent to a follower but not acknowledged, at most."""
 
 FOLLOW_WINDOW_MESSAGES: Final = 2
-"""Messages with such records, but for full ones.  So small ones grow while they wait, and who
-needs a turn for each comes to an end of them."""
+"""Messages with such records, full ones not counted, at most.  So small messages grow while they
+wait, and a follower that needs a turn for each can keep up."""
 
 CATCH_UP_SLOWDOWN_MAX: Final = 0.15
-"""The share of their rate that producers may lose while followers catch up.  Somewhat less
-than the fifth that nobody should lose, as it is measured by samples."""
+"""The share of their rate that producers may lose while followers catch up.  Somewhat less than the
+promised fifth, because it is measured by samples."""
 
 CATCH_UP_GAIN: Final = 0.2
-"""Of what a follower that catches up is sent, so much has to bring it nearer to the log's end,
-whatever producers lose: a leader sends it at least 1.25 bytes for each that they append.  Then
-it is back before they have appended four times what it missed, if it can take that much."""
+"""The share of the bytes sent to a follower that has to reduce its lag, whatever producers lose:
+the leader sends at least 1.25 bytes for each byte that producers append.  So a follower that can
+receive that much is in sync before producers have appended four times what it missed."""
 
 REPLICA_TICK_S: Final = 0.1
-"""How often a replica looks after its in-sync set, and repeats what the register has not
+"""How often a replica checks its in-sync set, and repeats proposals that the register has not
 answered."""
 
 NOTES_SYNC_S: Final = 1.0
@@ -307,17 +309,17 @@ ACCEPT_WAIT_S: Final = 0.25
 """How long the register waits for further replicas to accept an epoch when one could lead."""
 
 ACCEPTANCES_WAIT_S: Final = 3.0
-"""An operator who asks what replicas hold waits so long for those that run to say it."""
+"""How long `partitions recover` waits for running replicas to report what they hold."""
 
 HAND_OVER_TIMEOUT_S: Final = 10.0
-"""A change of leadership that an operator or the balance asks for is given up after this."""
+"""Time-out of a change of leadership that an operator or rebalancing requested."""
 
 HAND_OVER_ALL_S: Final = 5.0
-"""A broker that was asked to stop waits so long for others to lead what it leads."""
+"""How long a stopping broker waits for others to lead its partitions."""
 
 HAND_OVERS_MAX: Final = 16
-"""Of one broker, so many partitions change their leaders at a time.  A partition stands still until
-the devices have what its replicas promise, so with more each would stand still for longer."""
+"""Partitions of one broker whose leaders change at the same time, at most.  A partition accepts no
+records until its replicas have flushed, so with more of them each would wait longer."""
 
 FINISH_S: Final = 1.0
 """A register that was asked to stop finishes changes of leaders that are under way within this."""

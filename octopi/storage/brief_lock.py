@@ -1,4 +1,4 @@
-"""A lock for what is seldom locked: it takes next to no memory while nobody holds it.
+"""A lock that takes almost no memory while it is not held.
 
 There may be one for each of many thousands of logs, and a `trio.Lock` takes 330 bytes.
 """

@@ -1,4 +1,4 @@
-"""When a log is due for a flush: a decision, no file is touched and no clock asked."""
+"""Decides when a log is due for a flush.  Does no I/O and reads no clock."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from octopi.limits import CHECKPOINT_BYTES, FLUSH_BYTES, FLUSH_INTERVAL_S, FLUSH
 
 @attrs.frozen
 class FlushOptions:
-    """What a power failure may take from a sole replica."""
+    """When logs are flushed; bounds what a single replica can lose in a power failure."""
 
     messages: int = FLUSH_MESSAGES
-    """Due after so many messages; 0: after every append."""
+    """Flush after this many messages; 0: after every append."""
     bytes: int = FLUSH_BYTES
-    """Due after so many bytes of records."""
+    """Flush after this many bytes of records."""
     interval_s: float = FLUSH_INTERVAL_S
     """Due so long after the oldest append that no flush has begun for."""
     checkpoint_bytes: int = CHECKPOINT_BYTES

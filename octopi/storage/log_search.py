@@ -1,6 +1,6 @@
-"""Look-ups in a log, in slices: segments may come and go between two of them.
+"""Look-ups in a log, in time slices; segments may be added and removed between two slices.
 
-What is committed is the caller's knowledge: it comes as *until*, an offset where a record ends.
+The caller passes the end of the committed records as *until*, an offset where a record ends.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ def quickly(work: Slices[_T]) -> _T:
             result: _T = done.value
             return result
     work.close()
-    raise NeedsTimeError("the index of that part of the log is made anew: try again in a moment")
+    raise NeedsTimeError(
+        "the index of that part of the log is being rebuilt; try again in a moment"
+    )
 
 
 async def in_turns(work: Slices[_T], turn: Turn | None = None) -> _T:

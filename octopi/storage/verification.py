@@ -1,7 +1,7 @@
-"""Checking a log's files while nobody has them open: what is wrong, and where.
+"""Checks the files of a log while no node has them open, and reports each fault with its place.
 
-Changes nothing.  Holds a few MiB, whatever the log's size.  What reading would do about
-a finding is said by its kind.
+Changes nothing, and holds a few MiB for a log of any size.  The kind of a finding says what
+a node would do about it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What stands between a connection and its session where tokens are asked for.
+"""Checks every message of a connection against its token before the session sees it.
 
-Every message is checked before the session sees it, whatever the role and endpoint; the
-session's end comes when the token's does, unless a fresh one came before.
+Used at all roles and endpoints of a node that requires tokens.  The session ends when the token
+expires, unless the client has sent a fresh one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may work next, of many connections that share one thread: the decisions, without waiting.
+"""Fair scheduling of the connections that share one thread.  Decides; the caller does the waiting.
 
 A node is one event loop.  In each round of the loop every task that can go on does so once, so a
 hundred connections that always have something to do would make rounds long, and delay whatever
@@ -13,9 +13,8 @@ to wait; while nobody has to wait, nothing is counted, and a turn costs two look
 Frames of no use count as if each took `USELESS_FRAME_S`, also those that a member sent shortly
 before it had to wait.  So however many members flood, those that ask for something go before them.
 
-`UselessFramePauses` is about members that send what is of no use to anybody, such as heartbeats
-without end: they have to pause, so that they take a small share of the node's time, also while
-nobody else wants it.
+`UselessFramePauses` makes members pause that send many useless frames, such as heartbeats without
+end.  So they take a small share of the node's time, even while it is idle.
 
 Knows no task and no clock: callers say how long a turn took.
 """
@@ -40,7 +39,7 @@ _TURN_S_MIN: Final = TURN_S / 2
 
 
 class MemberUsage:
-    """What one member has used."""
+    """The time that one member has used."""
 
     __slots__ = ("_period", "_turn_s", "_used_s", "_useless_at", "_useless_count")
 

@@ -1,12 +1,12 @@
 """Hello and welcome: from a link to a connection whose sides know each other.
 
-The connecting side speaks first.  Both answers to its hello, `Welcome` and `Failure`, come
-within a time limit, and before the hello a peer may neither say much nor anything else.
+The connecting side sends `Hello` first, and nothing else before it; its size is bounded.  The
+answer, `Welcome` or `Failure`, comes within a time limit.
 
 At an endpoint for nodes alone there are two messages more in between, `Challenge` and `Proof`, by
 which first the accepting side and then the connecting side proves that it belongs to the cluster
-(`octopi.security.join_secret`).  A client may ask for the same with a nonce in its hello: so an
-operator shows that it is one, and gets a place where there is none for another client.
+(`octopi.security.join_secret`).  A client may request the same with a nonce in its hello: so an
+operator proves to be one, and gets a connection slot when none is left for clients.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from octopi.wire.messages import (
 )
 
 TokenSource = Callable[[], str | None]
-"""Gives the token to connect with; asked each time, so that it may be another one by then."""
+"""Returns the token to connect with; called for each connection, as it may have been refreshed."""
 
 
 @attrs.frozen

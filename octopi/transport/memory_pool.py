@@ -37,12 +37,12 @@ NEVER: Final = 1 << 62
 
 _STALE_ENTRIES_MIN: Final = 64
 _LOAN_TRIES: Final = 8
-"""Of those that wait, so many are looked at for one whose message the loan is large enough for:
-nearly every one is."""
+"""Waiting accounts that are tried, at most, for one whose message fits the loan: nearly each
+does."""
 
 
 class Subject:
-    """What one subject holds of a pool, over all its accounts; dropped when that is nothing."""
+    """Bytes that one subject holds of a pool, over all its accounts; dropped when it holds none."""
 
     __slots__ = ("held_bytes", "name", "version", "waiting")
 

@@ -1,9 +1,9 @@
-"""What waits for a connection's writer, and who may add to it.
+"""The queue of encoded messages that wait for a connection's writer, and the admission to it.
 
-A reply is put there whatever waits already; the connection's reader pauses while too much does.
-What can be large is read from a log only when there is room for it: within a `OutboxRoom`, of which
-a connection has one at a time, in the order in which its tasks ask.  So many subscriptions of one
-connection hold no more than one.
+Replies are always admitted; the connection's reader pauses while too many bytes wait.  Records are
+read from a log only when there is room for them, within an `OutboxRoom`.  A connection has one
+`OutboxRoom` at a time, given to its tasks in the order of their requests; so a thousand
+subscriptions of one connection hold no more memory than one.
 """
 
 from __future__ import annotations

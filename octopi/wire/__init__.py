@@ -1,1 +1,1 @@
-"""What crosses a connection: the messages, their encoding and who may send which where."""
+"""The wire protocol: messages, their encoding, and the endpoints that allow them."""

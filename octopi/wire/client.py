@@ -208,7 +208,7 @@ class ClusterDescription:
     unserved: Annotated[list[UnservedTopic], AtMost(UNSERVED_TOPICS_MAX), MayBeMissing()] = (
         attrs.field(factory=list)
     )
-    """Topics that brokers hold and nobody is served, of those that the asker may know of."""
+    """Topics that brokers hold but do not serve, of those that the token may see."""
 
 
 @request("describe_events", CLIENT_TO_DECIDER, needs=ANY_TOKEN)
@@ -287,7 +287,7 @@ class FoundOffset:
     offset: int
     log_start: int
     highwater: int
-    """As far as who answers knows; for ``earliest`` that may be a replica which lags."""
+    """As known to the answering broker; for ``earliest`` that may be a lagging replica."""
     anchor: Anchor = ""
     """Of `offset`."""
 
@@ -302,9 +302,9 @@ class Fetch:
     partition: int
     offset: int
     bytes_max: int
-    """Whole records up to so many bytes, but at least one."""
+    """The answer has at most this many bytes of whole records, but at least one record."""
     wait_ms: int
-    """Wait so long for records to come where there are none yet."""
+    """How long (ms) to wait for records if there are none at the offset."""
     anchor: Anchor = ""
     """Of `offset`: where the log has another one, the answer is ``history_forked``."""
 
@@ -312,7 +312,7 @@ class Fetch:
 @answer("fetched", TO_CLIENT)
 @attrs.frozen
 class Fetched:
-    """Answer to `Fetch`; no records: none came in time."""
+    """Answer to `Fetch`; without records if none came in time."""
 
     request: int
     topic_id: Text
@@ -320,7 +320,8 @@ class Fetched:
     log_start: int
     highwater: int
     anchor: Anchor = ""
-    """Of every place behind the first record; if there are no records, of the place asked for."""
+    """The anchor of every offset behind the first record; without records, of the requested
+    offset."""
 
 
 @request("subscribe", CLIENT_TO_LEADER, needs=on_its_topic(Verb.SUBSCRIBE))

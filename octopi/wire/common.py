@@ -42,7 +42,7 @@ SUBPROTOCOL: Final = "octopi.v1.cbor"
 Text = Annotated[str, AtMost(TEXT_BYTES_MAX)]
 Agent = Annotated[str, AtMost(AGENT_BYTES_MAX), Grammar(controls_fault)]
 Address = Annotated[str, AtMost(ADDRESS_BYTES_MAX)]
-"""``ws://host:port`` or ``wss://host:port``; empty where nobody is known."""
+"""``ws://host:port`` or ``wss://host:port``; empty if unknown."""
 Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
 """What stands before an offset: text that clients keep and send back as it came
 (`octopi.position`).  Empty: not known, and then nothing is checked."""
@@ -57,7 +57,7 @@ NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
 
 @attrs.frozen
 class ReplicaTroubleAt:
-    """Why the replica on *broker* takes no records."""
+    """Why the replica on *broker* accepts no records."""
 
     broker: int
     reason: Text
@@ -116,14 +116,14 @@ class BrokerInfo:
     disk_trouble: Annotated[str, AtMost(TEXT_BYTES_MAX), MayBeMissing()] = ""
     """Why it takes no records; empty: its disk has space."""
     stream_key: Seal = ""
-    """In `InstallPartitions`: what this broker and the one that is told know, and no other one; see
+    """In `InstallPartitions`: a key that only this broker and the receiver of the message get; see
     `Follow`."""
 
 
 @connection("hello")
 @attrs.frozen
 class Hello:
-    """The first message of whoever connected.  Answer: `Welcome`, or `Failure` and the end."""
+    """The first message of the connecting side.  Answer: `Welcome`, or `Failure` and a close."""
 
     version: int
     """The newest protocol version that the sender speaks."""
@@ -226,7 +226,7 @@ class Authenticate:
 @answer("authenticated", TO_CLIENT)
 @attrs.frozen
 class Authenticated:
-    """Answer to `Authenticate`: what the token allows is allowed from here on, and no more."""
+    """Answer to `Authenticate`: from here on the grants of the new token count."""
 
     request: int
     expires_ms: int | None

@@ -1,4 +1,4 @@
-"""Messages between the brokers and who decides about partitions and topics.
+"""Messages between brokers and the register, which decides about partitions and topics.
 
 Those about the leadership of a partition are matched by their content: a repetition is judged as
 the first was.
@@ -43,15 +43,15 @@ from octopi.wire.declarations import (
 @notice("inventory", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Inventory:
-    """What a broker holds and was told last; any number of them, before `Join`.
+    """Partitions, topics and reports of a broker, sent in any number of messages before `Join`.
 
-    A register that lost its disk learns from these what existed.  No answer.
+    A register that lost its disk learns from them what existed.  No answer.
     """
 
     partitions: Annotated[list[PartitionRecord], AtMost(1_000)]
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
     standings: Annotated[list[ReplicaReport], AtMost(1_000)] = attrs.field(factory=list)
-    """Of the partitions that it is a replica of."""
+    """Reports of the partitions that the broker has replicas of."""
 
 
 @request("join", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE))
@@ -66,14 +66,14 @@ class Join:
     """Its id; None: give me one."""
     incarnation: Counted
     nonce: Nonce
-    """Random, of this life: a copy of a data directory can count to the same incarnation."""
+    """Random, new for each start: a copied data directory can count to the same incarnation."""
     ancestors: Annotated[list[Nonce], AtMost(LIVES_IN_DOUBT_MAX)]
     """The nonces of earlier lives that the register may know as the last: the one that it was
     last heard to let in, and those that were started since."""
     register: RegisterGeneration | None
-    """The newest that the broker obeyed; None: it never joined."""
+    """The newest generation that the broker has followed; None: it never joined."""
     address: NodeAddress
-    """Where clients reach it."""
+    """Address for clients."""
     credential: Seal = ""
     """What the register said in `Joined` when it gave this id; empty: it never did."""
 

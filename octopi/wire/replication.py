@@ -36,23 +36,24 @@ EpochStarts = Annotated[list[EpochStart], AtMost(LIST_COUNT_MAX)]
 @notice("follow", FOLLOWER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Follow:
-    """Follower to leader: I want to follow this log from here on.  Answer: `Followed` or
-    `FollowRefused`.  A follower that has no log of the partition names none, with an empty
-    `topic_id`; then its session has begun, too, if the leader has none either."""
+    """Follower to leader: begin to follow this log.  Answer: `Followed` or `FollowRefused`.
+
+    A follower without a log of the partition sends an empty `topic_id`; if the leader has no log
+    either, the session begins with it."""
 
     partition: PartitionNumber
     epoch: Counted
     broker: BrokerNumber
     incarnation: Counted
     attempt: Counted
-    """Counted up by the follower for each session; (incarnation, attempt) names a session."""
+    """Incremented by the follower for each session; (incarnation, attempt) identifies a session."""
     topic_id: OptionalId
     epochs: EpochStarts
-    """Which epoch wrote what of the follower's log."""
+    """The epoch history of the follower's log."""
     log_end: Place
     proof: Seal = ""
-    """A message authentication code of the session under the `BrokerInfo.stream_key` of the two:
-    who begins a session as *broker* is that broker."""
+    """A message authentication code of the session under the `BrokerInfo.stream_key` of the two.
+    It proves that *broker* begins the session."""
 
 
 _Batches = Annotated[list[int], AtMost(RECENT_BATCHES_COUNT)]
@@ -117,8 +118,8 @@ class FollowRefused:
 @notice("replicate", LEADER_TO_FOLLOWER)
 @attrs.frozen
 class Replicate:
-    """Leader to follower: records, all written in one epoch, and how far all is committed.
-    Answer: `Acknowledge`, cumulative."""
+    """Leader to follower: records of one epoch, and the highwater mark.  Answer: `Acknowledge`,
+    cumulative."""
 
     partition: int
     epoch: int
@@ -126,7 +127,7 @@ class Replicate:
     attempt: int
     topic_id: Text
     offset: int
-    """Of the first record."""
+    """Offset of the first record."""
     records_epoch: int
     records: Records
     """Empty: only the highwater mark has moved."""
@@ -136,7 +137,7 @@ class Replicate:
 @notice("acknowledge", FOLLOWER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE))
 @attrs.frozen
 class Acknowledge:
-    """Follower to leader: I hold the log up to `end` (exclusive)."""
+    """Follower to leader: the follower has the log up to `end` (exclusive)."""
 
     partition: int
     epoch: int
