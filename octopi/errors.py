@@ -3,31 +3,31 @@
 The tree::
 
     OctopiError
-    +-- InvalidTopicError          yours: no legal topic name
-    +-- InvalidOptionError         yours: an option out of its range
-    +-- ClosedError                yours: the client, producer or consumer was closed
-    +-- RecordError                bytes that are no valid record
-    |   +-- IncompleteRecordError      they end too early: a torn tail, or more to come
-    |   +-- MalformedRecordError       lengths or layout that no encoder writes
+    +-- InvalidTopicError          caller: the topic name is not allowed
+    +-- InvalidOptionError         caller: an option has a value that it can't have
+    +-- ClosedError                caller: the client, producer or consumer is closed
+    +-- RecordError                the bytes are not a valid record
+    |   +-- IncompleteRecordError      the bytes end within a record
+    |   +-- MalformedRecordError       no encoder writes such lengths or such a layout
     |   +-- ChecksumError              the bytes changed since they were encoded
-    +-- StorageError               a disk or a data directory
-    |   +-- CorruptLogError            stored bytes are not what was written
-    |   +-- DiskFullError              no space: free some, the log goes on
-    |   +-- LogReadOnlyError           a write or fsync failed: nothing is accepted any more
-    |   +-- DirectoryInUseError        another process holds the data directory
-    +-- ConnectionLostError        the peer or the network went away; maybe it was processed
+    +-- StorageError               node: a disk or a data directory has failed
+    |   +-- CorruptLogError            stored bytes differ from what was written
+    |   +-- DiskFullError              the disk is full; writes succeed again once space is free
+    |   +-- LogReadOnlyError           a write or fsync failed; the log accepts no more writes
+    |   +-- DirectoryInUseError        another process uses the data directory
+    +-- ConnectionLostError        the connection ended; a request may have been processed
     +-- UnreachableError           no connection could be made; nothing was sent
-    +-- ProtocolError              the peer sent what the protocol doesn't allow
+    +-- ProtocolError              the peer violated the protocol
     +-- RefusedError               a node answered with a status (see `Status`)
     |   +-- UnknownTopicError, TopicExistsError, OffsetOutOfRangeError, ...
     |   +-- HistoryForkedError     records that were read are gone, others may be in their place
-    +-- HistoryLostError           the records to be read next were removed by retention
-    +-- TopicReplacedError         a position belongs to a topic that was deleted
+    +-- HistoryLostError           retention removed the records to be read next
+    +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
-        +-- NotDeliveredError          it is certainly not stored
-        +-- OutcomeUnknownError        it may or may not be stored
+        +-- NotDeliveredError          the message is certainly not stored
+        +-- OutcomeUnknownError        the message may or may not be stored
 
-A class of its own exists where some caller reacts to it.  Everything else is a
+An error has a class of its own if some caller reacts to it.  Every other refusal is a
 `RefusedError` with its `Status`.
 """
 
@@ -41,9 +41,8 @@ import attrs
 
 @unique
 class Status(IntEnum):
-    """Why a node refused.  Numbers and names are stable: clients in any language rely on them.
-
-    The names can be given better explanations; a number never changes its meaning.
+    """Why a node refused a request.  Clients in any language rely on the numbers and names: they
+    never change, and a number never changes its meaning.
     """
 
     MALFORMED_MESSAGE = 1
@@ -96,11 +95,11 @@ class Status(IntEnum):
 
 
 class Blame(Enum):
-    """Whose doing a refusal is."""
+    """Which side caused a refusal."""
 
     CALLER = "caller"
     NODE = "node"
-    NOBODY = "nobody"
+    NEITHER = "neither"
 
 
 @attrs.frozen
@@ -108,78 +107,108 @@ class StatusMeaning:
     """One row of the status table."""
 
     retryable: bool
-    """Whether the same request can succeed later, unchanged (perhaps at another node)."""
+    """Whether the same request can succeed later, unchanged, at this or another node."""
     fault: Blame
     next: str
-    """What the caller does next."""
+    """An instruction for the caller, with the command that helps if there is one."""
     before_append: bool = False
-    """Whether a broker refuses a produce request with this status only before it appends.  Of the
-    others, `UNCOMMITTED` says that the records were appended; where the disk or the program of a
-    broker fails, it does not know."""
+    """Whether a broker gives this status to a produce request only before it appends the records.
+    Of the others, `UNCOMMITTED` says that the records were appended; after a failure of its disk or
+    program a broker does not know."""
     look_up: bool = False
-    """Whether a broker can give this status because it does not know yet what the register
-    decided.  The request is not retryable as such, but the client looks the topic up at the
-    register and sends the request again if the topic is there."""
+    """Whether a broker can give this status because a decision of the register has not reached it
+    yet.  The client then looks the topic up at the register, and sends the request again if the
+    topic exists."""
     after_disk_failure: bool = False
-    """Whether the failure of a disk of the cluster can be the cause of this status.  A register
-    whose disk fails may have carried out what it refuses; a repetition then finds the topic
-    created or deleted already."""
+    """Whether a failed disk in the cluster can cause this status.  A register whose disk fails may
+    have carried out what it refuses; a repeated request then finds the topic already created or
+    deleted."""
     outdated: bool = False
-    """Whether a request for something that existed when the caller last looked can get this
-    status, because the cluster has changed since."""
+    """Whether a correct request can get this status because the cluster changed after the caller's
+    last lookup."""
     of_access: bool = False
-    """Whether the token of the caller is the reason: repeating the request is of no use."""
+    """Whether the caller's token causes this status, so that repeating the request is useless."""
     of_identity: bool = False
-    """Whether the register has another broker in the place of this one, or none for it."""
+    """Whether the register does not accept this broker under its id and incarnation."""
 
 
-_ASK_AGAIN: Final = "ask the register (or the address in the answer) and send it there"
+_ASK_AGAIN: Final = (
+    "send the request to the leader: its address is in the answer, or the register knows it"
+)
 
 STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.MALFORMED_MESSAGE: StatusMeaning(
-        False, Blame.CALLER, "mend the client", before_append=True
+        False, Blame.CALLER, "fix how the client encodes this message", before_append=True
     ),
     Status.UNKNOWN_MESSAGE: StatusMeaning(
-        False, Blame.CALLER, "mend or update the client", before_append=True
+        False,
+        Blame.CALLER,
+        "update the client or the node: one of them does not know this message "
+        "(`octopi-node --version`)",
+        before_append=True,
     ),
     Status.UNSUPPORTED_VERSION: StatusMeaning(
-        False, Blame.CALLER, "use a client and a node of one protocol version", before_append=True
+        False,
+        Blame.CALLER,
+        "use a client and a node of the same protocol version (`octopi-node --version`)",
+        before_append=True,
     ),
     Status.WRONG_ENDPOINT: StatusMeaning(
-        False, Blame.CALLER, "send it to the endpoint and role it belongs to", before_append=True
+        False,
+        Blame.CALLER,
+        "send this message to the endpoint and role that take it",
+        before_append=True,
     ),
     Status.MESSAGE_TOO_LARGE: StatusMeaning(
         False, Blame.CALLER, "send smaller messages", before_append=True
     ),
     Status.TOO_MANY: StatusMeaning(
-        True, Blame.CALLER, "finish some of what is open first", before_append=True
+        True,
+        Blame.CALLER,
+        "wait for answers to open requests, or close subscriptions, before you open more",
+        before_append=True,
     ),
-    Status.TOO_SLOW: StatusMeaning(True, Blame.CALLER, "connect again and answer in time"),
+    Status.TOO_SLOW: StatusMeaning(True, Blame.CALLER, "connect again, and read answers in time"),
     Status.UNKNOWN_TOPIC: StatusMeaning(
         False,
         Blame.CALLER,
-        "create the topic, or mend its name",
+        "correct the name (`octopi-node topics list`), or run `octopi-node topics create NAME`",
         before_append=True,
         look_up=True,
         after_disk_failure=True,
     ),
     Status.INVALID_TOPIC: StatusMeaning(
-        False, Blame.CALLER, "choose another name", before_append=True
+        False, Blame.CALLER, "choose another topic name", before_append=True
     ),
     Status.TOPIC_EXISTS: StatusMeaning(
-        False, Blame.CALLER, "use it, or choose another name", after_disk_failure=True
+        False,
+        Blame.CALLER,
+        "use the existing topic, or choose another name",
+        after_disk_failure=True,
     ),
     Status.UNKNOWN_PARTITION: StatusMeaning(
-        False, Blame.CALLER, "describe the topic", before_append=True, look_up=True, outdated=True
+        False,
+        Blame.CALLER,
+        "choose one of the partitions that `octopi-node topics describe NAME` prints",
+        before_append=True,
+        look_up=True,
+        outdated=True,
     ),
     Status.INVALID_OPTION: StatusMeaning(
-        False, Blame.CALLER, "mend the option", before_append=True, outdated=True
+        False,
+        Blame.CALLER,
+        "correct the option that the message names",
+        before_append=True,
+        outdated=True,
     ),
     Status.MALFORMED_RECORD: StatusMeaning(
-        False, Blame.CALLER, "mend the client's encoder", before_append=True
+        False, Blame.CALLER, "fix the client's record encoder", before_append=True
     ),
     Status.RECORD_CHECKSUM: StatusMeaning(
-        True, Blame.NOBODY, "send it again: the bytes changed on the way", before_append=True
+        True,
+        Blame.NEITHER,
+        "send the records again: their bytes changed on the way",
+        before_append=True,
     ),
     Status.OFFSET_INSIDE_RECORD: StatusMeaning(
         False, Blame.CALLER, "use offsets that came with a message or a receipt"
@@ -194,57 +223,75 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         before_append=True,
     ),
     Status.PRODUCER_FENCED: StatusMeaning(
-        False, Blame.CALLER, "stop: a newer life of this producer is writing", before_append=True
+        False,
+        Blame.CALLER,
+        "stop this producer: a newer epoch of it is writing",
+        before_append=True,
     ),
     Status.UNKNOWN_PRODUCER: StatusMeaning(
-        False, Blame.NOBODY, "start a new producer epoch at sequence 0", before_append=True
+        False, Blame.NEITHER, "start a new producer epoch at sequence 0", before_append=True
     ),
     Status.RECEIPT_FORGOTTEN: StatusMeaning(
-        False, Blame.NOBODY, "nothing: the records are stored, their offsets are not remembered"
+        False,
+        Blame.NEITHER,
+        "do not send the records again: they are stored, only their offsets are no longer known",
     ),
     Status.UNCOMMITTED: StatusMeaning(
-        True, Blame.NOBODY, "send it again: the records were appended, and may be kept or lost"
+        True, Blame.NEITHER, "send the records again: they were appended, and may be kept or lost"
     ),
-    Status.NOT_LEADER: StatusMeaning(True, Blame.NOBODY, _ASK_AGAIN, before_append=True),
+    Status.NOT_LEADER: StatusMeaning(True, Blame.NEITHER, _ASK_AGAIN, before_append=True),
     Status.NOT_READY: StatusMeaning(
-        True, Blame.NOBODY, "try again in a moment", before_append=True
+        True, Blame.NEITHER, "send the request again in a moment", before_append=True
     ),
     Status.NO_BROKER: StatusMeaning(
-        True, Blame.NOBODY, "start a broker, or wait for one", before_append=True
+        True,
+        Blame.NEITHER,
+        "start a broker (`octopi-node serve --role broker`), or wait for one; `octopi-node "
+        "status` lists them",
+        before_append=True,
     ),
-    Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NOBODY, _ASK_AGAIN, before_append=True),
+    Status.SHUTTING_DOWN: StatusMeaning(True, Blame.NEITHER, _ASK_AGAIN, before_append=True),
     Status.HISTORY_FORKED: StatusMeaning(
         False,
-        Blame.NOBODY,
-        "go on from the `offset` in the answer, up to which both agree, or from earliest or latest",
+        Blame.NEITHER,
+        "continue from the `offset` in the answer, up to which both histories agree, or "
+        "from earliest or latest",
     ),
     Status.DISK_FULL: StatusMeaning(
         True,
         Blame.NODE,
-        "free space on the broker's disk",
+        "free space on the broker's disk; `octopi-node status` shows how much each has",
         before_append=True,
         after_disk_failure=True,
     ),
     Status.LOG_READ_ONLY: StatusMeaning(
         False,
         Blame.NODE,
-        "look at the broker's disk, then restart the broker",
+        "check the broker's disk, then restart the broker",
         after_disk_failure=True,
     ),
     Status.LOG_CORRUPT: StatusMeaning(
         False,
         Blame.NODE,
-        "run `octopi-node verify` on the broker's data directory",
+        "run `octopi-node verify DIR` on the broker's data directory",
         after_disk_failure=True,
     ),
     Status.INTERNAL: StatusMeaning(
-        False, Blame.NODE, "look at the node's log, report the fault", after_disk_failure=True
+        False,
+        Blame.NODE,
+        "read the node's log for the traceback, and report it",
+        after_disk_failure=True,
     ),
     Status.DUPLICATE_BROKER: StatusMeaning(
-        True, Blame.CALLER, "stop the other broker of that id, or use a data directory of its own"
+        True,
+        Blame.CALLER,
+        "stop the other broker with this id, or give this one a `--data-dir` of its own",
     ),
     Status.WRONG_CLUSTER: StatusMeaning(
-        False, Blame.CALLER, "point the broker at the register of its own cluster", of_identity=True
+        False,
+        Blame.CALLER,
+        "start the broker with `--register URL` of its own cluster",
+        of_identity=True,
     ),
     Status.BROKER_FENCED: StatusMeaning(
         False, Blame.CALLER, "register again with a new incarnation", of_identity=True
@@ -252,30 +299,39 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.REGISTER_SUPERSEDED: StatusMeaning(
         True,
         Blame.NODE,
-        "stop that register for good; if no other one runs, start one with an empty data directory",
+        "stop that register for good; if no other one runs, start one with an empty `--data-dir`",
     ),
     Status.BROKER_IN_USE: StatusMeaning(
         False,
         Blame.CALLER,
-        "stop it for good, and move its replicas to other brokers (`partitions move`)",
+        "stop the broker, and move its replicas: `octopi-node partitions move P --from ID "
+        "--to OTHER`",
     ),
     Status.UNAUTHENTICATED: StatusMeaning(
         False,
         Blame.CALLER,
-        "use a token that was made with a key of this cluster",
+        "use a token signed with a key of this cluster (`octopi-node token create --key FILE`)",
         before_append=True,
         of_access=True,
     ),
     Status.FORBIDDEN: StatusMeaning(
-        False, Blame.CALLER, "use a token that grants this", before_append=True, of_access=True
+        False,
+        Blame.CALLER,
+        "use a token that grants this; `octopi-node token show FILE` prints what yours grants",
+        before_append=True,
+        of_access=True,
     ),
     Status.EXPIRED: StatusMeaning(
-        False, Blame.CALLER, "use a fresh token", before_append=True, of_access=True
+        False,
+        Blame.CALLER,
+        "use a fresh token (`octopi-node token create`)",
+        before_append=True,
+        of_access=True,
     ),
     Status.OVER_LIMIT: StatusMeaning(
         True,
         Blame.CALLER,
-        "use fewer connections, or raise the limit of the token or of the node",
+        "use fewer connections, or raise the limit: `--token-connections` of the node",
         before_append=True,
     ),
     Status.QUOTA_EXCEEDED: StatusMeaning(
@@ -287,39 +343,39 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
     Status.NOT_A_MEMBER: StatusMeaning(
         False,
         Blame.CALLER,
-        "give register and brokers one join secret: copy `join-secret` of the register's data "
-        "directory, and start brokers with `--join-secret FILE`",
+        "give register and brokers the same join secret: copy `join-secret` of the "
+        "register's data directory, and start brokers with `--join-secret FILE`",
     ),
 }
-"""Every status has its row; a test holds this."""
+"""The status table: one row for each status, in the order of `Status`."""
 
 
 class OctopiError(Exception):
-    """The root of everything that this library raises on purpose."""
+    """The base class of every error that this library raises on purpose."""
 
 
 class InvalidTopicError(OctopiError):
-    """You gave a name that can't be a topic's."""
+    """The caller gave a topic name that is not allowed; choose another."""
 
 
 class InvalidOptionError(OctopiError):
-    """You gave an option a value that it can't have."""
+    """The caller gave an option a value that it can't have; the text names the option."""
 
 
 class ClosedError(OctopiError):
-    """You used a client, producer or consumer after closing it."""
+    """The caller used a client, producer or consumer after closing it."""
 
 
 class RecordError(OctopiError):
-    """Bytes that should be records are not."""
+    """Bytes that should be records are not valid records."""
 
 
 class IncompleteRecordError(RecordError):
-    """The bytes end within a record: a torn tail, or there is more to come."""
+    """The bytes end within a record: either more bytes follow later, or a write was torn."""
 
 
 class MalformedRecordError(RecordError):
-    """Lengths or layout that no encoder writes."""
+    """The bytes have lengths or a layout that no encoder writes."""
 
 
 class ChecksumError(RecordError):
@@ -327,11 +383,14 @@ class ChecksumError(RecordError):
 
 
 class StorageError(OctopiError):
-    """Something is wrong with a disk or a data directory."""
+    """A disk or a data directory of the node has failed, or can't be used."""
 
 
 class CorruptLogError(StorageError):
-    """Stored bytes are not what was written.  Nothing at or behind them is served."""
+    """Stored bytes differ from what was written.  Records from there on are not served.
+
+    Run `octopi-node verify` on the data directory.
+    """
 
     def __init__(self, path: str, position_bytes: int, offset: int, why: str) -> None:
         super().__init__(
@@ -345,41 +404,44 @@ class CorruptLogError(StorageError):
 
 
 class AlteredTailError(CorruptLogError):
-    """What follows the last flush of a log isn't what a write that was broken off leaves behind:
-    the disk changed it, or lost it with the machine's power."""
+    """The bytes behind the last flush of a log differ from what an interrupted write can leave: the
+    disk changed them, or lost them with the machine's power."""
 
 
 class DiskFullError(StorageError):
-    """There was no space for a write.  The write was undone; it can be tried again."""
+    """The disk is full.  The write was undone, and can be repeated once there is free space."""
 
 
 class LogReadOnlyError(StorageError):
-    """A write or an fsync failed, so what the disk holds is unknown from there on."""
+    """A write or an fsync failed, so it is unknown what the disk holds from there on.
+
+    The log accepts no more writes: check the disk, then restart the broker.
+    """
 
 
 class NeedsTimeError(OctopiError):
-    """What is asked of a log takes longer than it may here: an index has to be made anew first."""
+    """A read of a log needs an index that is being rebuilt; repeat the read in a moment."""
 
 
 class DirectoryInUseError(StorageError):
-    """Another process holds the data directory."""
+    """Another process uses the data directory; stop it first."""
 
 
 class ConnectionLostError(OctopiError):
-    """A connection ended.  Requests without an answer may have been processed."""
+    """A connection ended.  Requests without an answer may or may not have been processed."""
 
 
 class UnreachableError(OctopiError):
-    """No connection could be made, so nothing was sent."""
+    """No connection to a node could be made, so nothing was sent.  Is the node running?"""
 
     @property
     def is_refused(self) -> bool:
-        """Whether a machine answered that no process listens there."""
+        """Whether every address that was tried refused the connection: no process listens there."""
         return _is_refused(self.__cause__)
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Whether *error* says so of every address that was tried."""
+    """Whether *error* is a refused connection, or a group of nothing else."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_refused, error.exceptions))
     return isinstance(error, ConnectionRefusedError) or (
@@ -388,7 +450,10 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 class ProtocolError(OctopiError):
-    """The peer sent what the protocol doesn't allow; its connection is closed."""
+    """The peer sent what the protocol doesn't allow; its connection is closed.
+
+    *status* is sent to the peer.  *request* is the number of its request, if that could be read.
+    """
 
     def __init__(
         self,
@@ -399,13 +464,13 @@ class ProtocolError(OctopiError):
         super().__init__(message)
         self.status = status
         self.request = request
-        """The number of the request that it was, if that could be read."""
+        """The number of the peer's request; None if it could not be read."""
 
 
 class RefusedError(OctopiError):
-    """A node answered a request with a status other than success.
+    """A node refused a request, with a `Status` that says why and what to do next.
 
-    Nodes raise it to answer so; clients raise it when they were answered so.
+    Nodes raise it to refuse a request; clients raise it when a node has refused theirs.
     """
 
     default_status: ClassVar[Status | None] = None
@@ -423,11 +488,11 @@ class RefusedError(OctopiError):
         assert chosen is not None, "a refusal needs a status"
         self.status: Status = chosen
         self.address: str = address
-        """Where to go instead, or empty."""
+        """The url of the node to send the request to instead; empty if unknown."""
         self.epoch: int | None = epoch
-        """The epoch of the leader at `address`, if the node said so."""
+        """The epoch of the leader at `address`; None if unknown."""
         self.offset: int | None = offset
-        """The offset (bytes) that this status speaks of; see `octopi.wire.common.Failure`."""
+        """An offset (bytes) that belongs to this status; see `octopi.wire.common.Failure`."""
 
     @property
     def meaning(self) -> StatusMeaning:
@@ -444,43 +509,43 @@ class RefusedError(OctopiError):
 
 
 class UnknownTopicError(RefusedError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
     default_status = Status.UNKNOWN_TOPIC
 
 
 class TopicExistsError(RefusedError):
-    """There is such a topic already."""
+    """A topic with this name exists already."""
 
     default_status = Status.TOPIC_EXISTS
 
 
 class OffsetOutOfRangeError(RefusedError):
-    """The log doesn't hold that offset: removed by retention, or not yet written."""
+    """The log doesn't hold that offset: retention removed it, or it is not written yet."""
 
     default_status = Status.OFFSET_OUT_OF_RANGE
 
 
 class OffsetInsideRecordError(RefusedError):
-    """That offset is no record's start."""
+    """The offset is not the start of a record."""
 
     default_status = Status.OFFSET_INSIDE_RECORD
 
 
 class NotLeaderError(RefusedError):
-    """Another broker leads that partition; `address` names it where it is known."""
+    """Another broker leads the partition; `address` is its url, if known."""
 
     default_status = Status.NOT_LEADER
 
 
 class NotReadyError(RefusedError):
-    """The node can't answer yet."""
+    """The node can't answer yet; repeat the request in a moment."""
 
     default_status = Status.NOT_READY
 
 
 class SupersededError(RefusedError):
-    """A register is older than one that a broker obeyed, or stands beside it."""
+    """The register is older than one that a broker has already followed, or runs beside it."""
 
     default_status = Status.REGISTER_SUPERSEDED
 
@@ -488,8 +553,8 @@ class SupersededError(RefusedError):
 class HistoryForkedError(RefusedError):
     """Records that were read are gone from the log, and others may stand in their place.
 
-    All replicas that held them lost them, for example to a power cut.  What was read up to
-    `offset` is still there.  Start again at `offset`, or consume with ``on_fork="resume"``.
+    Every replica that held them lost them, for example to a power cut.  Records below `offset` are
+    unchanged.  Start again at `offset`, or consume with ``on_fork="resume"``.
     """
 
     default_status = Status.HISTORY_FORKED
@@ -528,7 +593,7 @@ class HistoryForkedError(RefusedError):
 
 
 class HistoryLostError(OctopiError):
-    """The records that a consumer would read next are gone: retention removed them.
+    """Retention removed the records that a consumer would read next.
 
     Start again at `available_from`, or consume with ``on_gap="skip"``.
     """
@@ -536,32 +601,33 @@ class HistoryLostError(OctopiError):
     def __init__(self, topic: str, partition: int, wanted: int, available_from: int) -> None:
         super().__init__(
             f"{topic}/{partition}: the records from offset {wanted} to {available_from} were "
-            "removed by retention before they were read"
+            "removed by retention before they were read; the log starts at offset "
+            f"{available_from} now"
         )
         self.topic = topic
         self.partition = partition
         self.wanted = wanted
-        """The offset that comes next (bytes)."""
+        """The offset of the record that the consumer would read next (bytes)."""
         self.available_from = available_from
-        """Where the log starts now (bytes)."""
+        """The start of the log now (bytes)."""
 
 
 class TopicReplacedError(OctopiError):
-    """A topic was deleted and created again, so positions in the old one mean nothing."""
+    """The topic was deleted and created again, so a position in the old one is meaningless."""
 
 
 class DeliveryError(OctopiError):
-    """A message got no receipt."""
+    """A message got no receipt; the subclass says whether it is stored."""
 
 
 class NotDeliveredError(DeliveryError):
-    """The message is certainly not stored; sending it again can't double it."""
+    """The message is certainly not stored; sending it again can't duplicate it."""
 
 
 class OutcomeUnknownError(DeliveryError):
-    """The message may or may not be stored: its answer never came.
+    """The message may or may not be stored: no answer came before the delivery time-out.
 
-    Sending it again may double it.  Raised only when the delivery time-out ended.
+    Sending it again may store it twice.
     """
 
 
@@ -587,5 +653,5 @@ def refused(
     epoch: int | None = None,
     offset: int | None = None,
 ) -> RefusedError:
-    """The exception for *status*, of the class that callers react to."""
+    """The exception for *status*: its own class if it has one, else `RefusedError`."""
     return _BY_STATUS.get(status, RefusedError)(message, status, address, epoch, offset)

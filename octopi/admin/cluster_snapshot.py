@@ -1,8 +1,7 @@
-"""How the replicas of a cluster are doing: what the console, `status` and `topics describe` show.
+"""The state of a cluster's replicas, for the console, `status` and `topics describe`.
 
-The register knows who should hold what; how far each replica is, only its broker knows.
-So both are asked, and what is made of their answers stands here.  The answers are not of
-one moment: a lag is what it was within the last instants.
+The register knows which brokers have replicas; each broker knows the ends of its own logs.  A
+snapshot combines both.  The answers are not of exactly the same moment, so a lag is approximate.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ if TYPE_CHECKING:
 
 
 TAKES_NOTHING: Final = "takes no records"
-"""The state of a partition whose leader can't append, and that no other replica could lead."""
+"""State of a partition whose leader can't append while no other replica can lead."""
 
 FULL_DISK_HELP: Final = (
-    "make space on that disk, or move replicas away: `octopi-node partitions move`"
+    "free space on that disk, or move replicas away: `octopi-node partitions move`"
 )
 
 
 @attrs.frozen
 class ClusterSnapshot:
-    """What a cluster said about itself."""
+    """Answers of the register and of all live brokers."""
 
     cluster: ClusterInfo
     logs: list[BrokerLog]
     silent: dict[int, str]
-    """Brokers that the register takes for live and that gave no answer, and why not."""
+    """Brokers that are live at the register but did not answer, with the reason."""
 
 
 async def look(
     client: Client, topic: str | None = None, *, in_order: bool = True
 ) -> ClusterSnapshot:
-    """Ask the register and all live brokers for their logs, of *topic* or of all topics: *in_order*
-    of topics, partitions and brokers, or as they come.
+    """Request the cluster's state from the register, and the logs of *topic* (None: of all topics)
+    from all live brokers.  *in_order* sorts the logs by topic, partition and broker.
 
     Raises:
-      OctopiError: if the register can't be asked, or knows no such topic.
+      OctopiError: if the register can't be reached, or the topic does not exist.
     """
     import trio
 
@@ -76,8 +75,8 @@ async def look(
 
 @attrs.frozen
 class ReplicaStatus:
-    """One replica of a partition; sizes and offsets are sums over its logs, in bytes.
-    None: nobody knows."""
+    """One replica of a partition.  Sizes and offsets are sums over its logs, in bytes; None if
+    unknown."""
 
     partition: int
     broker: int
@@ -90,7 +89,7 @@ class ReplicaStatus:
     log_end: int | None
     highwater: int | None
     lag_bytes: int | None
-    """What the leader has and this replica hasn't."""
+    """Bytes that the leader has and this replica lacks."""
     size_bytes: int | None
 
 
@@ -103,7 +102,7 @@ def replicas(seen: ClusterSnapshot, partitions: Iterable[PartitionInfo]) -> list
 
 
 class Holdings:
-    """Which logs each broker has of each partition; for who takes turns while filling it."""
+    """The logs of each broker and partition.  Filled log by log, so that the caller can yield."""
 
     def __init__(self, seen: ClusterSnapshot) -> None:
         self._live = live_brokers(seen.cluster)
@@ -111,7 +110,7 @@ class Holdings:
         self._held: dict[tuple[int, int], list[LogInfo]] = {}
 
     def add(self, one: BrokerLog) -> None:
-        """A broker has it."""
+        """Add a log of a broker."""
         self._held.setdefault((one.log.partition, one.broker), []).append(one.log)
 
     def replicas_of(self, place: PartitionInfo) -> list[ReplicaStatus]:
@@ -147,12 +146,12 @@ class Holdings:
 
 
 def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -> str:
-    """How a partition is doing while the brokers *live* are there; ``ok`` if it is well."""
+    """The state of a partition while the brokers *live* are up; ``ok`` if it is healthy."""
     if place.leader is None:
         return "no leader"
     if any(one.broker == place.leader for one in place.troubles):
         return TAKES_NOTHING
-    # A broker that is away stays in the in-sync set if that would get too small without it.
+    # A broker that is away stays in the in-sync set if the set would get too small without it.
     count = len(live.intersection(place.in_sync))
     if count < min_insync:
         return f"produce waits: in sync {count} < {min_insync}"
@@ -160,8 +159,7 @@ def partition_state(place: PartitionInfo, live: set[int], min_insync: int = 1) -
 
 
 def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
-    """``up``; ``away`` if it is missed; ``retired`` if it is gone and holds nothing that is
-    in use."""
+    """``up``; ``away`` if it is down and has replicas; ``retired`` if it is down and has none."""
     if broker.live:
         return "up"
     missed = not partitions or any(broker.broker in one.replicas for one in partitions)
@@ -169,7 +167,7 @@ def broker_state(broker: BrokerInfo, partitions: list[PartitionInfo]) -> str:
 
 
 def problems(seen: ClusterSnapshot) -> list[str]:
-    """What is not well, for people to read; nothing: the cluster is healthy."""
+    """Problems of the cluster as texts, with the command that helps; empty if it is healthy."""
     cluster = seen.cluster
     places = cluster.partitions
     away = [one.broker for one in cluster.brokers if broker_state(one, places) == "away"]
@@ -185,7 +183,7 @@ def problems(seen: ClusterSnapshot) -> list[str]:
     ]
     if cluster.learns:
         found.append(
-            "the register lost what was decided, and learns it again: partitions "
+            "the register lost decisions, and learns them again from brokers: partitions "
             f"{' '.join(map(str, cluster.learns))}; start brokers "
             f"{' '.join(map(str, cluster.learns_from))}"
         )
@@ -196,21 +194,21 @@ def problems(seen: ClusterSnapshot) -> list[str]:
 
 
 def _why_leaderless(place: PartitionInfo) -> str:
-    """What a partition without a leader waits for, and what helps; empty if it has one."""
-    order = f"`octopi-node partitions recover {place.partition}` says what may be lost otherwise"
+    """Why a partition has no leader, and what helps; empty if it has one."""
+    order = f"`octopi-node partitions recover {place.partition}` shows what may be lost otherwise"
     if place.leader is not None:
         return ""
     if place.waits_for:
         one_of = "one of " * (bool(place.in_sync) and len(place.waits_for) > 1)
         names = f"broker{'s' * (len(place.waits_for) > 1)} {' '.join(map(str, place.waits_for))}"
-        return f"it waits for {one_of}{names}, in sync last: start what can be started; {order}"
+        return f"it waits for {one_of}{names}, in sync last: start these brokers; {order}"
     if place.is_stuck:
-        return f"each of its replicas in sync lacks what it had on its disk: {order}"
+        return f"every in-sync replica has lost data from its disk: {order}"
     return ""
 
 
 def _unserved(one: UnservedTopic) -> str:
-    """A topic that nobody is served, and what helps."""
+    """Why a stored topic is not served, and what helps."""
     why = (
         f"the topic of that name in use has id {one.used_id}"
         if one.used_id
@@ -218,23 +216,23 @@ def _unserved(one: UnservedTopic) -> str:
     )
     return (
         f"broker {one.broker} keeps records of a topic {one.topic} with id {one.topic_id}, which "
-        f"nobody is served: {why}; if nobody needs them, "
+        f"it does not serve: {why}; if they are not needed, run "
         f"`octopi-node topics delete --id {one.topic_id}`"
     )
 
 
 def notes(places: Iterable[PartitionInfo]) -> list[str]:
-    """What is worth knowing of *places* though it is no problem now."""
+    """Notes about *places* as texts: past events that are no problem now."""
     return [
         f"partition {one.partition}: in epoch {one.recovered_epoch} a leader was chosen although "
-        "acknowledged messages might be lost; the register's log of that time says what was"
+        "acknowledged messages might be lost; the register's log of that time lists them"
         for one in places
         if one.recovered_epoch
     ]
 
 
 def _troubles(cluster: ClusterInfo) -> list[str]:
-    """What keeps brokers from taking records, which partitions that hurts, and what helps."""
+    """Why brokers accept no records, for which partitions, and what helps."""
     hurt: dict[tuple[int, str], list[int]] = {
         (one.broker, one.disk_trouble): [] for one in cluster.brokers if one.disk_trouble
     }
@@ -251,7 +249,7 @@ def _troubles(cluster: ClusterInfo) -> list[str]:
 
 
 def faults(logs: Iterable[BrokerLog]) -> list[str]:
-    """What brokers say is wrong with logs of theirs."""
+    """Faults that brokers report of their logs, as texts."""
     return [
         f"broker {one.broker}, {one.log.topic}/{one.log.partition}: {one.log.fault}"
         for one in logs
@@ -260,7 +258,7 @@ def faults(logs: Iterable[BrokerLog]) -> list[str]:
 
 
 def live_brokers(cluster: ClusterInfo) -> set[int]:
-    """The brokers that are there, as far as the register knows."""
+    """Ids of the brokers that are live at the register."""
     return {one.broker for one in cluster.brokers if one.live}
 
 

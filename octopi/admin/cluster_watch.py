@@ -1,8 +1,8 @@
-"""What the whole cluster looks like, asked for when somebody wants to know.
+"""Takes snapshots of the whole cluster for the pages of a node.
 
-Any node can be asked, so that a page has to know only one; it asks the register and the
-brokers as a client does.  However many ask, the cluster is asked seldom: a look is shared by
-all who come within a moment, and the dearer looks are, the longer that moment is.
+Every node can do so, as a client of the register and the brokers; so a page needs to know only one
+node.  Snapshots are cached, and shared by all requests until they expire: after `LOOK_INTERVAL_S`,
+or later if taking one takes long.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PROBLEMS_SHOWN_MAX: Final = 100
 
 @attrs.frozen
 class CachedSnapshot:
-    """A cluster, more or less at one moment."""
+    """A snapshot of a cluster.  Its parts are not of exactly the same moment."""
 
     seen_at_ms: int
     look: ClusterSnapshot
@@ -60,11 +60,11 @@ class CachedSnapshot:
     copies: dict[tuple[str, int], list[BrokerLog]]
     """By topic id and partition."""
     problems: list[str]
-    """What is not well, at most `PROBLEMS_SHOWN_MAX`."""
+    """Problems of the cluster as texts, at most `PROBLEMS_SHOWN_MAX`."""
 
 
 class ClusterWatch:
-    """Looks at the cluster that a node belongs to; works while `run` does."""
+    """Takes snapshots of the cluster that a node belongs to, while `run` runs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ClusterWatch:
         agent: str,
         credentials: Credentials,
     ) -> None:
-        """*servers* says where the register is."""
+        """*servers* returns the addresses of the register."""
         self._environment = environment
         self._servers = servers
         self._agent = agent
@@ -93,10 +93,10 @@ class ClusterWatch:
             await trio.sleep_forever()
 
     async def snapshot(self) -> CachedSnapshot:
-        """The cluster as it is now, or was a moment ago.
+        """A snapshot that has not expired, taken now if there is none.
 
         Raises:
-          OctopiError: if the register can't be asked.
+          OctopiError: if the register can't be reached.
         """
         clock = self._environment.clock
         async with self._looking:
@@ -109,7 +109,7 @@ class ClusterWatch:
 
     async def _look(self) -> CachedSnapshot:
         if self._cluster is None:
-            raise NotReadyError("the node starts")
+            raise NotReadyError("the node is starting")
         client, router = Client(self._cluster), self._cluster.router
         seen = await look(client, in_order=False)
         topics = await client.topics()
@@ -156,7 +156,7 @@ class ClusterWatch:
 
 
 def some_of(lines: list[str]) -> list[str]:
-    """The first *lines*, and how many more there are."""
+    """The first `PROBLEMS_SHOWN_MAX` of *lines*, and a line with the number of the others."""
     if len(lines) <= PROBLEMS_SHOWN_MAX:
         return lines
     return [*lines[:PROBLEMS_SHOWN_MAX], f"and {len(lines) - PROBLEMS_SHOWN_MAX:,} more"]

@@ -1,7 +1,7 @@
-"""Who may ask a node over HTTP, and who may speak WebSocket with it.
+"""Access policy of a node for HTTP requests and WebSocket upgrades.
 
-Tokens of WebSocket connections are asked for behind the upgrade, where a browser's script
-hears the answer; what stands here is what has to be known before.
+Tokens of WebSocket connections are checked after the upgrade, because a browser's script can't see
+the answer before it; this module checks what has to be checked earlier.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BEARER: Final = "bearer "
 
 @attrs.frozen
 class Denial:
-    """Why somebody may not, and with which HTTP status that is said."""
+    """A refused request: HTTP status, name and reason."""
 
     http_status: int
     name: str
@@ -36,43 +36,47 @@ class Denial:
 
 @attrs.frozen
 class Holder:
-    """Who may ask."""
+    """The sender of an allowed request."""
 
     grants: Grants
     subject: str = ""
-    """Empty where no tokens are asked for."""
+    """Empty if the node requires no tokens."""
 
 
 @attrs.frozen
 class HttpAccessPolicy:
-    """What a node asks of who comes."""
+    """The conditions that requests to a node have to meet."""
 
     authenticator: Authenticator | None = None
-    """Asks for tokens; None: everybody may do everything."""
+    """Authenticates requests.  None disables authentication: every request is allowed."""
     allowed_origins: tuple[str, ...] = ()
-    """Pages of these may talk to the node, too."""
+    """Further origins whose pages may connect to the node."""
     verifies_brokers: bool = False
-    """Whether brokers have to show a certificate."""
+    """Whether brokers need a client certificate."""
 
     def why_no_upgrade(
         self, request: HttpRequest, members: Callable[[], Iterable[str]]
     ) -> Denial | None:
-        """Why *request* may not become a WebSocket; None: it may.  *members*: urls of nodes of
-        the cluster."""
+        """Why *request* can't be upgraded to a WebSocket; None if it can.  *members* returns the
+        urls of nodes of the cluster."""
         if self.verifies_brokers and request.path in _OF_BROKERS and not request.asker.is_verified:
-            return Denial(403, "forbidden", "brokers show a certificate of the cluster here")
+            return Denial(
+                403,
+                "forbidden",
+                "brokers need a certificate of the cluster: see --tls-cert and --tls-key",
+            )
         if "origin" not in request.headers:
-            return None  # no browser
+            return None  # not from a browser
         return self.why_not_from_there(request, members)
 
     def why_not_from_there(
         self, request: HttpRequest, members: Callable[[], Iterable[str]]
     ) -> Denial | None:
-        """Why a browser may not have sent *request*; None: it may."""
+        """Why *request* of a browser is denied for its host or origin; None if it is allowed."""
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         known = list(members())
         if self.authenticator is None and not names_us(host, known, self.allowed_origins):
-            why = "this name is not known as one of the cluster: use an address, or --allow-origin"
+            why = "the host name is not one of the cluster: use an IP address, or --allow-origin"
             return Denial(421, "misdirected", why)
         if origin is not None and not may_come_from(
             origin,
@@ -81,11 +85,15 @@ class HttpAccessPolicy:
             members=known,
             allowed=self.allowed_origins,
         ):
-            return Denial(403, "forbidden", "pages of that origin may not: see --allow-origin")
+            return Denial(
+                403,
+                "forbidden",
+                "pages of that origin are not allowed: start the node with --allow-origin",
+            )
         return None
 
     def holder_of(self, request: HttpRequest) -> Holder | Denial:
-        """Who sent *request*, by its ``Authorization: Bearer``, and what it may do."""
+        """The sender of *request*, by its ``Authorization: Bearer`` header, with its grants."""
         if self.authenticator is None:
             return Holder(EVERYTHING)
         value = request.headers.get("authorization", "")
@@ -96,11 +104,11 @@ class HttpAccessPolicy:
             return Denial(401, error.status.name.lower(), str(error.args[0]))
         wait_s = self.authenticator.wait_s(identity.subject)
         if wait_s > 0:
-            why = f"the token has had its bytes: ask again in {wait_s:.0f} s"
+            why = f"the token is over its byte rate: send the request again in {wait_s:.0f} s"
             return Denial(429, "over_limit", why, retry_after_s=math.ceil(wait_s))
         return Holder(identity.grants, identity.subject)
 
     def answered(self, holder: Holder, size_bytes: int) -> None:
-        """So much was said to *holder*: it counts for its token."""
+        """Count *size_bytes* of an answer against the byte rate of *holder*."""
         if self.authenticator is not None:
             self.authenticator.spend(holder.subject, size_bytes)

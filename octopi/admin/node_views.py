@@ -1,4 +1,4 @@
-"""What the pages of a node know of it, whichever role it has."""
+"""What the pages of a node show of it, for both roles."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from octopi.transport.server_statistics import ServerStatistics
 
 @attrs.frozen
 class NodeFacts:
-    """Who a node is."""
+    """Identity of a node."""
 
     role: str
     agent: str
     cluster: str
-    """Empty: it belongs to none yet."""
+    """Empty while the node belongs to no cluster yet."""
     broker: int | None
     incarnation: int | None
     registers: list[str]
-    """Where the register is; empty: it is this node."""
+    """Addresses of the register; empty if it is this node."""
 
 
 class NodeView(Protocol):
@@ -32,13 +32,13 @@ class NodeView(Protocol):
 
     @property
     def traffic(self) -> ServerStatistics:
-        """Its connections."""
+        """Statistics of its connections."""
 
     def facts(self) -> NodeFacts:
-        """Who it is."""
+        """Its identity."""
 
     def why_not_ready(self) -> str:
-        """What it still waits for; empty: clients can use it."""
+        """Why clients can't use the node, as a text; empty if they can."""
 
     def members(self) -> Iterable[str]:
         """Addresses of nodes of its cluster."""
@@ -61,8 +61,12 @@ class RegisterNodeView:
 
     def why_not_ready(self) -> str:
         if self.node.failure is not None:
-            return f"the register decides nothing any more: {self.node.failure}"
-        return "the register listens to brokers first" if self.node.is_gathering else ""
+            return f"the register has stopped deciding: {self.node.failure}"
+        return (
+            "the register is starting: it waits for brokers to report"
+            if self.node.is_gathering
+            else ""
+        )
 
     def members(self) -> Iterable[str]:
         return [one.address for one in self.node.controller.state.brokers.values()]
@@ -93,7 +97,7 @@ class BrokerNodeView:
     def why_not_ready(self) -> str:
         link, manager = self.node.link, self.node.replicas
         if link is None or not link.is_joined:
-            return "the broker looks for the register"
+            return "the broker is not connected to the register yet"
         led = [one.partition for one in manager.replicas if one.machine.role == Role.LEADER]
         if led and manager.status.disk.trouble:
             return f"{manager.status.disk.trouble}; it leads {_some(led)}"
@@ -106,7 +110,7 @@ class BrokerNodeView:
 
 
 def _some(partitions: list[int]) -> str:
-    """*partitions* in words, a few of them by number."""
+    """The first ten numbers of *partitions*, as a text."""
     numbers = " ".join(str(one) for one in sorted(partitions)[:10])
     more = " ..." if len(partitions) > 10 else ""
     return f"partition{'s' * (len(partitions) > 1)} {numbers}{more}"

@@ -1,1 +1,1 @@
-"""The command line: the only part that knows files of settings, terminals and signals."""
+"""The command line: the only package that handles settings files, terminals and signals."""

@@ -1,4 +1,4 @@
-"""One question to a cluster, from a command that only wants the answer."""
+"""Runs one request to a cluster for a command, and returns the answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _T = TypeVar("_T")
 
 
 def connected(settings: ClientSettings) -> AbstractAsyncContextManager[octopi.Client]:
-    """A client as *settings* say.
+    """A client with these *settings*; connects when the block is entered.
 
     Raises:
-      CommandError, InvalidOptionError: if they are wrong.
+      CommandError, InvalidOptionError: if a setting is wrong.
     """
     token = TokenFile(settings.token_file) if settings.token_file else None
     secrets = secret_of_operator(settings.join_secret) if settings.join_secret else None
@@ -36,7 +36,7 @@ def ask(settings: ClientSettings, question: Callable[[octopi.Client], Awaitable[
     """The answer to *question*.
 
     Raises:
-      OctopiError: whatever asking raises.
+      OctopiError: whatever *question* raises.
       InterruptedByUserError: on Ctrl-C.
     """
 

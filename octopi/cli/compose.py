@@ -1,4 +1,4 @@
-"""Where production is wired: the one place that joins the seam to this machine."""
+"""Composes a node for production: environment, security, pages and listeners of this machine."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from octopi.transport.websocket import WebSocketNet
 _log = get_logger(__name__)
 
 _SCRAPERS_MAX: Final = 16
-"""Connections to the listener for metrics alone."""
+"""Connections to the listener that serves only metrics, at most."""
 
 AGENT: Final = f"{PROGRAM}/{__version__}"
 
 
 class NodePlace:
-    """This machine for one node, with its pages; also the node's task status."""
+    """The environment and the pages of one node; also serves as the node's task status."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class NodePlace:
         self._ready = ready
 
     def show(self, node: NodeView) -> None:
-        """The node exists."""
+        """Serve the pages of *node*, which exists but is not ready yet."""
         self._site.node = node
         if self.shelter.authenticator is not None:
             self.shelter.authenticator.cluster = lambda: node.facts().cluster
 
     def started(self, url: str | None = None) -> None:
-        """The node can be used, at *url*."""
+        """Report that the node is ready at *url* (the task status protocol)."""
         assert url is not None
         node = self._site.node
-        assert node is not None, "a node is shown before it is ready"
+        assert node is not None, "show() comes before started()"
         self._site.url = url
         self._site.watch = ClusterWatch(
             self.environment,
@@ -88,12 +88,14 @@ class NodePlace:
 async def place_for_node(
     settings: NodeSettings, listen: str, ready: Callable[[str], None], secrets: SecretSource
 ) -> AsyncIterator[NodePlace]:
-    """This machine for one node that listens at *listen*, for the block; *ready* gets its url.
-    What its pages tell of other nodes it asks them with *secrets*.
+    """The environment of one node that listens at *listen*, for the block.
+
+    *ready* is called with the node's url.  *secrets* authenticate the requests of the node's
+    pages to other nodes.
 
     Raises:
-      CommandError, InvalidOptionError: if the settings don't go together.
-      UnreachableError: if the address for metrics can't be had.
+      CommandError, InvalidOptionError: if the settings contradict each other.
+      UnreachableError: if the node can't listen at the address for metrics.
     """
     shelter = protection(settings, listen)
     clock, streams = SystemClock(), SystemStreams()
@@ -130,8 +132,8 @@ async def place_for_node(
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
         here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
-        # What the program itself is made of lives as long as it does.  Each full collection would
-        # look at it again, and keep all tasks waiting for some 30 ms.
+        # Objects of the program itself live until it ends.  Frozen, they are not scanned by full
+        # collections, which would delay all tasks by some 30 ms.
         gc.collect()
         gc.freeze()
         yield NodePlace(here, shelter, site, nursery, ready, secrets)
@@ -139,4 +141,4 @@ async def place_for_node(
 
 
 async def _nobody(link: Link) -> None:
-    """No endpoint is served there."""
+    """The listener for metrics serves no endpoint."""

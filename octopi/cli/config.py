@@ -1,8 +1,8 @@
-"""Settings: a TOML file, then the environment, then flags; the later one counts.
+"""Settings from a TOML file, environment variables and flags; each overrides those before it.
 
-Each section of the file is a class here, each key a field with its default, the
-environment variable that sets it and what it means.  Components get their own options
-made from these; none of them reads settings itself.
+Each section of the file is a class here, and each key a field with its default, its environment
+variable and its meaning.  Components get options made from settings; they never read settings
+themselves.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from octopi.limits import (
 from octopi.security.join_secret import SECRET_FILE
 
 DEFAULT_FILE: Final = Path("octopi.toml")
-"""Read if it is there and no file is named."""
+"""Read if it exists and no other file is given."""
 
 _NUMBER_MAX: Final = 2**63 - 1
-"""What TOML has integers for."""
+"""The largest integer of TOML."""
 
 DEFAULT_SERVER: Final = "ws://127.0.0.1:7000"
 DEFAULT_REGISTER_LISTEN: Final = "127.0.0.1:7000"
@@ -50,7 +50,7 @@ def _setting(default: object, variable: str, meaning: str, least: float | None =
 
 @attrs.frozen
 class ClientSettings:
-    """``[client]``: commands that talk to a cluster."""
+    """``[client]``: settings of commands that connect to a cluster."""
 
     server: str = _setting(DEFAULT_SERVER, "OCTOPI_SERVER", "address of the register")
     timeout_s: float = _setting(
@@ -59,174 +59,181 @@ class ClientSettings:
     retry_s: float = _setting(
         60.0,
         "OCTOPI_RETRY_S",
-        "seconds that produce and consume go on trying while no broker can be had",
+        "seconds for which produce and consume retry while no broker can be reached",
         least=0.001,
     )
-    token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to show")
+    token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to authenticate with")
     tls_ca: str = _setting(
-        "", "OCTOPI_TLS_CA", "file with the authority to trust at wss:// (empty: the system's)"
+        "",
+        "OCTOPI_TLS_CA",
+        "file with the certificate authority to trust for wss:// (empty: those of the system)",
     )
     join_secret: str = _setting(
         "",
         "OCTOPI_OPERATOR_SECRET",
-        "file with the cluster's join secret, to have a place at nodes that have none for clients",
+        "file with the cluster's join secret; an operator who has it also reaches nodes without a "
+        "free slot for clients",
     )
 
 
 @attrs.frozen
 class RegisterSettings:
-    """``[register]``: a node in that role."""
+    """``[register]``: settings of a register."""
 
     listen: str = _setting(DEFAULT_REGISTER_LISTEN, "OCTOPI_LISTEN", "address to listen at")
-    data_dir: str = _setting(
-        "octopi-data/register", "OCTOPI_DATA_DIR", "where it keeps its journal"
-    )
+    data_dir: str = _setting("octopi-data/register", "OCTOPI_DATA_DIR", "directory of the journal")
     partitions: int = _setting(
-        PARTITION_COUNT_DEFAULT, "OCTOPI_PARTITIONS", "partitions of a new cluster", least=1
+        PARTITION_COUNT_DEFAULT,
+        "OCTOPI_PARTITIONS",
+        "number of partitions of a new cluster",
+        least=1,
     )
     replicas: int = _setting(
         REPLICA_COUNT_DEFAULT,
         "OCTOPI_REPLICAS",
-        "replicas of a new partition, fewer while there are fewer brokers",
+        "replicas of a new partition; fewer while there are fewer brokers",
         least=1,
     )
     gather_s: float = _setting(
         GATHER_S,
         "OCTOPI_GATHER_S",
-        "seconds to listen to brokers before deciding, unless all come earlier",
+        "seconds to wait for brokers after a start before deciding, unless all join earlier",
         least=0,
     )
 
 
 @attrs.frozen
 class BrokerSettings:
-    """``[broker]``: a node in that role."""
+    """``[broker]``: settings of a broker."""
 
     listen: str = _setting(
         "127.0.0.1:0", "OCTOPI_LISTEN", "address to listen at (port 0: a free one)"
     )
-    data_dir: str = _setting("octopi-data/broker", "OCTOPI_DATA_DIR", "where it keeps its logs")
+    data_dir: str = _setting("octopi-data/broker", "OCTOPI_DATA_DIR", "directory of the logs")
     register: str = _setting(DEFAULT_SERVER, "OCTOPI_REGISTER", "address of the register")
     advertise: str = _setting(
-        "", "OCTOPI_ADVERTISE", "address that clients are sent to (empty: where it listens)"
+        "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"
     )
     id: int | None = _setting(
-        None, "OCTOPI_ID", "its broker id (none: the register gives one)", least=1
+        None, "OCTOPI_ID", "broker id (none: the register assigns one)", least=1
     )
     flush_messages: int = _setting(
-        FLUSH_MESSAGES, "OCTOPI_FLUSH_MESSAGES", "flush a log after so many messages", least=1
+        FLUSH_MESSAGES, "OCTOPI_FLUSH_MESSAGES", "flush a log after this many messages", least=1
     )
     flush_bytes: int = _setting(
-        FLUSH_BYTES, "OCTOPI_FLUSH_BYTES", "flush a log after so many bytes", least=1
+        FLUSH_BYTES, "OCTOPI_FLUSH_BYTES", "flush a log after this many bytes", least=1
     )
     flush_interval_s: float = _setting(
         FLUSH_INTERVAL_S,
         "OCTOPI_FLUSH_INTERVAL_S",
-        "flush a log after so many seconds",
+        "flush a log after this many seconds",
         least=0.001,
     )
     catch_up_slowdown: float = _setting(
         CATCH_UP_SLOWDOWN_MAX,
         "OCTOPI_CATCH_UP_SLOWDOWN",
-        "share of their rate that producers may lose to followers that catch up (1: all)",
+        "share of the producers' rate that may go to followers that catch up (1: all of it)",
         least=0,
     )
     keep_retired_s: float = _setting(
         RETIRED_KEEP_S,
         "OCTOPI_KEEP_RETIRED_S",
-        "seconds to keep a replica that was given up, counted while the broker runs (0: none)",
+        "seconds to keep a retired replica, counted while the broker runs (0: delete at once)",
         least=0,
     )
 
 
 @attrs.frozen
 class NodeSettings:
-    """``[node]``: a node in either role."""
+    """``[node]``: settings of a node in either role."""
 
     tls_cert: str = _setting("", "OCTOPI_TLS_CERT", "certificate to serve with (PEM)")
     tls_key: str = _setting("", "OCTOPI_TLS_KEY", "its private key (PEM)")
     tls_ca: str = _setting(
         "",
         "OCTOPI_TLS_CA",
-        "authority of the cluster (PEM): nodes trust it, and brokers have to show a certificate",
+        "certificate authority of the cluster (PEM): nodes trust it, and brokers need a "
+        "certificate signed by it",
     )
     join_secret: str = _setting(
         "",
         "OCTOPI_JOIN_SECRET",
-        "file with the secret that shows that a node is of the cluster "
+        "file with the secret that nodes of one cluster share "
         "(empty: join-secret in the register's data directory)",
     )
     auth_keys: str = _setting(
-        "", "OCTOPI_AUTH_KEYS", "key set that tokens are verified with (empty: nobody needs one)"
+        "", "OCTOPI_AUTH_KEYS", "key set to verify tokens with (empty: no token is needed)"
     )
     token_file: str = _setting(
-        "", "OCTOPI_TOKEN_FILE", "file with the token to show to other nodes"
+        "", "OCTOPI_TOKEN_FILE", "file with the token to authenticate with at other nodes"
     )
     token_connections: int = _setting(
         CONNECTIONS_PER_TOKEN_MAX,
         "OCTOPI_TOKEN_CONNECTIONS",
-        "connections of one token, at most",
+        "connections per token, at most",
         least=1,
     )
     token_bytes_per_s: float | None = _setting(
         None,
         "OCTOPI_TOKEN_BYTES_PER_S",
-        "bytes a second of one token, both ways together (none: no limit)",
+        "bytes per second and token, sent and received together (none: no limit)",
         least=1,
     )
     token_topics: int | None = _setting(
         None,
         "OCTOPI_TOKEN_TOPICS",
-        "topics that one token may have created, unless it says itself (none: no limit)",
+        "topics that one token may have created, unless the token sets it (none: no limit)",
         least=0,
     )
     token_stored_bytes: int | None = _setting(
         None,
         "OCTOPI_TOKEN_STORED_BYTES",
-        "bytes of one token that a broker stores, unless it says itself (none: no limit)",
+        "bytes that a broker stores per token, unless the token sets it (none: no limit)",
         least=0,
     )
     token_subscriptions: int | None = _setting(
         None,
         "OCTOPI_TOKEN_SUBSCRIPTIONS",
-        "subscriptions of one token at a broker, unless it says itself (none: no limit)",
+        "subscriptions per token at a broker, unless the token sets it (none: no limit)",
         least=0,
     )
     memory_budget: int = _setting(
         MEMORY_BUDGET_BYTES,
         "OCTOPI_MEMORY_BUDGET",
-        "bytes of memory for what connections wait for: messages, subscriptions, fetches",
+        "bytes of memory for data that waits for connections: messages, subscriptions, fetches",
         least=MEMORY_BUDGET_BYTES_MIN,
     )
     allow_origin: str = _setting(
         "",
         "OCTOPI_ALLOW_ORIGIN",
-        "origins of pages that may talk to the node, with commas (its own always may)",
+        "origins of web pages that may connect, separated by commas (its own always may)",
     )
     insecure: bool = _setting(
         False,
         "OCTOPI_INSECURE",
-        "whether to listen to the network without asking for tokens",
+        "whether to accept connections from the network without tokens",
     )
     metrics_listen: str = _setting(
-        "", "OCTOPI_METRICS_LISTEN", "address for metrics alone, without TLS and tokens"
+        "",
+        "OCTOPI_METRICS_LISTEN",
+        "additional address that serves metrics only, without TLS and tokens",
     )
 
 
 @attrs.frozen
 class LogSettings:
-    """``[log]``: what a node says about itself, on standard error."""
+    """``[log]``: settings of a node's log, which goes to standard error."""
 
     format: Literal["auto", "console", "json"] = _setting(
-        "auto", "OCTOPI_LOG_FORMAT", "auto is console on a terminal, else json"
+        "auto", "OCTOPI_LOG_FORMAT", "auto: console on a terminal, else json"
     )
     level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "OCTOPI_LOG_LEVEL", "the least that is logged"
+        "info", "OCTOPI_LOG_LEVEL", "lowest level that is logged"
     )
 
 
 def join_secret_in(register_directory: str) -> str:
-    """The file that the register with that data directory makes."""
+    """The file with the join secret that a register with this data directory makes."""
     return str(Path(register_directory) / SECRET_FILE)
 
 
@@ -250,7 +257,7 @@ class SettingsError(CommandError):
 
 @attrs.frozen
 class Setting:
-    """A value in force, and who said so."""
+    """A setting in force, with its source."""
 
     section: str
     key: str
@@ -261,10 +268,10 @@ class Setting:
 
 
 class Configuration:
-    """The settings of one run of a command, before its flags."""
+    """The settings of one run of a command, from its file and its environment."""
 
     def __init__(self, file: Path | None, environ: Mapping[str, str]) -> None:
-        """Read *file* (None: `DEFAULT_FILE`, if it is there) and what *environ* sets.
+        """Read *file* (None: `DEFAULT_FILE`, if it exists) and the variables in *environ*.
 
         Raises:
           SettingsError: naming the file and key, or the variable, that is wrong.
@@ -283,7 +290,7 @@ class Configuration:
                     self._values[section, field.name] = (value, variable)
 
     def override(self, section: str, key: str, value: object, source: str) -> None:
-        """Set a value from *source*, whatever was said before."""
+        """Set a value, which comes from *source*, over any other."""
         self._values[section, key] = (value, source)
 
     def section(self, cls: type[_S], **flags: object) -> _S:
@@ -311,7 +318,7 @@ class Configuration:
 
 
 def help_text(cls: type, key: str) -> str:
-    """What a flag's help says about the setting that it overrides."""
+    """The help text of the flag that overrides a setting: meaning, variable and default."""
     field = attrs.fields_dict(cls)[key]
     default = "" if field.default in (None, "", False) else f"; default {field.default}"
     meaning: str = field.metadata["meaning"]
@@ -327,9 +334,9 @@ def _read(file: Path) -> dict[str, dict[str, object]]:
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror}; name another with --config") from error
     except RecursionError:
-        raise SettingsError(f"{file} is no TOML: it nests too deep") from None
+        raise SettingsError(f"{file} is not valid TOML: it is nested too deep") from None
     except ValueError as error:  # of TOML, of UTF-8, of a number with very many digits
-        raise SettingsError(f"{file} is no TOML: {error}") from error
+        raise SettingsError(f"{file} is not valid TOML: {error}") from error
     for section, fields in content.items():
         if section not in SECTIONS:
             raise SettingsError(
@@ -388,7 +395,7 @@ def _from_flag(cls: type, key: str, flag: str, value: object) -> object:
 
 
 def _strictly(value: object, kind: type) -> object:
-    """*value* as a *kind*, without guessing: TOML has types of its own."""
+    """*value* if it is of type *kind*; an integer is also a float.  Texts are not converted."""
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

@@ -1,8 +1,8 @@
-"""A topic's messages onto a file: what `consume` does.
+"""Writes the messages of a topic to a file: the work of `consume`.
 
-Writes big pieces, in a thread, because whoever reads our output may be slow and the
-connection must stay alive meanwhile.  A position is saved only after what comes before it
-was written, so that what resumes from it may see a message again but never misses one.
+Batches are written in a thread, so that the connection stays alive while the reader of the output
+is slow.  A position is saved only after all messages before it are written: a consumer that resumes
+there may see a message twice, but misses none.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from octopi.errors import InvalidOptionError
 from octopi.record import Message
 
 Printer = Callable[[list[Message]], bytes]
-"""What some messages look like on the output."""
+"""Formats a batch of messages for the output."""
 
 
 def values_as_lines(messages: list[Message]) -> bytes:
-    """Each value and a newline."""
+    """Each value, followed by a newline."""
     return b"\n".join([message.value for message in messages]) + b"\n"
 
 
 def values_for_terminal(messages: list[Message]) -> bytes:
-    """Each value on a line, such that a terminal obeys nothing in it."""
+    """Each value on a line, with control characters escaped."""
     return b"".join([for_terminal(message.value) + b"\n" for message in messages])
 
 
 def one_by_one(formatter: Callable[[Message], bytes]) -> Printer:
-    """Messages as *formatter* prints each."""
+    """A printer that formats each message with *formatter*."""
     return lambda messages: b"".join([formatter(message) for message in messages])
 
 
 @attrs.frozen
 class PositionFile:
-    """Where a position is kept between runs."""
+    """The file that keeps a position between runs."""
 
     path: Path
     disk: Disk
 
     def load(self, topic: str) -> Position | None:
-        """The position that was saved; None if there is no file yet.
+        """The saved position; None if there is no file yet.
 
         Raises:
-          CommandError: if the file holds something else, or a position in another topic.
+          CommandError: if the file does not hold a position, or a position in another topic.
         """
         try:
             text = self.path.read_text(encoding="utf-8").strip()
@@ -73,7 +73,7 @@ class PositionFile:
         return position
 
     async def save(self, position: Position) -> None:
-        """Replace what the file holds, at once and durably."""
+        """Replace the file's content atomically and durably."""
         await self.disk.replace_file(str(self.path), f"{position}\n".encode())
 
 
@@ -87,11 +87,11 @@ class Output:
     count_max: int | None = None
     position_file: PositionFile | None = None
     warn: Callable[[str], None] = lambda text: None
-    """Says that records which were read are gone."""
+    """Called with a text if records that were read are gone."""
     _forks_count: int = 0
-    """Those that were told."""
+    """Number of forks that `warn` was called for."""
     _position: Position | None = None
-    """Behind what was written last."""
+    """The position behind the last written message."""
     _saved: Position | None = None
 
     @property
@@ -100,13 +100,14 @@ class Output:
         return self.count_max is not None and self.meter.messages >= self.count_max
 
     async def copy(self, consumer: Consumer, save_interval_s: float = 1.0) -> None:
-        """Print what *consumer* gives until it ends, there are enough, or nobody reads on.
+        """Print the messages of *consumer* until it ends, *count_max* is reached, or the output is
+        closed.
 
         Raises:
-          OctopiError: whatever consuming raises.
+          OctopiError: whatever the consumer raises.
           OSError: if writing fails.
         """
-        # Saved even if nothing comes: "latest" has to be the same place the next time.
+        # Saved even without a message: the next run has to start at the same "latest".
         self._position = consumer.position
         self.meter.start()
         try:
@@ -120,7 +121,7 @@ class Output:
                     await self._save()
                     save_at = trio.current_time() + save_interval_s
         except BrokenPipeError:
-            pass  # whoever reads the output has seen enough
+            pass  # the reader of the output closed it
         finally:
             self._warn_of_forks(consumer)
             with trio.CancelScope(shield=True):
@@ -141,7 +142,7 @@ class Output:
 
         def write() -> None:
             _write(self.descriptor, data)
-            # Here, because a cancellation may come between the writing and the news of it.
+            # In the thread, because the task may be cancelled after the write.
             self._position = position
             self.meter.add(len(messages), len(data))
 

@@ -1,6 +1,6 @@
-"""What lies in a data directory, for looking at it while no node has it open.
+"""Reads the data directory of a stopped node: of a broker, of a register, or the folder of one log.
 
-Recognises a broker's, a register's, and the folder of a single log.  Changes nothing.
+Changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from octopi.storage.file_names import DAMAGED_SUFFIX, segment_bases
 
 _LOCK: Final = "lock"
 _DEPTH: Final = 3
-"""A broker's log lies so deep below what is locked: ``logs/PARTITION/TOPIC``."""
+"""Levels between the locked directory of a broker and a log: ``logs/PARTITION/TOPIC``."""
 
 
 @attrs.frozen
@@ -33,30 +33,30 @@ class StoredLog:
 
     directory: str
     recovery_point: Offset | None
-    """What is behind it may be torn; None: only an unfinished record at the end may be.  What a
-    broker noted counts as well as what the checkpoint says."""
+    """Bytes behind it may be torn; the larger of what the checkpoint and the broker's file of ends
+    say.  None: unknown; only an unfinished record at the end may be torn."""
     start: Offset
-    """Nothing from there on was removed by retention."""
+    """Retention removed no records from this offset on."""
     segment_bytes: int
-    """Of all its segments."""
+    """Size of all its segments."""
 
 
 @attrs.frozen
 class DataDirectory:
-    """What there is to check."""
+    """The contents of a data directory, as `look_into` finds them."""
 
     logs: list[StoredLog]
     damaged_files: list[tuple[str, str]]
-    """Small files that can't be read, and logs that are gone: path, and what is wrong."""
+    """Damaged small files and missing logs: (path, description of the damage)."""
     kept: list[str]
-    """Files and folders of bytes that were taken out of logs."""
+    """Paths of files and folders with salvaged bytes."""
 
 
 def look_into(disk: Disk, directory: str) -> DataDirectory:
-    """Find what lies in *directory*.
+    """List the logs and the damaged files in *directory*.
 
     Raises:
-      CommandError: if it is nothing of ours.
+      CommandError: if it is neither a data directory nor a log.
       StorageError: if it can't be read.
     """
     names = set(disk.list_directory(directory))
@@ -96,7 +96,7 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             ]
     else:
         raise CommandError(
-            f"{directory} is no data directory: give a broker's or a register's --data-dir, "
+            f"{directory} is not a data directory: give a broker's or a register's --data-dir, "
             "or the folder of one log",
             ExitCode.USAGE,
         )
@@ -119,7 +119,7 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
             noted[partition, topic_id] = log
             folder = f"{data_directory}/logs/{partition}/{log.topic.get('topic')}"
             if log.topic and directory == data_directory and folder not in log_directories:
-                what = f"the log is gone, and had been durable up to offset {log.recovery_point}"
+                what = f"the log is missing; it was flushed up to offset {log.recovery_point}"
                 damaged.append((folder, what))
     logs: list[StoredLog] = []
     for folder in log_directories:
@@ -137,30 +137,32 @@ def look_into(disk: Disk, directory: str) -> DataDirectory:
                 start = log_noted.start
                 newest = log_noted.checkpoint.number if log_noted.checkpoint is not None else 0
                 if stored is not None and stored.get("number", 0) < newest:
-                    what = f"it is an older copy: number {stored.get('number', 0)} of {newest}"
+                    what = (
+                        f"an older copy: number {stored.get('number', 0)}, the newest was {newest}"
+                    )
                     damaged.append((f"{folder}/checkpoint", what))
         segment_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.log"))
         logs.append(StoredLog(folder, recovery_point, start, segment_bytes))
         kept += [str(path) for path in sorted(Path(folder).glob("*.cut"))]
         bases = segment_bases(disk.list_directory(folder))
         if noted and bases and start < bases[0]:
-            what = f"what the log held from offset {start} to {bases[0]} is gone"
+            what = f"the records from offset {start} to {bases[0]} are missing"
             damaged.append((folder, what))
     return DataDirectory(logs, damaged, kept)
 
 
 @contextmanager
 def held(disk: Disk, directory: str) -> Iterator[None]:
-    """Hold the data directory that *directory* is, or belongs to, so that no node writes; what
-    belongs to a retired replica nobody writes to.
+    """Lock the data directory that contains *directory* for the block, so that no node writes to
+    it.  A retired replica needs no lock, as nodes don't write to it.
 
     Raises:
-      CommandError: if a node has it.
+      CommandError: if a node uses the data directory.
     """
     resolved = Path(directory).resolve()
     for candidate in (resolved, *resolved.parents[:_DEPTH]):
         if candidate.name == DIRECTORY and resolved != candidate:
-            break  # a retired replica, to which nobody writes
+            break  # a retired replica: nodes don't write to it
         if _LOCK not in disk.list_directory(str(candidate)):
             continue
         try:
@@ -170,7 +172,7 @@ def held(disk: Disk, directory: str) -> Iterator[None]:
                 f"a node is using {candidate}: stop it first, or check a copy of the directory"
             ) from error
         except OSError:
-            break  # nobody can write there, neither we nor a node
+            break  # a read-only directory: no node can write there
         try:
             yield
         finally:

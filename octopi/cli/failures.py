@@ -1,8 +1,8 @@
-"""What a command tells the shell: exit codes, and an error in one line.
+"""How a command reports its end to the shell: an exit code, and an error in one line.
 
-The codes are a promise to scripts: their meaning never changes.  A line says what went
-wrong, whose side it is on and what to do next; which of that an exception already says
-itself is decided here, once for every command.
+Scripts rely on the codes: their meaning never changes.  The line says what happened, which side
+has to act, and what to do next.  This module adds what the text of an exception leaves out, once
+for every command.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES: Final[dict[ExitCode, str]] = {
-    ExitCode.OK: "it worked",
-    ExitCode.FAILED: "it failed, or what was looked at is not healthy",
-    ExitCode.USAGE: "wrong use: an argument, an option, a setting",
+    ExitCode.OK: "success",
+    ExitCode.FAILED: "the command failed, or found the cluster unhealthy",
+    ExitCode.USAGE: "an argument, an option or a setting is wrong",
     ExitCode.UNREACHABLE: "no node could be reached, or the connection was lost",
-    ExitCode.REFUSED: "the cluster refused",
-    ExitCode.DATA_FAULT: "stored data is damaged (verify)",
+    ExitCode.REFUSED: "the cluster refused the request",
+    ExitCode.DATA_FAULT: "stored data is damaged",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C",
 }
 """Every code and its meaning, as `--help` shows them."""
 
 
 class CommandError(OctopiError):
-    """A command can't go on; the text says what is wrong and what to do."""
+    """A command failed; the text says what happened and what to do next."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class CommandError(OctopiError):
 
 
 class InterruptedByUserError(CommandError):
-    """Ctrl-C, or SIGTERM: what the command had done by then."""
+    """Ctrl-C or SIGTERM ended the command; *summary* says what it had done by then."""
 
     def __init__(self, summary: str = "interrupted") -> None:
         super().__init__(summary, ExitCode.INTERRUPTED)
@@ -74,23 +74,23 @@ class InterruptedByUserError(CommandError):
 
 @attrs.frozen
 class Explanation:
-    """An exception, for people."""
+    """What the program prints and returns for an exception."""
 
     line: str
     code: ExitCode
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """What to say behind "there is no *word*": the nearest of *known*, or all of them."""
+    """The hint after "there is no *word*": the most similar of *known*, or all of them."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}"
 
 
 _SIDES: Final = {
-    Blame.CALLER: "on this side",
-    Blame.NODE: "at the node",
-    Blame.NOBODY: "nobody's fault",
+    Blame.CALLER: "on your side",
+    Blame.NODE: "on the node's side",
+    Blame.NEITHER: "no fault of either side",
 }
 
 
@@ -106,7 +106,7 @@ def explain(error: BaseException) -> Explanation:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in *error* that are no groups, equal ones once."""
+    """The exceptions in *error* that are not groups, without duplicates."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     found: dict[tuple[type, str], BaseException] = {}
@@ -117,11 +117,11 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 
 def _rank(error: BaseException) -> int:
-    """Lower tells more about why a command failed."""
+    """The lower the rank, the more *error* tells about why the command failed."""
     if isinstance(error, KeyboardInterrupt):
         return 0
     if not isinstance(error, OctopiError | OSError):
-        return 1  # a bug: nothing matters more
+        return 1  # a bug comes before every expected error
     return 3 if isinstance(error, ConnectionLostError) else 2
 
 
@@ -133,9 +133,9 @@ def _explain(error: BaseException) -> Explanation:
             return Explanation(str(error), error.code)
         case HistoryForkedError(read_until=int()):
             return Explanation(
-                f"{error}; the cluster lost what it had acknowledged, the messages on this side "
-                f"are as they were: `consume {error.topic} -p {error.partition} -o "
-                f"{error.offset}` prints what is there now, --on-fork resume goes on by itself",
+                f"{error}; the cluster lost acknowledged messages, and what you have read is "
+                f"unchanged: run `{PROGRAM} consume {error.topic} -p {error.partition} -o "
+                f"{error.offset}`, or add --on-fork resume",
                 ExitCode.REFUSED,
             )
         case RefusedError():
@@ -145,19 +145,20 @@ def _explain(error: BaseException) -> Explanation:
             )
         case UnreachableError():
             return Explanation(
-                f"{error}; is a node running there? --server names another, "
-                "`octopi-node dev` starts a cluster",
+                f"{error}; is a node running there? Give another address with --server, "
+                f"or start a cluster with `{PROGRAM} dev`",
                 ExitCode.UNREACHABLE,
             )
         case ConnectionLostError():
             return Explanation(
-                f"{error}; the node or the network went away: look at the node, run this again",
+                f"{error}; the node ended or the network failed: check the node's log, then run "
+                "this command again",
                 ExitCode.UNREACHABLE,
             )
         case ProtocolError():
             return Explanation(
-                f"{error}; the other side does not speak Octopi's protocol as we do: "
-                "check the address and the versions",
+                f"{error}; the peer violated Octopi's protocol: check that --server is the address "
+                f"of a node, and compare versions (`{PROGRAM} --version`)",
                 ExitCode.UNREACHABLE,
             )
         case NotDeliveredError() | OutcomeUnknownError():
@@ -174,8 +175,8 @@ def _explain(error: BaseException) -> Explanation:
             return Explanation(f"{name}{error.strerror or error}", ExitCode.FAILED)
         case _:
             return Explanation(
-                f"a fault in octopi-node itself: {type(error).__name__}: {error}; "
-                "run it again with --debug and report what it prints",
+                f"a bug in {PROGRAM} itself: {type(error).__name__}: {error}; "
+                "run the command again with --debug, and report the output",
                 ExitCode.FAILED,
             )
 

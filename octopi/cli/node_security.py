@@ -1,4 +1,4 @@
-"""How a node is protected, from its settings: TLS, tokens, and who may come from where."""
+"""Makes the security of a node from its settings: TLS, tokens and allowed origins."""
 
 from __future__ import annotations
 
@@ -22,39 +22,42 @@ from octopi.transport.handshake import TokenSource
 
 @attrs.frozen
 class NodeSecurity:
-    """What a node shows, and asks for."""
+    """TLS, tokens and access policy of a node."""
 
     access: HttpAccessPolicy
     tls: Tls | None
     token: TokenSource
-    """Gives what it shows to other nodes."""
+    """Returns the token that the node authenticates with at other nodes."""
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Whom it asks about tokens; None: nobody."""
+        """Authenticates connections.  None disables authentication."""
         return self.access.authenticator
 
 
 def protection(settings: NodeSettings, listen: str) -> NodeSecurity:
-    """What *settings* ask for, for a node that listens at *listen*.
+    """The security of a node with *settings* that listens at *listen*.
 
     Raises:
-      CommandError: if that can't be had, or would let the whole network in unasked.
-      InvalidOptionError: if a file is no good.
+      CommandError: if settings contradict each other, or would accept the network without tokens.
+      InvalidOptionError: if a file is invalid.
     """
     authenticator = _authenticator(settings)
     host, port = listen_address(listen)
     if authenticator is None and not settings.insecure and not is_loopback(host):
         raise CommandError(
-            f"whoever reaches {host_and_port(host or '*', port)} could do everything: ask for "
-            "tokens with --auth-keys, listen at 127.0.0.1, or say --insecure",
+            f"every client that reaches {host_and_port(host or '*', port)} could do anything: "
+            "require tokens with --auth-keys FILE, listen at 127.0.0.1, or add --insecure",
             ExitCode.USAGE,
         )
     if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise CommandError("--tls-cert and --tls-key go together", ExitCode.USAGE)
+        raise CommandError(
+            "--tls-cert and --tls-key need each other: give both, or neither", ExitCode.USAGE
+        )
     if settings.tls_ca and not settings.tls_cert:
         raise CommandError(
-            "--tls-ca says whom to trust: give --tls-cert and --tls-key, too", ExitCode.USAGE
+            "--tls-ca needs a certificate of the node: give --tls-cert and --tls-key, too",
+            ExitCode.USAGE,
         )
     tls = None
     if settings.tls_cert:
@@ -80,7 +83,8 @@ def _origins(text: str) -> tuple[str, ...]:
     for origin in origins:
         if place_of(origin) is None or not origin.startswith(("http://", "https://")):
             raise CommandError(
-                f"{origin!r} is no origin: write http://host:port or https://host", ExitCode.USAGE
+                f"--allow-origin {origin!r} is not an origin: write http://host:port or https://host",
+                ExitCode.USAGE,
             )
     return origins
 

@@ -1,7 +1,8 @@
-"""Replicas that a broker gave up and keeps for a while: what there is, and their removal.
+"""Retired replicas: replicas that a broker no longer has, but keeps for a while.  Lists and removes
+them.
 
-Nothing changes within such a folder, so all of this works beside a running broker.  A removal is
-a renaming first, which the broker knows as what it begins a removal with itself.
+The files of a retired replica don't change, so this works while the broker runs.  A removal begins
+with the same renaming as the broker's own removals, so the broker recognises it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from octopi.roles.broker.retired_folders import (
 
 @attrs.frozen
 class RetiredReplica:
-    """One of them."""
+    """One retired replica, as listed."""
 
     name: str
     path: str
@@ -37,7 +38,7 @@ class RetiredReplica:
     retired_at: str
     """ISO 8601, UTC."""
     kept_s: int
-    """For so long it was kept, as the broker noted last."""
+    """Seconds of the broker's running time for which it has been kept, as the broker noted last."""
     logs: int
     size_bytes: int
     state: str
@@ -66,7 +67,7 @@ def find_retired(disk: Disk, directory: str) -> list[RetiredReplica]:
 
 def _look(disk: Disk, directory: str, one: RetiredFolder) -> RetiredReplica:
     path = Path(directory) / DIRECTORY / one.name
-    # Deleted by the broker meanwhile: then what is left of it is counted.
+    # If the broker deletes it meanwhile, the files that are left are counted.
     logs = [folder for folder in path.glob("logs/*/*") if "!" not in folder.name]
     return RetiredReplica(
         one.name,
@@ -98,12 +99,14 @@ def remove(disk: Disk, directory: str, name: str) -> None:
     parsed, root = parse(name), f"{directory}/{DIRECTORY}"
     if parsed is None or name not in disk.list_directory(root):
         raise CommandError(
-            f"{name} is none of the names that `octopi-node retired list {directory}` prints",
+            f"there is no retired replica {name}; `octopi-node retired list {directory}` prints "
+            "the names",
             ExitCode.USAGE,
         )
     if parsed.suffix == MOVING_SUFFIX:
         raise CommandError(
-            f"{name}: its broker has not moved all files yet, and does so at its next start"
+            f"{name}: the broker has not moved all its files yet; start the broker, which finishes "
+            "the move, then run this again"
         )
     doomed = name
     if parsed.is_whole:
@@ -116,6 +119,6 @@ def remove(disk: Disk, directory: str, name: str) -> None:
 def _unless_gone(
     function: object, path: str, failure: tuple[object, BaseException, object]
 ) -> None:
-    """The broker removes what is called so, too."""
+    """Ignore missing files: the broker removes such folders, too."""
     if not isinstance(failure[1], FileNotFoundError):
         raise failure[1]

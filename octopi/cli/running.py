@@ -1,8 +1,7 @@
-"""From the shell into Trio and back: signals, and how a run ends.
+"""Runs commands and nodes under Trio, and handles signals.
 
-A command that looks at a cluster is cancelled by the first signal.  A node is asked to
-stop by the first and cancelled by the second.  Neither ever sees a `KeyboardInterrupt`
-in the middle of its own code.
+The first signal cancels a client command.  It stops a node gracefully; the second one cancels the
+node.  Code of either never sees a `KeyboardInterrupt`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def run(body: Callable[[], Awaitable[_T]], summary: Callable[[], str] | None = N
     """Run *body* to its end; Ctrl-C and SIGTERM cancel it.
 
     Raises:
-      InterruptedByUserError: if that happened, with *summary* of what was done.
+      InterruptedByUserError: if a signal cancelled it; the text is *summary*().
     """
 
     async def main() -> list[_T]:
@@ -53,14 +52,14 @@ def run(body: Callable[[], Awaitable[_T]], summary: Callable[[], str] | None = N
 
 
 def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool = False) -> None:
-    """Run the node *body* until it ends; it is to end soon after its event is set.
+    """Run the node *body* until it ends.  It gets an event, and has to end soon after that is set.
 
     The first SIGINT or SIGTERM sets the event, and so does the end of standard input if
     *stop_at_eof*; the second signal cancels the node.
 
     Raises:
-      InterruptedByUserError: if it was cancelled.
-      CommandError: if its address can't be had.
+      InterruptedByUserError: if the second signal cancelled it.
+      CommandError: if it can't listen at its address.
     """
 
     async def main() -> bool:
@@ -88,17 +87,16 @@ def run_node(body: Callable[[trio.Event], Awaitable[None]], *, stop_at_eof: bool
     try:
         ended_by_itself = trio.run(main)
     except* UnreachableError as group:
-        # Nothing was to be reached here: the node's own address can't be had.
+        # The node's own address: it can't listen there.
         raise CommandError(str(leaves(group)[0])) from None
     if not ended_by_itself:
         raise InterruptedByUserError(
-            "stopped at once, by the second signal: "
-            "what was not flushed is checked when the node starts again"
+            "stopped at once by the second signal; the next start checks what was not flushed"
         )
 
 
 async def _set_at_eof(stop: trio.Event) -> None:
-    """Set *stop* when standard input ends: whoever started this node has gone."""
+    """Set *stop* when standard input ends, because the program that started this node has ended."""
     stdin = trio.lowlevel.FdStream(os.dup(0))
     async with stdin:
         while await stdin.receive_some():

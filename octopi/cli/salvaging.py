@@ -1,8 +1,8 @@
-"""Bytes that were taken out of logs and are kept beside them: what is in them, and their return.
+"""Salvaged bytes, which brokers took out of logs and kept: listed, read, and put back.
 
-A broker keeps what it takes out of a log: a torn tail, what lies behind damage, and what was cut
-because its loss was accepted, in ``.cut`` files; a folder without a usable checkpoint under
-another name.  Records in them are found one by one, also behind damaged ones.
+A broker keeps a torn tail, the bytes behind damage, and records that were cut because their loss
+was accepted, in ``.cut`` files; it renames a log folder without a usable checkpoint.  Records in
+these files are found one by one, also behind damaged ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANYWHERE: Final = Offset(1 << 64)
 
 @attrs.frozen
 class Kept:
-    """One file of bytes that were taken out of a log."""
+    """One file of salvaged bytes."""
 
     path: str
     topic: str
@@ -41,15 +41,15 @@ class Kept:
     """Where its bytes were in the log."""
     size_bytes: int
     messages: int
-    """Sound ones in it."""
+    """Number of valid messages in it."""
     damaged_places: int
     fits: bool
-    """Whether the log ends where the file begins, the file has sound records only, and no other
-    broker has the partition: then it can be put back."""
+    """Whether it can be put back: the log ends where the file begins, all records of the file are
+    valid, and no other broker has a replica."""
 
 
 class KeptFile(RecordFile):
-    """A file of records whose name doesn't say where it began."""
+    """A file of records that begins at offset *base*, whatever its name is."""
 
     def __init__(self, disk: Disk, path: str, base: Offset) -> None:
         super().__init__(disk, path.rpartition("/")[0], base)
@@ -57,8 +57,8 @@ class KeptFile(RecordFile):
         self.size_bytes = Path(path).stat().st_size
 
     def sound(self) -> Iterator[tuple[int, bytes]]:
-        """Position and bytes of each stretch of whole sound records; each begins behind damage, or
-        where the one before ended."""
+        """Position and bytes of each run of valid records, in order.  A run begins where the one
+        before ends, or behind damage."""
         position: int | None = 0
         while position is not None:
             fault = None
@@ -70,8 +70,8 @@ class KeptFile(RecordFile):
 
 
 def find_kept(disk: Disk, directory: str) -> list[Kept]:
-    """What is kept in a broker's data *directory*, sorted by its path.  Of a retired replica that
-    is all of its segments, too.
+    """The salvaged files in a broker's data *directory*, sorted by path; of a retired replica all
+    its segments, too.
 
     Raises:
       StorageError: if it can't be read.
@@ -103,8 +103,8 @@ def find_kept(disk: Disk, directory: str) -> list[Kept]:
 
 
 def segments_of(disk: Disk, directory: str, folder: str) -> list[Kept]:
-    """All segments of a log, by its *folder* in a broker's data *directory*; none: it is no such
-    folder."""
+    """The segments of the log in *folder*; empty if that is not a log in a broker's data
+    *directory*."""
     path = Path(folder)
     logs = (Path(directory) / "logs").resolve()
     partition = path.resolve().parent.name
@@ -120,7 +120,9 @@ def _names(disk: Disk, folder: str) -> list[str]:
     try:
         return disk.list_directory(folder)
     except OSError as error:
-        raise StorageError(f"{folder} can't be read: {error.strerror}") from error
+        raise StorageError(
+            f"{folder} can't be read: {error.strerror}; check its permissions and the disk"
+        ) from error
 
 
 def _has_one_replica(disk: Disk, path: str) -> bool:
@@ -153,7 +155,7 @@ def _base(path: str) -> Offset:
 
 
 def messages_in(disk: Disk, kept: Kept) -> Iterator[Message]:
-    """The sound messages of a file, in order."""
+    """The valid messages of a file, in order."""
     file = KeptFile(disk, kept.path, Offset(kept.offset))
     topic, partition = TopicName(kept.topic), PartitionId(kept.partition)
     try:
@@ -164,14 +166,14 @@ def messages_in(disk: Disk, kept: Kept) -> Iterator[Message]:
 
 
 def put_back(disk: Disk, kept: Kept) -> None:
-    """Put the records of a file that fits behind its log's end, durably, then remove the file.
+    """Append the records of *kept*, which `fits`, to its log durably; the file becomes a segment.
 
     Raises:
       OSError: if the disk fails; the file is still there then.
     """
     assert kept.fits
     folder = kept.path.rpartition("/")[0]
-    # Maybe in the place of an empty segment that begins there.
+    # May replace an empty segment with the same base.
     disk.rename(kept.path, f"{folder}/{kept.offset:020d}.log")
     for path in (f"{folder}/{kept.offset:020d}.log", folder):
         descriptor = os.open(path, os.O_RDONLY)

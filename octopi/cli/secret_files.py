@@ -1,4 +1,4 @@
-"""Files with the join secret, as nodes and commands are given them."""
+"""Reads and writes the files with join secrets that nodes and commands are given."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from octopi.security.join_secret import SECRET_FILE, JoinSecrets, SecretSource, 
 from octopi.security.secret_file import SecretFile
 
 _NOT_FOR: Final = stat.S_IRWXO | stat.S_IWGRP
-"""Modes of a file that others may read or write.  A group may read it, as secrets are often given
-to containers."""
+"""Mode bits that a secret file must not have.  A group may read it: containers often get secrets
+that way."""
 
 _READ_BYTES_MAX: Final = 64 * 1024
 
 
 def secret_of_broker(path: str) -> SecretSource:
-    """The secrets in the file at *path*, for a broker.  The file may be missing: it waits for the
-    register to make it, or for somebody to copy it.
+    """The secrets in the file at *path*, for a broker.  The file may be missing: the broker waits
+    until the register makes it, or an operator copies it.
 
     Raises:
-      InvalidOptionError: if the file is no good.
+      InvalidOptionError: if the file is invalid, or open to other users.
     """
     advice = f"copy {SECRET_FILE} of the register's data directory, and name it: --join-secret FILE"
     file = SecretFile(path, lambda: _read(path), SystemClock(), advice)
@@ -36,17 +36,17 @@ def secret_of_broker(path: str) -> SecretSource:
 
 
 def secret_of_register(path: str) -> SecretSource:
-    """The secrets in the file at *path*, which a register was given.
+    """The secrets in the file at *path*, for a register.
 
     Raises:
-      InvalidOptionError: if the file is no good.
-      CommandError: if there is none.
+      InvalidOptionError: if the file is invalid, or open to other users.
+      CommandError: if the file is missing.
     """
     file = SecretFile(path, lambda: _read(path), SystemClock(), "it was removed")
     if not file.load().keys:
         raise CommandError(
-            f"{path}: no such file; leave --join-secret out, and the register makes a secret of "
-            f"its own, or make one with `octopi-node secret {shlex.quote(path)}`",
+            f"{path}: no such file; run `octopi-node secret {shlex.quote(path)}` to make one, or "
+            "leave --join-secret out, so that the register makes its own",
             ExitCode.USAGE,
         )
     return file
@@ -56,41 +56,43 @@ def secret_of_operator(path: str) -> SecretSource:
     """The secrets in the file at *path*, for a command that operates a cluster.
 
     Raises:
-      InvalidOptionError: if the file is no good.
-      CommandError: if there is none.
+      InvalidOptionError: if the file is invalid, or open to other users.
+      CommandError: if the file is missing.
     """
     file = SecretFile(path, lambda: _read(path), SystemClock(), "it was removed")
     if not file.load().keys:
         raise CommandError(
-            f"{path}: no such file; it is {SECRET_FILE} in the register's data directory",
+            f"{path}: no such file; give --join-secret the file {SECRET_FILE} in the register's "
+            "data directory, or a copy of it",
             ExitCode.USAGE,
         )
     return file
 
 
 def refuse_open_file(path: str) -> None:
-    """Make sure that other users of the machine don't know what is in *path*, if it is there.
+    """Make sure that other users of the machine can't read or write the file *path*, if it exists.
 
     Raises:
-      InvalidOptionError: if they may.
+      InvalidOptionError: if they can.
     """
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return  # whoever reads it says what is wrong
+        return  # reading the file reports the error
     if mode & _NOT_FOR:
         raise InvalidOptionError(
-            f"{path} is open to other users of the machine, who could be brokers with it: "
-            f"`chmod 600 {shlex.quote(path)}`, and exchange the secret if one may have read it"
+            f"{path} is open to other users of this machine, who could join the cluster with it: "
+            f"run `chmod 600 {shlex.quote(path)}`, and replace the secret if one may have read it "
+            "(`octopi-node secret --help`)"
         )
 
 
 def add_secret(path: Path, secret: bytes) -> int:
-    """Make a file with *secret*, or add it to one; return how many are in it then.
+    """Add *secret* to the file *path*, made if missing; return the number of secrets in it.
 
     Raises:
-      InvalidOptionError: if the file is no good.
-      CommandError: if it is full.
+      InvalidOptionError: if the file is invalid, or open to other users.
+      CommandError: if it has `JOIN_SECRETS_MAX` secrets already.
       OSError: if it can't be written.
     """
     try:
@@ -102,13 +104,13 @@ def add_secret(path: Path, secret: bytes) -> int:
         count = len(JoinSecrets.parse(before, str(path)).keys)
         if count >= JOIN_SECRETS_MAX:
             raise CommandError(
-                f"{path} has {count} secrets already: remove the oldest ones from it, here and on "
-                "all other nodes",
+                f"{path} has {count} secrets already: remove the oldest ones (the first lines), "
+                "here and on all other nodes",
                 ExitCode.USAGE,
             )
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
-        # In one write: a node that reads the file meanwhile has all of it or none.
+        # In one write, so that a node that reads the file meanwhile gets the whole line or none.
         file.write(secret_text(secret, before)[len(before) :].encode())
         file.flush()
         os.fsync(file.fileno())

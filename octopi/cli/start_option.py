@@ -1,8 +1,8 @@
-"""Where `consume` starts: ``-o`` as people write it.
+"""Parses the start position of `consume`, option ``-o``.
 
 =============  ==============================================================
 ``earliest``   the oldest message that is kept
-``latest``     what comes from now on
+``latest``     messages from now on
 ``OFFSET``     that offset (a message's id; 0 is the first message ever)
 ``-N``         the last N messages, of each partition
 ``@TIME``      the first message at or after that time: ISO 8601 (local time if
@@ -30,10 +30,10 @@ _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 def parse_start(text: str) -> OffsetSpec | Position:
-    """The meaning of *text*, as `octopi.Client.consumer` takes it.
+    """The start position that *text* denotes, as `octopi.Client.consumer` takes it.
 
     Raises:
-      CommandError: if it has none.
+      CommandError: if *text* is not a start position.
     """
     if text == "earliest":
         return "earliest"
@@ -59,9 +59,9 @@ def parse_start(text: str) -> OffsetSpec | Position:
                 return _UNIX_ZERO + timedelta(milliseconds=int(text[1:]))
             return datetime.fromisoformat(text[1:]).astimezone()
         except (ValueError, OverflowError):
-            pass  # answered below, with all the forms there are
+            pass  # reported below, with all forms
     raise CommandError(
-        f"{text!r} is no place to start: use earliest, latest, an offset, -N for the last N "
-        "messages, @TIME such as @2026-01-31T12:00, or a position that begins with v1:",
+        f"--offset {text!r} is not a start position: use earliest, latest, an offset, -N for the "
+        "last N messages, @TIME such as @2026-01-31T12:00, or a position that begins with v1:",
         ExitCode.USAGE,
     )

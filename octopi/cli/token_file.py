@@ -1,4 +1,4 @@
-"""A token in a file: never on a command line, which other users of the machine can see."""
+"""Reads a token from a file.  Tokens never stand on a command line, which other users can see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = get_logger(__name__)
 
 
 class TokenFile:
-    """A file with a token, read each time: whoever replaces it needs no restart."""
+    """A file with a token.  It is read for each use, so replacing it needs no restart."""
 
     def __init__(self, path: str) -> None:
         """Read *path*.
@@ -23,9 +23,14 @@ class TokenFile:
         try:
             self._last = self._read()
         except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}", ExitCode.USAGE) from None
+            raise CommandError(
+                f"{path}: {error.strerror}; make a token with `octopi-node token create`",
+                ExitCode.USAGE,
+            ) from None
         if not self._last:
-            raise CommandError(f"{path} has no token", ExitCode.USAGE)
+            raise CommandError(
+                f"{path} is empty; make a token with `octopi-node token create`", ExitCode.USAGE
+            )
 
     def __call__(self) -> str:
         try:

@@ -102,8 +102,11 @@ class TopicDecisions:
         else:
             most = min(total, PARTITIONS_PER_TOPIC_MAX)
             if not 1 <= partition_count <= most:
+                more = min(partition_count, PARTITIONS_PER_TOPIC_MAX) - total
+                advice = f"; run `octopi-node partitions add {more}` for more" if more > 0 else ""
                 raise RefusedError(
-                    f"a topic has 1 to {most} partitions here, not {partition_count}",
+                    f"the cluster has {total} partitions, so a topic can have 1 to {most} of them, "
+                    f"not {partition_count}{advice}",
                     Status.INVALID_OPTION,
                 )
             if self._circle is None or self._circle.partition_count != total:

@@ -1,1 +1,1 @@
-"""Who may do what: tokens, what they grant, and what each message needs."""
+"""Authentication and authorization: tokens, grants, quotas, join secrets, TLS and origins."""

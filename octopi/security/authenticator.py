@@ -1,7 +1,7 @@
-"""Who is let in: checks tokens, and counts how many connections each subject has.
+"""Authenticates connections by their tokens, and limits what each subject uses.
 
-One for each node.  What is limited is the subject, not the token: a refreshed token is no
-second allowance, and neither is a new connection.
+A node has one authenticator.  Limits count per subject, not per token or connection: a refreshed
+token or another connection gets no allowance of its own.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:  # 8 MB of code, which a node without keys doesn't need
 
 
 _LOOKED_AT_COUNT: Final = 8
-"""Subjects without connections that are looked at whenever one comes."""
+"""Subjects without connections to check, and perhaps forget, with each new one."""
 
 
 @attrs.frozen
 class TokenLimits:
-    """What one subject may use of a node."""
+    """Limits of one subject at a node."""
 
     connections_max: int = CONNECTIONS_PER_TOKEN_MAX
     bytes_per_s: float | None = None
-    """Of all its connections together, both ways; None: no limit."""
+    """Of all its connections together, sent and received.  None: no limit."""
     quota: Quota = NO_QUOTA
-    """Where its token says nothing."""
+    """Used for what its token does not limit."""
 
 
 @attrs.define
@@ -46,13 +46,13 @@ class _Subject:
     account: SubjectUsage = attrs.Factory(SubjectUsage)
 
     def is_forgettable(self, now: float) -> bool:
-        """Whether a new one would be the same."""
+        """Whether it is equal to a new one, and can be dropped."""
         is_full = self.bucket is None or self.bucket.is_full(now)
         return is_full and self.account.is_empty
 
 
 class Authenticator:
-    """Checks who comes."""
+    """Checks tokens, and keeps count of connections, bytes and quotas by subject."""
 
     def __init__(self, keys: KeyRing, clock: Clock, limits: TokenLimits | None = None) -> None:
         self._keys = keys
@@ -60,18 +60,18 @@ class Authenticator:
         self._limits = limits or TokenLimits()
         self._subjects: dict[str, _Subject] = {}
         self._gone: dict[str, _Subject] = {}
-        """Those without connections that have had more than their share, or have something
+        """Subjects without connections whose bucket is not full again, or which have records
         stored."""
         self.cluster: Callable[[], str] = lambda: ""
-        """Gives the id of the node's cluster; empty while it is not known."""
+        """Returns the id of the node's cluster; empty while it is unknown."""
 
     @property
     def subject_count(self) -> int:
-        """Subjects that something is known of."""
+        """Number of subjects with state at this node."""
         return len(self._subjects) + len(self._gone)
 
     def identify(self, token: str | None) -> Principal:
-        """Who holds *token*.
+        """The holder of *token*.
 
         Raises:
           RefusedError: UNAUTHENTICATED or EXPIRED; NOT_READY, if it is for certain clusters and
@@ -79,25 +79,28 @@ class Authenticator:
         """
         identity = self._verified(token)
         if identity.clusters and not self.cluster():
-            raise RefusedError("the node does not know its cluster yet", Status.NOT_READY)
+            raise RefusedError(
+                "the token is for certain clusters, and the node does not know its own yet",
+                Status.NOT_READY,
+            )
         return identity
 
     def _verified(self, token: str | None) -> Principal:
         if not token:
-            raise RefusedError("a token is needed here", Status.UNAUTHENTICATED)
+            raise RefusedError("the node requires a token", Status.UNAUTHENTICATED)
         identity = self._keys.verify(token, self._clock.wall_ms())
         cluster = self.cluster()
         if identity.clusters and cluster and cluster not in identity.clusters:
-            raise RefusedError("the token is for another cluster", Status.UNAUTHENTICATED)
+            raise RefusedError(f"the token is not for cluster {cluster}", Status.UNAUTHENTICATED)
         return attrs.evolve(identity, quota=identity.quota.or_else(self._limits.quota))
 
     def enter(self, token: str | None, endpoint: Endpoint) -> AuthenticatedPeer:
-        """Let a connection in; it has to `AuthenticatedPeer.leave`.
+        """Admit a connection; when it ends, `AuthenticatedPeer.leave` has to be called.
 
         Raises:
           RefusedError: UNAUTHENTICATED, EXPIRED, FORBIDDEN or OVER_LIMIT.
         """
-        # A register that knows no cluster yet learns from brokers which one it is.
+        # A register without a cluster id learns it from brokers, so it can't check theirs yet.
         is_member = endpoint is MEMBERSHIP
         identity = self._verified(token) if is_member else self.identify(token)
         why = denied_at(identity.grants, endpoint)
@@ -106,7 +109,8 @@ class Authenticator:
         subject = self._subject(identity.subject)
         if subject.connection_count >= self._limits.connections_max:
             raise RefusedError(
-                f"a token has at most {self._limits.connections_max} connections to a node",
+                f"{identity.subject!r} has {self._limits.connections_max} connections to a node, "
+                "which is the limit of its token",
                 Status.OVER_LIMIT,
             )
         subject.connection_count += 1
@@ -114,12 +118,12 @@ class Authenticator:
         return AuthenticatedPeer(self, identity, subject.bucket, subject.account)
 
     def wait_s(self, subject: str) -> float:
-        """How long *subject* has to wait until it may be answered over HTTP; 0: not at all."""
+        """Seconds until *subject* may send another HTTP request; 0: at once."""
         bucket = self._bucket(subject)
         return 0.0 if bucket is None else bucket.wait_s(self._clock.now())
 
     def spend(self, subject: str, size_bytes: int) -> None:
-        """Count what *subject* was answered over HTTP, with what its connections move."""
+        """Count *size_bytes* of an HTTP answer against the byte rate of *subject*."""
         bucket = self._bucket(subject)
         if bucket is not None:
             bucket.spend(size_bytes, self._clock.now())
@@ -133,7 +137,7 @@ class Authenticator:
         return known.bucket
 
     def left(self, subject: str) -> None:
-        """One of its connections ended."""
+        """Count that a connection of *subject* ended."""
         known = self._subjects[subject]
         known.connection_count -= 1
         if not known.connection_count:
@@ -155,7 +159,7 @@ class Authenticator:
 
 
 class AuthenticatedPeer:
-    """One connection that was let in."""
+    """An admitted connection, with what its token grants."""
 
     def __init__(
         self,
@@ -167,17 +171,17 @@ class AuthenticatedPeer:
         self._authenticator = authenticator
         self._has_left = False
         self._allowed: set[tuple[type, str]] = set()
-        """Decisions that were made already: most messages of a connection are alike."""
+        """Cache of allowed (message type, topic): most messages of a connection are alike."""
         self.identity = identity
         self.bucket: Final = bucket
         self.account: Final = account
-        """What its subject has at this node."""
+        """The quota usage of its subject at this node."""
 
     def check(self, message: object) -> None:
-        """Let *message* pass.
+        """Check that the token grants *message*.
 
         Raises:
-          RefusedError: FORBIDDEN.
+          RefusedError: FORBIDDEN if it does not.
         """
         decision = (type(message), getattr(message, "topic", ""))
         if decision in self._allowed:
@@ -190,20 +194,23 @@ class AuthenticatedPeer:
         self._allowed.add(decision)
 
     def refresh(self, token: str) -> Principal:
-        """Go on with another token of the same subject.
+        """Replace the token by another one of the same subject.
 
         Raises:
-          RefusedError: UNAUTHENTICATED or EXPIRED; nothing has changed.
+          RefusedError: UNAUTHENTICATED or EXPIRED; the old token stays in use.
         """
         identity = self._authenticator.identify(token)
         if identity.subject != self.identity.subject:
-            raise RefusedError("the token is another subject's", Status.UNAUTHENTICATED)
+            raise RefusedError(
+                "the refreshed token has another subject than the token it replaces",
+                Status.UNAUTHENTICATED,
+            )
         self.identity = identity
         self._allowed.clear()
         return identity
 
     def leave(self) -> None:
-        """The connection ended; safe to call twice."""
+        """Report the end of the connection; further calls have no effect."""
         if not self._has_left:
             self._has_left = True
             self._authenticator.left(self.identity.subject)

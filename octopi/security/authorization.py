@@ -33,7 +33,7 @@ _FREE: Final = frozenset(cls for cls, needs in _NEEDS.items() if needs == m.ANY_
 
 
 def denied(grants: Grants, message: object) -> str | None:
-    """Why *message* must not be carried out for who has *grants*; None: it may."""
+    """Why *grants* don't allow *message*; None if they do."""
     cls = type(message)
     if cls in _FREE:
         return None
@@ -50,12 +50,12 @@ def denied(grants: Grants, message: object) -> str | None:
 
 
 def denied_at(grants: Grants, endpoint: Endpoint) -> str | None:
-    """Why who has *grants* must not connect to *endpoint*; None: it may."""
+    """Why *grants* don't allow to connect to *endpoint*; None if they do."""
     if endpoint in (MEMBERSHIP, FOLLOW) and not grants.allows(Verb.REPLICATE, None):
         return f"the token does not grant {Verb.REPLICATE} on the cluster"
     return None
 
 
 def not_granted(verb: Verb, topic: str) -> str:
-    """What to say to who may not."""
+    """The text of a refusal."""
     return f"the token does not grant {verb} on topic {topic!r}"

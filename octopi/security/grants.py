@@ -1,7 +1,7 @@
-"""What a token allows: verbs, each for topics by pattern.
+"""The grants of a token: verbs, each with patterns of topic names.
 
-Pure.  A pattern is a topic's name in which ``*`` stands for any characters, also none.  What
-concerns no single topic, such as draining a broker, is granted by the pattern ``*`` alone.
+Pure.  In a pattern ``*`` stands for any characters, or none.  Operations on the cluster, such as
+draining a broker, need the pattern ``*``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9._*-]+", re.ASCII)
 
 @attrs.frozen
 class Grants:
-    """Which patterns each verb is granted for; what isn't there is denied."""
+    """The patterns that each verb is granted for; everything else is denied."""
 
     patterns: Mapping[Verb, tuple[str, ...]]
 
@@ -35,19 +35,19 @@ class Grants:
         return any(matches(pattern, topic) for pattern in patterns)
 
     def covers(self, topic: str | None) -> bool:
-        """Whether anything is: who may do something with a topic may know of it."""
+        """Whether any verb is granted on *topic*; then its existence may be shown."""
         return any(self.allows(verb, topic) for verb in self.patterns)
 
 
 EVERYTHING: Final = Grants(dict.fromkeys(Verb, (EVERY_TOPIC,)))
-"""What everybody may where nobody is asked for a token."""
+"""The grants of every connection to a node that requires no tokens."""
 
 
 def grants(wanted: Mapping[str, Sequence[str]]) -> Grants:
     """The grants that *wanted* (verb -> patterns) describes.
 
     Raises:
-      InvalidOptionError: if there is no such verb, or a pattern is none.
+      InvalidOptionError: if a verb does not exist, or a pattern is not valid.
     """
     found: dict[Verb, tuple[str, ...]] = {}
     for name, patterns in wanted.items():
@@ -58,15 +58,14 @@ def grants(wanted: Mapping[str, Sequence[str]]) -> Grants:
         for pattern in patterns:
             if len(pattern) > TOPIC_NAME_BYTES_MAX or _PATTERN.fullmatch(pattern) is None:
                 raise InvalidOptionError(
-                    f"{pattern[:40]!r} is no pattern: write a topic's name, * for any characters"
+                    f"{pattern[:40]!r} is not a pattern: write a topic name, * for any characters"
                 )
         found[Verb(name)] = tuple(patterns)
     return Grants(found)
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether *topic* is one of those that *pattern* means.  Takes time in proportion to both
-    lengths at most, whatever they are."""
+    """Whether *pattern* matches *topic*.  Takes time linear in both lengths for every pattern."""
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == topic

@@ -1,6 +1,6 @@
-"""The join secret: how registers and brokers prove to each other that they are of one cluster.
+"""The join secret: registers and brokers prove to each other that they belong to one cluster.
 
-Everybody may reach a node, also programs of its own machine, so an address proves nothing.  The
+Any program may reach a node, so an address proves nothing.  The
 nodes of a cluster share a secret of 32 random bytes, and show that they have it without sending
 it, when a connection between them is opened (mutual authentication in three passes with a keyed
 check function, as in ISO/IEC 9798-4; the function is HMAC-SHA256, RFC 2104).
@@ -27,7 +27,7 @@ from octopi.errors import InvalidOptionError
 from octopi.limits import JOIN_NONCE_BYTES, JOIN_SECRET_BYTES, JOIN_SECRETS_MAX
 
 SECRET_FILE: Final = "join-secret"
-"""What a register calls the file in its data directory."""
+"""Name of the file with the join secret in the register's data directory."""
 
 _LABEL: Final = b"octopi join proof 1"
 
@@ -37,7 +37,7 @@ _HEAD: Final = (
 
 
 class Side(Enum):
-    """Who made a proof."""
+    """The side of a connection that made a proof."""
 
     CONNECTING = b"connecting"
     ACCEPTING = b"accepting"
@@ -45,16 +45,16 @@ class Side(Enum):
 
 @attrs.frozen
 class JoinSecrets:
-    """The secrets that a node has: one, or several while they are exchanged."""
+    """The secrets of a node: one, or several while the secret is replaced."""
 
     keys: tuple[bytes, ...] = attrs.field(repr=False)
     missing: str = ""
-    """Why there is none, where `keys` is empty."""
+    """The reason, if `keys` is empty."""
 
     @staticmethod
     def parse(text: str, origin: str) -> JoinSecrets:
-        """The secrets in *text*, which comes from *origin* (a file, for errors): one a line, as
-        64 hexadecimal digits; empty lines and those that begin with # don't count.
+        """The secrets in *text*: one per line, as 64 hexadecimal digits.  Empty lines and lines
+        that begin with # are ignored.  *origin* (a file's name) stands in errors.
 
         Raises:
           InvalidOptionError: if there is none in it, or too many, or something else.
@@ -71,16 +71,18 @@ class JoinSecrets:
             if len(key) != JOIN_SECRET_BYTES or len(word) != 2 * JOIN_SECRET_BYTES:
                 # What it is instead is not repeated: it may be most of a secret.
                 raise InvalidOptionError(
-                    f"{origin}: line {number} is no join secret, which has "
+                    f"{origin}: line {number} is not a join secret of "
                     f"{2 * JOIN_SECRET_BYTES} hexadecimal digits: copy the file again"
                 )
             keys[key] = None
         if not keys:
-            raise InvalidOptionError(f"{origin}: there is no join secret in it: copy it again")
+            raise InvalidOptionError(
+                f"{origin}: there is no join secret in the file: copy it again"
+            )
         if len(keys) > JOIN_SECRETS_MAX:
             raise InvalidOptionError(
-                f"{origin}: it has {len(keys)} join secrets, and at most {JOIN_SECRETS_MAX} count: "
-                "remove the oldest ones"
+                f"{origin}: {len(keys)} join secrets, at most {JOIN_SECRETS_MAX} are allowed: "
+                "remove the oldest ones, which stand first"
             )
         return JoinSecrets(tuple(keys))
 
@@ -88,11 +90,11 @@ class JoinSecrets:
 NO_SECRETS: Final = JoinSecrets((), "none was given")
 
 SecretSource = Callable[[], JoinSecrets]
-"""Gives the secrets; asked for each connection, so that they may be others by then."""
+"""Returns the secrets.  Called for each connection, so that they can be replaced meanwhile."""
 
 
 def secret_text(secret: bytes, before: str = "") -> str:
-    """The content of a file with *secret* behind what was in it *before*."""
+    """The text *before* of a secret file, with *secret* appended."""
     if before and not before.endswith("\n"):
         before += "\n"
     return f"{before or _HEAD}{secret.hex()}\n"
@@ -100,7 +102,7 @@ def secret_text(secret: bytes, before: str = "") -> str:
 
 @attrs.frozen
 class ProofContext:
-    """The opening of one connection, as each side knows it."""
+    """What both sides know of one connection's opening, and sign with the secret."""
 
     path: str
     """Of the endpoint."""
@@ -109,24 +111,24 @@ class ProofContext:
 
     @property
     def is_sound(self) -> bool:
-        """Whether both nonces are as long as they have to be."""
+        """Whether both nonces have the required length."""
         lengths = {len(self.connecting_nonce), len(self.accepting_nonce)}
         return lengths == {JOIN_NONCE_BYTES}
 
     def proof(self, key: bytes, side: Side) -> bytes:
-        """The proof of *side* that it has *key*."""
-        # The nonces have a fixed length and no path has a line end, so each text has one reading.
+        """The proof (HMAC-SHA256) of *side* that it has *key*."""
+        # Nonces have a fixed length and a path has no line end, so the text is unambiguous.
         said = (_LABEL, side.value, self.path.encode(), self.connecting_nonce, self.accepting_nonce)
         return hmac.digest(key, b"\n".join(said), "sha256")
 
     def proofs(self, secrets: JoinSecrets, side: Side) -> list[bytes]:
-        """The proofs of *side* for each of *secrets*."""
+        """One proof of *side* for each of *secrets*."""
         return [self.proof(key, side) for key in secrets.keys]
 
     def proven(self, secrets: JoinSecrets, side: Side, proofs: Sequence[bytes]) -> bytes | None:
-        """The key that *side* has proven with one of *proofs* to have; None: none of *secrets*.
+        """The key of *secrets* that one of *proofs* of *side* proves; None if there is none.
 
-        Takes the same time whatever the proofs are.
+        Takes the same time for all proofs.
         """
         found: bytes | None = None
         if not self.is_sound:

@@ -1,7 +1,7 @@
-"""Which pages may talk to a node through somebody's browser.
+"""Decides which web pages may connect to a node through a user's browser.
 
-A browser sends what any page asks it to, from inside the network that it stands in, and says
-with ``Origin`` which page that was.  So an origin has to be one of ours.  And where no token
+A browser sends the requests of any page from inside its own network, and names the page in
+``Origin``.  So an origin has to be one of ours.  And where no token
 is asked for, ``Host`` has to name us: a page whose name was made to point here (DNS
 rebinding) is of our origin for the browser, but can't hide its name.
 
@@ -25,14 +25,14 @@ _LOOPBACK: Final = "localhost"
 
 @attrs.frozen
 class HostPort:
-    """A host and port, such that equal places are one."""
+    """A canonical host and port: equal addresses compare equal."""
 
     host: str
     port: int
 
 
 def place_of(url: str) -> HostPort | None:
-    """Where *url* (``scheme://host`` and maybe a port) points; None: nowhere."""
+    """Host and port of *url* (``scheme://host[:port]``); None if it has no valid ones."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -46,8 +46,8 @@ def place_of(url: str) -> HostPort | None:
 def may_come_from(
     origin: str, host: str, *, is_secure: bool, members: Iterable[str], allowed: Iterable[str]
 ) -> bool:
-    """Whether a page of *origin* may talk to the node that it called *host*: a page of that
-    node, of another node of the cluster (*members*, by their urls), or an *allowed* origin."""
+    """Whether a page of *origin* may connect to the node that it calls *host*: it is a page of that
+    node, of another node of the cluster (*members*: urls), or an *allowed* origin."""
     page = place_of(origin)
     if page is None:  # such as "null", of a page that was opened as a file
         return False
@@ -59,8 +59,8 @@ def may_come_from(
 
 
 def names_us(host: str, members: Iterable[str], allowed: Iterable[str]) -> bool:
-    """Whether *host*, as a browser said it, is a name that no stranger can have given us: a
-    loopback name, an IP address, or a host of *members* or *allowed* (urls)."""
+    """Whether *host*, from a browser's request, is safe from DNS rebinding: a loopback name, an IP
+    address, or a host of *members* or *allowed* (urls)."""
     place = place_of(f"http://{host}")
     if place is None:
         return False
@@ -71,7 +71,7 @@ def names_us(host: str, members: Iterable[str], allowed: Iterable[str]) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach *host*."""
+    """Whether *host* is an address that only programs of this machine reach."""
     return _canonical(host) == _LOOPBACK
 
 

@@ -1,7 +1,7 @@
-"""How much one subject may make and keep, and how much of it has been used up.
+"""Quotas of subjects, and how much of them is used.
 
-Pure.  A quota stands in a token, in the claim ``octopi_quota``, or in a node's settings, which
-hold where the token says nothing.  Topics are counted by the register, in its journal.  Bytes
+Pure.  A quota stands in a token, in the claim ``octopi_quota``; a node's settings apply to what the
+token does not limit.  Topics are counted by the register, in its journal.  Bytes
 and subscriptions are counted by each broker on its own, in memory.
 """
 
@@ -19,25 +19,25 @@ from octopi.limits import QUOTA_LOOK_INTERVAL_S, QUOTA_RUN_BYTES_MIN, QUOTA_RUNS
 CLAIM: Final = "octopi_quota"
 
 LogName = tuple[str, str, int]
-"""Topic, its id, partition."""
+"""Topic name, topic id, partition."""
 
 Bounds = Callable[[LogName], tuple[int, int] | None]
-"""Where a log begins and ends (bytes); None: there is none any more."""
+"""Start and end of a log (bytes); None if the log does not exist any more."""
 
 
 @attrs.frozen
 class Quota:
-    """What one subject may have; None: no bound."""
+    """Limits of one subject; None: no limit."""
 
     topics: int | None = None
-    """Topics that it created and that are there."""
+    """Existing topics that it created."""
     bytes: int | None = None
     """Bytes of records that it appended at one broker and that are still stored there."""
     subscriptions: int | None = None
     """Open subscriptions at one broker, of all its connections together."""
 
     def or_else(self, defaults: Quota) -> Quota:
-        """This one, and *defaults* where it says nothing."""
+        """This quota, with *defaults* for what it does not limit."""
         return Quota(
             defaults.topics if self.topics is None else self.topics,
             defaults.bytes if self.bytes is None else self.bytes,

@@ -127,7 +127,7 @@ def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_h
     assert "waits for broker 3, in sync last" in said(waits_for=[3])
     assert "waits for brokers 1 3, in sync last" in said(waits_for=[1, 3])
     assert "waits for one of brokers 1 3, in sync last" in said(waits_for=[1, 3], in_sync=[1, 3])
-    assert "lacks what it had on its disk" in said(is_stuck=True)
+    assert "has lost data from its disk" in said(is_stuck=True)
     for fields in ({"waits_for": [3]}, {"is_stuck": True}):
         assert "`octopi-node partitions recover 5`" in said(**fields)
     assert "recover" not in said()
@@ -153,7 +153,7 @@ def test_a_full_disk_is_a_problem_of_its_broker_and_of_the_partitions_on_it() ->
     assert partition_state(troubled, {1, 2, 3}) == "takes no records"
     first, second = problems(seen)
     assert first == "takes no records: partition 5"
-    assert second.startswith(f"broker 2, partition 5: {full}; make space")
+    assert second.startswith(f"broker 2, partition 5: {full}; free space")
     assert "octopi-node partitions move" in second
 
 
@@ -167,7 +167,8 @@ def test_a_replica_that_failed_is_a_problem_also_while_another_one_leads() -> No
 def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
     cluster = ClusterInfo("c", 0, 8, [broker(2)], [], learns=[0, 3], learns_from=[1, 2])
     assert problems(ClusterSnapshot(cluster, [], {})) == [
-        "the register lost what was decided, and learns it again: partitions 0 3; start brokers 1 2"
+        "the register lost decisions, and learns them again from brokers: partitions 0 3; "
+        "start brokers 1 2"
     ]
 
 
@@ -184,6 +185,6 @@ def test_a_topic_that_a_broker_holds_and_nobody_is_served_is_a_problem(
     unserved = UnservedTopic("orders", "3" * 16, 3, used_id)
     cluster = ClusterInfo("c", 1, 8, [broker(3)], [], unserved=[unserved])
     assert problems(ClusterSnapshot(cluster, [], {})) == [
-        f"broker 3 keeps records of a topic orders with id {'3' * 16}, which nobody is served: "
-        f"{why}; if nobody needs them, `octopi-node topics delete --id {'3' * 16}`"
+        f"broker 3 keeps records of a topic orders with id {'3' * 16}, which it does not serve: "
+        f"{why}; if they are not needed, run `octopi-node topics delete --id {'3' * 16}`"
     ]

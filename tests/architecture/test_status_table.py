@@ -104,11 +104,11 @@ def test_the_protocol_document_has_the_same_table() -> None:
     ], 'docs/protocol.md, "Statuses", has the same rows'
 
 
-def test_a_refusal_that_is_nobodys_fault_is_retryable_or_says_why_not() -> None:
+def test_a_refusal_without_a_fault_is_retryable_but_for_three_statuses() -> None:
     final = {
         status
         for status, meaning in STATUS_MEANINGS.items()
-        if meaning.fault is Blame.NOBODY and not meaning.retryable
+        if meaning.fault is Blame.NEITHER and not meaning.retryable
     }
     assert final == {
         Status.UNKNOWN_PRODUCER,

@@ -85,7 +85,7 @@ def test_nothing_is_deleted_without_a_yes(topics: Topics) -> None:
     topics("create", "dear")
     refused = topics("delete", "dear")
     assert refused.exit_code == 2
-    assert "say --yes" in refused.stderr
+    assert "confirm with --yes" in refused.stderr
     assert "dear" in topics("list").stdout
     topics("delete", "dear", "--yes")
 
@@ -120,8 +120,8 @@ def test_the_status_with_a_broker_away_is_1(program: Program, nodes: NodeProcess
         "not healthy:\n"
         "  broker 1 is away\n"
         "  no leader: partition 3\n"
-        "  partition 3: it waits for broker 1, in sync last: start what can be started; "
-        "`octopi-node partitions recover 3` says what may be lost otherwise\n"
+        "  partition 3: it waits for broker 1, in sync last: start these brokers; "
+        "`octopi-node partitions recover 3` shows what may be lost otherwise\n"
     )
     described = program("topics", "describe", "orders", *server, "--timeout", "1")
     assert described.exit_code == 0

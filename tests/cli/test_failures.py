@@ -48,9 +48,10 @@ def test_exit_codes_are_stable(error: BaseException, code: int) -> None:
     assert explain(error).code == code
 
 
-def test_a_refusal_says_what_whose_and_what_next() -> None:
+def test_a_refusal_says_what_happened_which_side_acts_and_what_to_do() -> None:
     assert explain(UnknownTopicError("there is no topic x")).line == (
-        "there is no topic x [unknown_topic]; on this side: create the topic, or mend its name"
+        "there is no topic x [unknown_topic]; on your side: "
+        "correct the name (`octopi-node topics list`), or run `octopi-node topics create NAME`"
     )
 
 
@@ -59,18 +60,18 @@ def test_a_file_error_names_the_file() -> None:
     assert explain(error).line == "x.csv: No such file or directory"
 
 
-def test_a_bug_is_admitted() -> None:
+def test_a_bug_is_reported_as_a_bug() -> None:
     line = explain(ZeroDivisionError("oops")).line
     assert "octopi-node itself" in line
     assert "ZeroDivisionError: oops" in line
     assert "--debug" in line
 
 
-def test_a_failed_delivery_ends_as_what_caused_it() -> None:
+def test_a_failed_delivery_has_the_exit_code_of_its_cause() -> None:
     error = NotDeliveredError("orders: refused")
     error.__cause__ = RefusedError("disk full", Status.DISK_FULL)
     assert explain(error).code == ExitCode.REFUSED
-    assert "at the node: free space" in explain(error).line
+    assert "on the node's side: free space" in explain(error).line
 
 
 def test_a_group_of_one_is_that_one() -> None:
@@ -79,7 +80,7 @@ def test_a_group_of_one_is_that_one() -> None:
     assert explain(group) == explain(inner)
 
 
-def test_a_group_is_told_by_its_most_telling_member() -> None:
+def test_a_group_is_explained_by_its_most_informative_member() -> None:
     group = ExceptionGroup("a", [ConnectionLostError("gone"), StorageError("broken disk")])
     explanation = explain(group)
     assert explanation.code == ExitCode.FAILED
@@ -125,11 +126,11 @@ def test_an_interruption_has_its_code() -> None:
     assert stderr.strip() == "octopi-node: interrupted"  # after the ^C, on a line of its own
 
 
-def test_leaving_with_a_code_is_respected() -> None:
+def test_the_code_of_a_system_exit_is_kept() -> None:
     assert run("fail", raising=SystemExit(7))[0] == 7
 
 
-def test_the_documented_exit_codes_are_all_there_are() -> None:
+def test_the_documentation_lists_every_exit_code() -> None:
     document = Path(__file__).parents[2] / "docs" / "command-line.md"
     rows = re.findall(r"^\| (\d+) \|", document.read_text(), re.MULTILINE)
     assert [int(row) for row in rows] == [int(code) for code in ExitCode]

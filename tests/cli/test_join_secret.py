@@ -66,7 +66,9 @@ def test_a_broker_waits_for_its_file_and_a_register_does_not(tmp_path: Path) -> 
     source = secret_of_broker(str(file))
     assert isinstance(source, SecretFile)
     assert "copy join-secret of the register's data directory" in source().missing
-    with pytest.raises(CommandError, match="no such file; leave --join-secret out"):
+    with pytest.raises(
+        CommandError, match=r"run `octopi-node secret .*, or leave --join-secret out"
+    ):
         secret_of_register(str(file))
     file.write_text("cd" * 32)
     file.chmod(0o600)

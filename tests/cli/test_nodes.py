@@ -141,7 +141,7 @@ def test_a_read_only_data_directory_is_one_clear_line(nodes: NodeProcesses, role
     assert "Permission denied" in last_line(node.log())
 
 
-def test_an_address_that_is_none_is_wrong_use(nodes: NodeProcesses) -> None:
+def test_an_invalid_address_is_a_usage_error(nodes: NodeProcesses) -> None:
     node = nodes.node("register", "register", "--listen", "nonsense")
     node.launch()
     assert node.wait() == 2
@@ -152,7 +152,7 @@ def test_an_option_of_the_other_role_is_wrong_use(nodes: NodeProcesses) -> None:
     node = nodes.node("register", "register", "--flush-bytes", "1")
     node.launch()
     assert node.wait() == 2
-    assert "--flush-bytes is no option of a register" in last_line(node.log())
+    assert "--flush-bytes is not an option of a register" in last_line(node.log())
 
 
 def test_dev_runs_a_cluster_until_it_is_stopped(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_the_second_signal_stops_a_node_at_once(nodes: NodeProcesses) -> N
         assert await trio.to_thread.run_sync(broker.wait) == 130
         assert trio.current_time() - began < SHUTDOWN_GRACE_S / 2
         nursery.cancel_scope.cancel()
-    assert "stopped at once, by the second signal" in last_line(broker.log())
+    assert "stopped at once by the second signal" in last_line(broker.log())
 
 
 def refuses_connections(url: str) -> bool:

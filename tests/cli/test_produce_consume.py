@@ -199,7 +199,7 @@ def test_the_start_can_be_chosen(consume: Consume, numbers: str) -> None:
     assert consume(numbers, "-e", "-o", f"@{int(times[-1]) + 1}") == b""
 
 
-def test_it_ends_after_so_many_messages(consume: Consume, numbers: str) -> None:
+def test_consume_ends_after_the_given_number_of_messages(consume: Consume, numbers: str) -> None:
     assert consume(numbers, "-n", "2") == b"1\n2\n"
     assert consume(numbers, "-n", "99", "-e") == b"1\n2\n3\n4\n5\n"
 
@@ -347,11 +347,11 @@ def test_a_server_that_is_not_there_is_reported_in_time(
     result = program(*arguments, "--server", "ws://127.0.0.1:9", "--timeout", "0.3")
     assert result.exit_code == 3
     assert "ws://127.0.0.1:9" in result.stderr
-    assert "--server names another" in result.stderr
+    assert "another address with --server" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_an_address_that_is_none_is_wrong_use(program: Program) -> None:
+def test_an_invalid_address_is_a_usage_error(program: Program) -> None:
     result = program("status", "--server", "http://127.0.0.1:7000")
     assert result.exit_code == 2
     assert "write ws://host:port" in result.stderr
@@ -362,7 +362,7 @@ def test_a_topic_that_is_not_there_is_refused(program: Program, server: str) -> 
         result = program(*arguments)
         assert result.exit_code == 4
         assert "unknown_topic" in result.stderr
-        assert "create the topic" in result.stderr
+        assert "octopi-node topics create" in result.stderr
 
 
 def test_a_partition_that_is_not_there_is_refused(program: Program, numbers: str) -> None:
@@ -385,7 +385,7 @@ def test_an_offset_within_a_message_is_refused(program: Program, numbers: str) -
     assert "offset_inside_record" in result.stderr
 
 
-def test_a_place_to_start_that_is_none_is_wrong_use(program: Program, server: str) -> None:
+def test_an_invalid_start_position_is_a_usage_error(program: Program, server: str) -> None:
     assert program("consume", "orders", "-o", "somewhere").exit_code == 2
     assert program("consume", "orders", "-f", "%q").exit_code == 2
     assert program("consume", "orders", "-f", "%v", "--json").exit_code == 2

@@ -173,7 +173,7 @@ def test_a_partition_that_lost_all_its_disks_begins_again_by_the_command(
 
     asked = program("partitions", "recover", "0", "--empty-on", str(left))
     assert asked.exit_code == 1, asked.stderr
-    assert f"with --accept-loss it begins again on broker {left}, empty" in asked.stdout
+    assert f"--accept-loss lets it begin again on broker {left}, empty" in asked.stdout
     assert "these topics would be lost: bills orders" in asked.stdout
 
     ordered = program("partitions", "recover", "0", "--empty-on", str(left), "--accept-loss")

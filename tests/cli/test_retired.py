@@ -108,7 +108,7 @@ async def test_verify_and_salvage_say_what_is_retired(program: Program, tmp_path
     assert "damage" in checked.stdout
 
 
-def test_what_is_moved_or_half_removed_is_told_from_what_is_kept(
+def test_moving_and_partly_removed_replicas_are_distinguished_from_kept_ones(
     program: Program, tmp_path: Path
 ) -> None:
     name = "3-5-20260131T120000Z"
@@ -118,13 +118,13 @@ def test_what_is_moved_or_half_removed_is_told_from_what_is_kept(
     assert sorted(row["state"] for row in rows) == ["deleted", "moving"]
     refused = program("retired", "remove", str(tmp_path), f"{name}.moving", "--yes")
     assert refused.exit_code == 1
-    assert "next start" in refused.stderr
+    assert "start the broker" in refused.stderr
     assert program("retired", "remove", str(tmp_path), f"{name}.2.deleted", "--yes").exit_code == 0
     assert [one.name for one in (tmp_path / "retired").iterdir()] == [f"{name}.moving"]
 
 
 @pytest.mark.parametrize(("seconds", "bound"), [("-1", "at least 0"), ("inf", "at most ")])
-def test_replicas_are_not_kept_for_a_time_that_is_none(
+def test_an_invalid_time_to_keep_retired_replicas_is_refused(
     program: Program, seconds: str, bound: str
 ) -> None:
     refused = program("serve", "--role", "broker", "--keep-retired", seconds)

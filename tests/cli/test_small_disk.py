@@ -80,7 +80,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_full_disk_is_told_by_status_and_readyz_and_log_and_forgotten_when_it_has_space(
+def test_a_full_disk_is_reported_by_status_readyz_and_log_until_it_has_space(
     nodes: NodeProcesses, program: Program, tmp_path: Path
 ) -> None:
     register = nodes.register()

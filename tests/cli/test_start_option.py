@@ -60,5 +60,5 @@ def test_a_damaged_position_is_refused() -> None:
     ],
 )
 def test_what_has_no_meaning_is_refused_with_the_forms_there_are(text: str) -> None:
-    with pytest.raises(CommandError, match="no place to start: use earliest"):
+    with pytest.raises(CommandError, match="is not a start position: use earliest"):
         parse_start(text)

@@ -77,9 +77,9 @@ def test_a_key_is_never_overwritten(program: Program, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ((), "grant something"),
-        (("--publish", "a b"), "'a b' is no pattern"),
-        (("--publish", "*", "--ttl", "soon"), "--ttl is a time such as 30s"),
+        ((), "the token would grant nothing"),
+        (("--publish", "a b"), "'a b' is not a pattern"),
+        (("--publish", "*", "--ttl", "soon"), "--ttl has to be a time such as 30s"),
         (("--publish", "*", "--ttl", "1h", "--forever"), "exclude each other"),
         (("--publish", "*", "--subject", ""), "a subject has 1 to 200 bytes"),
         (("--publish", "*", "--key", "missing.json"), "missing.json: No such file"),
@@ -152,7 +152,7 @@ def test_what_commands_make_is_what_nodes_take(
     assert capfdbinary.readouterr().out == b"umbrella\n"
     nobody = program("status", "--server", register.url)
     assert nobody.exit_code == ExitCode.REFUSED
-    assert "a token is needed here" in nobody.stderr
+    assert "the node requires a token" in nobody.stderr
     for node in ("register", "broker-1"):
         log = (tmp_path / f"{node}.log").read_text()
         for secret in tmp_path.glob("*.token"):

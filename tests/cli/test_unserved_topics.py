@@ -12,7 +12,7 @@ from tests.cli.test_replicated_cluster import eventually_healthy, three_brokers
 pytestmark = pytest.mark.process
 
 
-def test_records_of_a_topic_that_nobody_is_served_are_shown_and_deleted_by_its_id(
+def test_an_unserved_topic_is_shown_and_deleted_by_its_id(
     nodes: NodeProcesses, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = three_brokers(nodes)

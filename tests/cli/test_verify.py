@@ -151,11 +151,11 @@ async def test_a_log_that_is_gone_or_lost_its_first_segment_is_damage(
     segment_of(broker).rename(log / f"{500:020d}.log")
     result = program("verify", str(broker))
     assert result.exit_code == 5
-    assert "from offset 0 to 500 is gone" in result.stdout
+    assert "from offset 0 to 500 are missing" in result.stdout
     shutil.rmtree(log)
     result = program("verify", str(broker))
     assert result.exit_code == 5
-    assert f"damage: {log}: byte 0, offset 0: the log is gone" in result.stdout
+    assert f"damage: {log}: byte 0, offset 0: the log is missing" in result.stdout
 
 
 async def test_a_file_of_ends_that_is_damaged_is_damage(program: Program, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_a_directory_in_use_is_refused(program: Program, tmp_path: Path, i
 def test_a_directory_of_something_else_is_wrong_use(program: Program, tmp_path: Path) -> None:
     result = program("verify", str(tmp_path))
     assert result.exit_code == 2
-    assert "is no data directory" in result.stderr
+    assert "is not a data directory" in result.stderr
 
 
 def test_a_directory_that_is_not_there_is_wrong_use(program: Program, tmp_path: Path) -> None:
@@ -236,4 +236,4 @@ async def test_an_older_copy_of_a_checkpoint_is_damage(program: Program, tmp_pat
     result = program("verify", str(broker))
     assert result.exit_code == 5
     assert result.stdout.startswith(f"damage: {path}: ")
-    assert f"it is an older copy: number {older} of {newest['number']}\n" in result.stdout
+    assert f"an older copy: number {older}, the newest was {newest['number']}\n" in result.stdout

@@ -93,4 +93,4 @@ def test_a_command_says_when_there_is_no_such_secret(nodes: NodeProcesses) -> No
     register = nodes.register()
     answer = asked(register, "status", "--join-secret", "nothing/here")
     assert answer.returncode == 2
-    assert "nothing/here: no such file; it is join-secret in the register's" in answer.stderr
+    assert "nothing/here: no such file; give --join-secret the file join-secret" in answer.stderr

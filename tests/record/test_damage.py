@@ -267,7 +267,7 @@ def test_what_was_found_before_a_fault_is_kept() -> None:
     assert found.timestamp_max_ms == 1_767_225_600_002
 
 
-def test_a_fault_behind_the_limit_of_a_walk_is_found_by_who_gets_there() -> None:
+def test_a_fault_behind_the_limit_of_a_walk_is_found_by_a_read_that_reaches_it() -> None:
     data = GOLDEN_LOG + bytes(20)
     assert whole_records_end(data, STARTS[2]) == STARTS[2]
     assert is_boundary(data, len(GOLDEN_LOG))

@@ -178,7 +178,7 @@ def test_a_header_name_that_utf_8_cannot_write_is_refused() -> None:
         encode_headers({"\ud800": b""})
 
 
-def test_a_message_without_headers_shares_one_mapping_that_nobody_can_change() -> None:
+def test_messages_without_headers_share_one_immutable_mapping() -> None:
     builder = BatchBuilder()
     builder.add(b"value")
     headers = decode_one(builder.encode(ALICE, FIRST_LIFE, Sequence(0))).headers

@@ -75,7 +75,7 @@ def test_a_connection_that_left_makes_room_once() -> None:
         first = door.enter(token(subscribe="*"), CLIENT)
 
 
-def test_a_subject_has_so_many_connections_where_nothing_else_is_said() -> None:
+def test_a_subject_has_the_default_number_of_connections() -> None:
     door = Authenticator(key_ring(), HandClock())
     for _ in range(CONNECTIONS_PER_TOKEN_MAX):
         door.enter(token(subscribe="*"), CLIENT)

@@ -148,7 +148,7 @@ async def test_each_verb_lets_its_holder_do_its_own_at_every_role(tmp_path: Path
 
 
 @pytest.mark.parametrize("endpoint", [MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
-async def test_who_is_no_broker_does_not_get_in_among_them(
+async def test_a_token_without_the_replicate_grant_can_not_join_as_a_broker(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
     async with guarded(tmp_path) as cluster:
@@ -301,7 +301,7 @@ async def test_a_fresh_token_keeps_a_session_and_takes_what_it_does_not_grant(
             assert await outcome(connection, question, m.Produced) is None
 
 
-async def test_a_token_has_so_many_connections_and_other_tokens_theirs(tmp_path: Path) -> None:
+async def test_the_limit_of_connections_counts_for_each_token(tmp_path: Path) -> None:
     async with (
         guarded(tmp_path, limits=TokenLimits(connections_max=20)) as cluster,
         trio.open_nursery() as nursery,

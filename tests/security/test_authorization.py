@@ -78,7 +78,7 @@ def test_each_message_needs_its_verb(cls: type, verb: Verb) -> None:
 
 
 @pytest.mark.parametrize("cls", NEEDED, ids=lambda cls: cls.__name__)
-def test_a_verb_on_other_topics_is_none(cls: type) -> None:
+def test_a_verb_granted_on_other_topics_does_not_count(cls: type) -> None:
     elsewhere = grants({verb: ["other", "orders.*", "**"[:1] + "x"] for verb in Verb})
     has_topic = "topic" in {field.name for field in attrs.fields(cls)}
     free = NEEDED[cls] is None and cls is not m.DescribeTopic
@@ -90,7 +90,7 @@ def test_a_verb_on_other_topics_is_none(cls: type) -> None:
 @pytest.mark.parametrize(
     "cls", [one for one in m.TYPE_NAMES if one not in NEEDED], ids=lambda cls: cls.__name__
 )
-def test_what_nobody_thought_of_is_denied_to_everybody(cls: type) -> None:
+def test_a_message_without_a_declared_permission_is_denied_to_every_sender(cls: type) -> None:
     assert denied(grants({verb: ["*"] for verb in Verb}), example(cls)) is not None
 
 

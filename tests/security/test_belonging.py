@@ -207,7 +207,7 @@ async def test_a_node_has_another_node_prove_nothing_for_it(autojump_clock: Mock
     assert outcomes != [None]
 
 
-async def test_a_proof_for_one_endpoint_is_none_for_the_other(autojump_clock: MockClock) -> None:
+async def test_a_proof_is_valid_at_one_endpoint_only(autojump_clock: MockClock) -> None:
     async with accepting(FOLLOW) as (peer, outcomes):
         with pytest.raises(RefusedError, match="does not belong"):
             await opened(peer, MEMBERSHIP)
@@ -216,7 +216,7 @@ async def test_a_proof_for_one_endpoint_is_none_for_the_other(autojump_clock: Mo
 
 @each_endpoint
 @pytest.mark.parametrize("nonce", [b"", b"n" * 31])
-async def test_a_stranger_is_told_nothing_that_the_secret_was_used_for(
+async def test_an_unauthenticated_peer_receives_nothing_derived_from_the_secret(
     endpoint: Endpoint, nonce: bytes, autojump_clock: MockClock
 ) -> None:
     async with accepting(endpoint) as (peer, outcomes):
@@ -228,7 +228,7 @@ async def test_a_stranger_is_told_nothing_that_the_secret_was_used_for(
 
 
 @each_endpoint
-async def test_a_node_without_a_secret_lets_nobody_in(
+async def test_a_node_without_a_secret_admits_no_node(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
     for none in (None, lambda: JoinSecrets((), "/home/of/octopi/secret is not there")):
@@ -301,7 +301,7 @@ async def test_the_node_that_is_not_believed_hears_why(autojump_clock: MockClock
     assert "join secret is another one" in str(problem)
 
 
-async def test_who_has_no_secret_connects_to_nobody(autojump_clock: MockClock) -> None:
+async def test_a_node_without_a_secret_connects_to_no_node(autojump_clock: MockClock) -> None:
     peer, link = link_pair()
     with pytest.raises(UnreachableError, match="no join secret: it is not there"):
         await opened(link, FOLLOW, lambda: JoinSecrets((), "it is not there"))

@@ -61,7 +61,7 @@ def test_the_cluster_as_a_whole_is_granted_by_the_star_alone(verb: Verb) -> None
     assert not grants({verb: ["a*", "**"]}).allows(verb, None)
 
 
-def test_nothing_is_granted_by_default_and_everything_where_nobody_asks() -> None:
+def test_a_token_grants_nothing_by_default_and_a_node_without_tokens_everything() -> None:
     for verb in Verb:
         assert not Grants({}).allows(verb, "t")
         assert not grants({verb: []}).allows(verb, "t")
@@ -72,7 +72,7 @@ def test_nothing_is_granted_by_default_and_everything_where_nobody_asks() -> Non
 
 @pytest.mark.parametrize("pattern", ["", "a b", "a/b", "ä", "a\n", "[ab]", "?", "x" * 201])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(InvalidOptionError, match="is no pattern"):
+    with pytest.raises(InvalidOptionError, match="is not a pattern"):
         grants({"publish": [pattern]})
 
 

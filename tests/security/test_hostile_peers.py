@@ -118,7 +118,7 @@ async def test_the_id_of_a_broker_that_restarts_is_not_taken_from_it(
 
 
 @octopi.testing.simulated(brokers=3, partitions=1)
-async def test_nobody_accepts_resigns_or_alters_in_the_name_of_another_broker(
+async def test_a_broker_can_not_accept_resign_or_alter_in_the_name_of_another(
     cluster: octopi.testing.Cluster,
 ) -> None:
     await acknowledged(cluster)
@@ -155,7 +155,7 @@ async def test_nobody_accepts_resigns_or_alters_in_the_name_of_another_broker(
 
 
 @octopi.testing.simulated(brokers=3, partitions=1)
-async def test_nobody_acknowledges_in_the_name_of_a_follower(
+async def test_a_peer_can_not_acknowledge_in_the_name_of_a_follower(
     cluster: octopi.testing.Cluster,
 ) -> None:
     await acknowledged(cluster)

@@ -50,7 +50,7 @@ def test_a_file_has_four_secrets_at_most() -> None:
         return "".join(secret_text(bytes([number]) * 32) for number in range(count))
 
     assert len(JoinSecrets.parse(text(4), "FILE").keys) == 4
-    with pytest.raises(InvalidOptionError, match="5 join secrets, and at most 4 count"):
+    with pytest.raises(InvalidOptionError, match="5 join secrets, at most 4 are allowed"):
         JoinSecrets.parse(text(5), "FILE")
 
 
@@ -73,16 +73,18 @@ def test_what_is_written_is_read_and_a_second_secret_goes_behind_the_first() -> 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "there is no join secret in it"),
-        ("# nothing\n\n", "there is no join secret in it"),
-        (f"{KEY.hex()}\n{KEY.hex()[:-2]}", "line 2 is no join secret, which has 64 hexadecimal"),
-        (KEY.hex() + "00", "line 1 is no join secret"),
-        (KEY.hex()[:-1] + "x", "line 1 is no join secret"),
-        (" ".join(["6b"] * 32), "line 1 is no join secret"),
-        ("\n".join((bytes([n]) * 32).hex() for n in range(5)), "it has 5 join secrets, and at mo"),
+        ("", "there is no join secret in the file"),
+        ("# nothing\n\n", "there is no join secret in the file"),
+        (f"{KEY.hex()}\n{KEY.hex()[:-2]}", "line 2 is not a join secret of 64 hexadecimal"),
+        (KEY.hex() + "00", "line 1 is not a join secret"),
+        (KEY.hex()[:-1] + "x", "line 1 is not a join secret"),
+        (" ".join(["6b"] * 32), "line 1 is not a join secret"),
+        ("\n".join((bytes([n]) * 32).hex() for n in range(5)), "5 join secrets, at most 4 are"),
     ],
 )
-def test_a_file_that_is_none_is_refused_and_nothing_of_it_is_repeated(text: str, why: str) -> None:
+def test_an_invalid_secret_file_is_refused_by_an_error_that_does_not_repeat_its_content(
+    text: str, why: str
+) -> None:
     with pytest.raises(InvalidOptionError, match=why) as caught:
         JoinSecrets.parse(text, "the-file")
     assert str(caught.value).startswith("the-file: ")
@@ -107,7 +109,7 @@ async def test_a_file_that_can_not_be_read_any_more_leaves_what_it_had() -> None
     assert file().keys == ()
     assert file().missing == "f is not there: copy it"
     content.append(b"nonsense")
-    assert "line 1 is no join secret" in file().missing
+    assert "line 1 is not a join secret" in file().missing
     with pytest.raises(InvalidOptionError):
         file.load()
     content.append(secret_text(KEY).encode())

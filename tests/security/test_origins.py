@@ -35,7 +35,7 @@ MEMBERS = ["ws://127.0.0.1:7000", "wss://b1.example:7001"]
         ("http://a:99999", "a:99999", False, False),
     ],
 )
-def test_a_page_is_one_of_ours_or_was_allowed(
+def test_a_page_connects_if_the_cluster_serves_it_or_its_origin_is_allowed(
     origin: str, host: str, secure: bool, expected: bool
 ) -> None:
     allowed = ["https://app.example"]
@@ -60,7 +60,7 @@ def test_a_page_is_one_of_ours_or_was_allowed(
         ("[", False),
     ],
 )
-def test_a_name_that_a_stranger_gave_us_is_none_of_ours(host: str, expected: bool) -> None:
+def test_a_host_name_from_outside_is_not_one_of_the_cluster(host: str, expected: bool) -> None:
     assert names_us(host, MEMBERS, ["https://app.example"]) is expected
 
 

@@ -17,7 +17,7 @@ def test_a_second_s_worth_passes_at_once_and_more_has_to_wait() -> None:
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1))
-def test_who_waits_as_told_gets_no_more_than_the_rate(sizes: list[int]) -> None:
+def test_a_subject_that_waits_as_required_gets_at_most_its_rate(sizes: list[int]) -> None:
     bucket, now = TokenBucket(100.0, 0.0), 0.0
     for size_bytes in sizes:
         now += bucket.wait_s(now)

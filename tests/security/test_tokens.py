@@ -64,7 +64,7 @@ def test_keys_are_exchanged_by_having_both_for_a_while() -> None:
     assert status_of(text, key_ring(new)) is Status.UNAUTHENTICATED
 
 
-def test_another_key_of_the_same_name_is_none() -> None:
+def test_a_token_signed_with_another_key_of_the_same_name_is_refused() -> None:
     text = token(ring=key_ring(secret_key("test", SECRET[::-1])))
     assert status_of(text) is Status.UNAUTHENTICATED
 

@@ -540,7 +540,7 @@ def test_a_foreign_address_can_not_be_listened_at(run_in: RunIn) -> None:
     run_in(scenario)
 
 
-def test_nobody_answers_where_nobody_listens(run_in: RunIn) -> None:
+def test_an_address_without_a_listener_is_unreachable(run_in: RunIn) -> None:
     async def scenario(place: Place) -> None:
         with pytest.raises(UnreachableError, match=f"nobody answers at ws://{place.there_host}:9"):
             await place.here.connect(f"ws://{place.there_host}:9", PATH)

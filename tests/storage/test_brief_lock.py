@@ -30,7 +30,7 @@ async def test_one_holds_it_at_a_time_in_the_order_in_which_they_came() -> None:
     assert order == [name for name in ("first", "second", "third", "last") for _ in range(2)]
 
 
-async def test_who_gives_up_waiting_stands_in_nobodys_way() -> None:
+async def test_an_account_that_stops_waiting_does_not_block_others() -> None:
     lock = BriefLock()
     async with lock:
         with trio.move_on_after(0) as gave_up:
@@ -53,7 +53,7 @@ async def test_a_failure_within_lets_it_go() -> None:
                 raise ValueError("of the block")
 
 
-async def test_it_keeps_no_other_lock_while_nobody_holds_it() -> None:
+async def test_a_lock_that_is_not_held_keeps_no_trio_lock() -> None:
     lock = BriefLock()
     async with lock:
         assert any(isinstance(one, trio.Lock) for one in gc.get_referents(lock))

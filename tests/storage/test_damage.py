@@ -287,7 +287,7 @@ def test_records_larger_than_what_is_read_at_a_time_are_checked() -> None:
     assert (found.kind, found.offset) == (Kind.DAMAGE, len(batches[0]))
 
 
-def test_a_torn_tail_is_told_from_damage() -> None:
+def test_a_torn_tail_is_distinguished_from_damage() -> None:
     disk = stored(*BATCHES, options=SMALL)
     last = path(2 * SIZE)
     disk.plant(last, BATCHES[2][:-1])

@@ -340,7 +340,7 @@ async def test_a_failed_fsync_is_never_retried_as_success(
     assert read_all(log) == data == batch(b"one")
 
 
-async def test_who_waits_for_a_flush_that_fails_fails_with_it(
+async def test_a_task_that_waits_for_a_failing_flush_fails_with_it(
     disk: MemoryDisk, nursery: trio.Nursery
 ) -> None:
     log = open_log(disk)

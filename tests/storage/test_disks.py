@@ -216,7 +216,7 @@ async def test_what_was_not_closed_is_there_all_the_same(place: tuple[Disk, str]
 # --- corners -----------------------------------------------------------------------------------
 
 
-async def test_a_place_that_is_none_is_refused(place: tuple[Disk, str]) -> None:
+async def test_an_invalid_place_is_refused(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/file", create=True)
     with failure(errno.EINVAL):

@@ -192,7 +192,7 @@ async def test_an_entry_cut_at_every_byte_leaves_those_before_it() -> None:
         assert loaded(disk) == StoredEnds({"0a": at(100)}, cut - before, "")
 
 
-async def test_an_entry_that_is_damaged_is_told_from_a_torn_one_by_what_follows() -> None:
+async def test_a_damaged_entry_is_distinguished_from_a_torn_one_by_what_follows() -> None:
     disk = empty_disk()
     file = await begun(disk)
     note(file, 100)
@@ -212,7 +212,7 @@ async def test_an_entry_that_is_damaged_is_told_from_a_torn_one_by_what_follows(
     assert loaded(disk).damage == ""
 
 
-async def test_two_damaged_places_are_told_by_the_first() -> None:
+async def test_of_two_damaged_places_the_first_is_reported() -> None:
     disk = empty_disk()
     file = await begun(disk)
     places = []
@@ -388,7 +388,7 @@ async def test_a_sync_that_is_due_makes_no_file_anew_that_was_removed() -> None:
         b"\x04\x020a" + bytes(25),
     ],
 )
-async def test_an_entry_that_nobody_writes_is_not_sound_though_its_checksum_is_right(
+async def test_an_impossible_entry_is_invalid_even_with_a_correct_checksum(
     content: bytes,
 ) -> None:
     disk = empty_disk()

@@ -136,7 +136,7 @@ def test_a_first_segment_that_was_never_flushed_and_is_gone_is_missed_all_the_sa
     assert log.fault.offset == 0
 
 
-def test_a_beginning_that_is_gone_is_told_before_damage_behind_it() -> None:
+def test_a_missing_beginning_is_reported_before_damage_behind_it() -> None:
     disk = stored(*BATCHES)
     disk.remove(path(0))
     disk.flip(path(3 * SIZE), 8 * 100)

@@ -234,7 +234,7 @@ def test_what_was_flushed_is_not_read_again() -> None:
     assert log.flushed_end == end
 
 
-def test_only_what_lies_behind_the_recovery_point_is_told() -> None:
+def test_opening_reports_only_the_records_behind_the_recovery_point() -> None:
     batches = [batch(b"v" * 300, b"w", sequence=2 * n) for n in range(10)]
     size = len(batches[0])
     disk = stored(*batches, options=SMALL)
@@ -265,7 +265,7 @@ async def test_few_files_stay_open_when_many_segments_were_checked() -> None:
     assert len(disk.open_files) <= 12
 
 
-def test_a_torn_record_is_not_told() -> None:
+def test_a_torn_record_is_not_reported() -> None:
     whole, last = batch(b"one"), batch(b"two", sequence=1)
     disk = stored(whole)
     told: list[int] = []

@@ -119,7 +119,7 @@ def test_nothing_is_read_at_or_beyond_until(disk: MemoryDisk) -> None:
         log.read(Offset(third), MIB, Offset(second))
 
 
-def test_an_offset_out_of_range_is_told_the_range(disk: MemoryDisk) -> None:
+def test_the_error_for_an_offset_out_of_range_names_the_range(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, batch(b"1"))
     with pytest.raises(OffsetOutOfRangeError, match=rf"from 0 to {log.end}"):
@@ -467,7 +467,7 @@ async def test_truncation_takes_back_what_was_flushed(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("behind", [0, 10_000])
-async def test_a_restarted_log_is_empty_and_goes_on_where_it_is_told(
+async def test_a_restarted_log_is_empty_and_continues_at_the_given_offset(
     disk: MemoryDisk, behind: int
 ) -> None:
     log = open_log(disk, SMALL)

@@ -249,7 +249,7 @@ async def test_ages_that_can_not_be_read_are_not_waited_for(large: Large) -> Non
 
 
 @pytest.mark.parametrize("retention_ms", [None, 10**14])
-async def test_ages_that_nobody_asks_for_are_not_learnt(
+async def test_the_ages_of_segments_are_not_computed_without_a_need(
     large: Large, retention_ms: int | None
 ) -> None:
     options = LogOptions(segment_bytes_max=4 * MIB, retention_ms=retention_ms)

@@ -464,7 +464,9 @@ async def test_a_heartbeat_goes_out_when_nothing_else_did(autojump_clock: MockCl
         assert trio.current_time() - start == 4 * HEARTBEAT_S - 1
 
 
-async def test_heartbeats_keep_a_connection_and_reach_nobody(autojump_clock: MockClock) -> None:
+async def test_heartbeats_keep_a_connection_alive_and_are_not_delivered(
+    autojump_clock: MockClock,
+) -> None:
     async with running() as side:
         for _ in range(10):
             await trio.sleep(SILENCE_S - 1)
@@ -482,7 +484,7 @@ async def test_silence_ends_the_connection(autojump_clock: MockClock) -> None:
         assert side.link.closed_with == (1001, "right was silent for 20 s")
 
 
-async def test_the_end_is_told_once_and_before_the_link_is_closed(
+async def test_the_end_is_reported_once_before_the_link_is_closed(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as side:

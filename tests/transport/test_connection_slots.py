@@ -9,7 +9,7 @@ def entered(places: ConnectionSlots, gone: list[str], name: str) -> ConnectionSl
     return place
 
 
-def test_the_oldest_stranger_goes_for_who_comes_next() -> None:
+def test_the_oldest_unauthenticated_connection_is_closed_for_a_new_one() -> None:
     places, gone = ConnectionSlots(3), list[str]()
     first, second, third = (entered(places, gone, name) for name in "abc")
     assert second.settle(is_client=True)
@@ -28,7 +28,7 @@ def test_the_oldest_stranger_goes_for_who_comes_next() -> None:
     assert (places.count, places.client_count) == (2, 0)
 
 
-def test_who_has_settled_goes_for_nobody() -> None:
+def test_an_authenticated_connection_is_not_closed_for_a_new_one() -> None:
     places, gone = ConnectionSlots(2), list[str]()
     for name in "ab":
         assert entered(places, gone, name).settle(is_client=name == "a")

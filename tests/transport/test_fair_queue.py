@@ -29,7 +29,7 @@ def next_ones(queue: FairQueue) -> list[MemberUsage]:
     return [ticket.account for ticket in queue.next_round()]
 
 
-def test_nobody_waits_while_a_round_has_time_left() -> None:
+def test_no_connection_waits_while_a_round_has_time_left() -> None:
     queue, one, other = FairQueue(), MemberUsage(), MemberUsage()
     assert not queue.charge(one, ROUND_S / 2)
     assert queue.may_go(one)
@@ -55,7 +55,7 @@ def test_turns_of_different_rounds_do_not_add_up() -> None:
     assert queue.may_go(one)
 
 
-def test_a_round_has_so_many_turns_as_fit_and_the_rest_of_a_crowd_waits_for_later_ones() -> None:
+def test_turns_that_do_not_fit_into_a_round_wait_for_later_rounds() -> None:
     queue = contended()
     for _ in range(10):
         queue.wait(MemberUsage())
@@ -64,7 +64,7 @@ def test_a_round_has_so_many_turns_as_fit_and_the_rest_of_a_crowd_waits_for_late
     assert sum(sizes) == 10
 
 
-def test_who_takes_long_turns_has_a_round_for_itself() -> None:
+def test_a_member_with_long_turns_has_a_round_for_itself() -> None:
     queue = contended()
     long, short = MemberUsage(), MemberUsage()
     for account, length_s in ((long, 10 * ROUND_S), (short, ROUND_S / 10)):
@@ -77,7 +77,7 @@ def test_who_takes_long_turns_has_a_round_for_itself() -> None:
     assert next_ones(queue) == [long]
 
 
-def test_when_nobody_waits_any_more_all_may_go_again() -> None:
+def test_all_members_run_again_once_none_waits() -> None:
     queue, one = contended(), MemberUsage()
     queue.wait(one)
     assert next_ones(queue) == [one]
@@ -87,7 +87,7 @@ def test_when_nobody_waits_any_more_all_may_go_again() -> None:
     assert queue.may_go(one)
 
 
-def test_who_uses_little_goes_before_a_hundred_that_use_much() -> None:
+def test_a_member_that_uses_little_goes_before_a_hundred_that_use_much() -> None:
     queue, small = contended(), MemberUsage()
     crowd = [MemberUsage() for _ in range(100)]
     for one in crowd:
@@ -130,7 +130,7 @@ def test_what_was_used_before_others_had_to_wait_is_not_held_against_anybody() -
     assert next_ones(queue)[0] is old
 
 
-def test_who_gave_up_waiting_is_not_called() -> None:
+def test_an_account_that_stopped_waiting_is_not_called() -> None:
     queue, one, other = contended(), MemberUsage(), MemberUsage()
     queue.withdraw(queue.wait(one))
     queue.wait(other)
@@ -199,13 +199,13 @@ def test_whoever_waits_goes_at_last_or_has_given_up(data: st.DataObject) -> None
 # --- frames of no use --------------------------------------------------------------------
 
 
-def test_a_few_frames_of_no_use_are_free_and_more_than_that_cost_a_pause() -> None:
+def test_a_few_useless_frames_are_free_and_more_of_them_cost_a_pause() -> None:
     pauses, one = UselessFramePauses(), MemberUsage()
     assert pauses.charge(one, USELESS_FRAMES_FREE, 10.0) == 0
     assert pauses.charge(one, 50, 10.0) == pytest.approx(50 / USELESS_FRAMES_PER_S)
 
 
-def test_frames_of_no_use_are_free_again_after_a_while() -> None:
+def test_useless_frames_are_free_again_after_a_while() -> None:
     pauses, one = UselessFramePauses(), MemberUsage()
     pauses.charge(one, USELESS_FRAMES_FREE, 10.0)
     later = 10.0 + USELESS_FRAMES_FREE / USELESS_FRAMES_PER_S
@@ -236,7 +236,7 @@ def test_all_that_send_without_use_are_read_at_a_bounded_rate(count: int) -> Non
     assert read <= free + 1.2 * rate * seconds
 
 
-def test_who_asks_for_something_goes_before_any_number_that_send_what_is_of_no_use() -> None:
+def test_a_member_with_requests_goes_before_any_number_that_send_useless_frames() -> None:
     """Each of a hundred uses less of the node than the one that asks, as they are so many."""
     queue = contended()
     flooders, one = [MemberUsage() for _ in range(100)], MemberUsage()
@@ -260,7 +260,7 @@ def flood(queue: FairQueue, accounts: list[MemberUsage]) -> None:
         queue.wait(account)
 
 
-def test_what_was_sent_of_no_use_counts_when_members_have_to_wait_again() -> None:
+def test_useless_frames_sent_before_count_when_members_have_to_wait() -> None:
     pauses, flooders, one = UselessFramePauses(), [MemberUsage() for _ in range(100)], MemberUsage()
     for flooder in flooders:
         pauses.charge(flooder, USELESS_FRAMES_FREE, 0.0)
@@ -273,7 +273,7 @@ def test_what_was_sent_of_no_use_counts_when_members_have_to_wait_again() -> Non
     assert queue.may_go(MemberUsage())
 
 
-def test_a_frame_of_no_use_now_and_then_puts_nobody_behind_for_long() -> None:
+def test_an_occasional_useless_frame_does_not_delay_its_connection_for_long() -> None:
     pauses, honest = UselessFramePauses(), MemberUsage()
     for number in range(100):
         pauses.charge(honest, 1, number * 5.0)

@@ -96,7 +96,7 @@ async def test_as_many_signs_of_life_as_a_peer_that_was_stopped_left_behind_cost
             nursery.cancel_scope.cancel()
 
 
-async def test_who_has_to_pause_is_not_taken_for_silent(autojump_clock: MockClock) -> None:
+async def test_a_pausing_connection_is_not_taken_for_silent(autojump_clock: MockClock) -> None:
     async with serving(streams=in_memory()) as server, trio.open_nursery() as nursery:
         stream = await server.streams.connect("127.0.0.1", server.port)
         async with stream:

@@ -162,7 +162,7 @@ def test_a_message_within_another_is_refused() -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_text_is_refused_as_data_that_nobody_wants(final: bool) -> None:
+def test_text_frames_are_refused_as_unsupported_data(final: bool) -> None:
     assert fault_of(frame(b"text", TEXT, final=final)).code == 1003
 
 

@@ -220,7 +220,7 @@ async def test_one_connection_too_many_is_closed_at_once_and_a_crowd_is_logged_o
         await server.still_serves()
 
 
-async def test_who_says_nothing_keeps_nobody_out() -> None:
+async def test_silent_connections_do_not_block_new_ones() -> None:
     """Connections that ask for nothing go when all places are taken, the oldest one first."""
     async with (
         serving(connections_max=3) as server,
@@ -400,7 +400,7 @@ def nested(depth: int) -> object:
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
 )
-async def test_a_message_that_is_none_is_answered_and_ends_the_connection(
+async def test_an_invalid_message_is_answered_and_ends_the_connection(
     data: bytes, status: Status, reason: str
 ) -> None:
     async with serving() as server, welcomed(server) as connection:
@@ -419,7 +419,7 @@ async def test_requests_before_the_hello_are_refused() -> None:
         assert server.sessions == []
 
 
-async def test_a_fault_of_ours_ends_the_connection_with_1011() -> None:
+async def test_a_bug_in_the_node_closes_the_connection_with_1011() -> None:
     async with serving() as server, welcomed(server) as connection:
         with capture_logs():
             await connection.send_message(produce_with(topic="fault"))

@@ -201,7 +201,7 @@ async def test_a_request_to_upgrade_with_a_header_not_in_ascii_is_refused(
 
 
 @pytest.mark.parametrize("host", [b"xn--a", b"xn--\x7f-\x7f", b"\xff"])
-async def test_a_request_to_upgrade_for_a_host_that_can_be_none_is_refused(
+async def test_an_upgrade_request_with_an_invalid_host_is_refused(
     host: bytes, autojump_clock: MockClock
 ) -> None:
     async with asking() as (_, server, stream):

@@ -289,7 +289,7 @@ async def test_an_address_is_taken_only_once(make_net: MakeNet) -> None:
             await listen()
 
 
-async def test_nobody_answers_where_nobody_listens(make_net: MakeNet) -> None:
+async def test_an_address_without_a_listener_is_unreachable(make_net: MakeNet) -> None:
     async with served(make_net) as net:
         with pytest.raises(UnreachableError, match=r"ws://127\.0\.0\.1:9"):
             await net.net.connect("ws://127.0.0.1:9", PATH)

@@ -104,7 +104,7 @@ def test_who_waits_is_granted_when_something_is_released() -> None:
     assert one.account.held(OUTBOX) == 100
 
 
-def test_who_holds_least_goes_first() -> None:
+def test_the_account_that_holds_least_is_granted_first() -> None:
     shared = pool()
     crowd = filled(shared)
     assert is_granted(waiting(MemoryAccount(shared, "b"), LOAN))
@@ -140,7 +140,7 @@ def test_a_subject_with_many_that_wait_gets_the_loan_once_before_another_does() 
     assert not is_granted(many[1])
 
 
-def test_who_has_the_loan_finishes_its_message_and_begins_no_other_with_it() -> None:
+def test_an_account_with_the_loan_uses_it_for_one_message_only() -> None:
     shared = pool()
     filled(shared)
     account = MemoryAccount(shared, "a")

@@ -64,7 +64,7 @@ HELLO = masked(encode(m.Hello(1, "stranger", nonce=b"x" * 32)))
     ],
     ids=["nothing", "half a head", "no hello", "no proof", "a node's head", "a node's hello"],
 )
-async def test_who_has_not_proved_who_it_is_goes_for_who_comes_next(
+async def test_an_unproven_connection_is_closed_for_a_new_one(
     said: bytes, autojump_clock: MockClock
 ) -> None:
     async with serving(streams=MemoryStreams(), connections_max=PLACES) as server:
@@ -89,7 +89,7 @@ async def test_who_has_not_proved_who_it_is_goes_for_who_comes_next(
         await server.still_serves()
 
 
-async def test_who_has_to_go_for_another_leaves_its_descriptor_at_once() -> None:
+async def test_a_connection_closed_for_another_frees_its_descriptor_at_once() -> None:
     """Else a crowd would have more of them than a node has places."""
     streams = SystemStreams()
     listening = await streams.listen("127.0.0.1", 0)
@@ -133,7 +133,7 @@ async def test_strangers_over_sockets_go_without_a_trace_in_the_log(
 # --- clients and operators -----------------------------------------------------------
 
 
-async def test_an_operator_who_has_the_join_secret_has_a_place_where_clients_have_all(
+async def test_an_operator_with_the_join_secret_connects_when_clients_have_all_slots(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(streams=MemoryStreams(), connections_max=PLACES) as server:
@@ -193,7 +193,7 @@ async def test_whoever_proves_to_have_the_secret_needs_a_token_all_the_same(
 ) -> None:
     door = Authenticator(key_ring(), SystemClock())
     async with serving(streams=MemoryStreams(), authenticator=door) as server:
-        with pytest.raises(RefusedError, match="a token is needed"):
+        with pytest.raises(RefusedError, match="requires a token"):
             async with server.client(shown=MEMBER):
                 pass
         shown = NodeCredentials(SECRETS, lambda: token(publish="*"))
@@ -253,7 +253,7 @@ class NotedTurn:
 
 
 @pytest.mark.parametrize("endpoint", [CLIENT, MEMBERSHIP, FOLLOW], ids=lambda one: one.path)
-async def test_what_is_done_for_who_only_says_to_be_a_node_takes_nothing_of_the_nodes_share(
+async def test_work_for_an_unproven_node_does_not_use_the_share_of_nodes(
     endpoint: Endpoint, autojump_clock: MockClock
 ) -> None:
     for is_proven in (False, True):

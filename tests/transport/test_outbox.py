@@ -130,7 +130,7 @@ async def test_room_that_is_not_used_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_who_is_cancelled_while_it_waits_keeps_nobody_from_room(turns: int) -> None:
+async def test_a_task_cancelled_while_it_waits_for_room_does_not_block_others(turns: int) -> None:
     shared = shared_pool()
     crowd, outbox = MemoryAccount(shared, "crowd"), Outbox(MemoryAccount(shared, "a"))
     crowd.charge(OUTBOX, FULL_BYTES)

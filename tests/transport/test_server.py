@@ -159,7 +159,7 @@ async def test_an_idle_server_stops_at_once(autojump_clock: MockClock) -> None:
         assert trio.current_time() == 0
 
 
-async def test_an_address_in_use_is_reported_to_whoever_starts_the_server(
+async def test_starting_a_server_at_an_address_in_use_raises(
     autojump_clock: MockClock,
 ) -> None:
     async with serving(links=MemoryNet()) as server:

@@ -75,7 +75,7 @@ async def test_a_turn_is_over_when_it_has_lasted_long_enough() -> None:
         assert not turn.is_over
 
 
-async def test_a_turn_is_over_after_a_few_frames_of_no_use_however_short_it_was() -> None:
+async def test_a_turn_ends_after_a_few_useless_frames_even_if_it_was_short() -> None:
     async with loop() as here:
         turn = ConnectionTurn(here.turns)
         assert turn.begin()
@@ -140,7 +140,7 @@ async def test_a_crowd_that_always_has_work_leaves_most_rounds_to_itself_one_by_
         assert max(used_in_round[2:]) <= 2 * ROUND_S + TURN_S
 
 
-async def test_who_uses_little_is_served_while_a_crowd_waits() -> None:
+async def test_a_member_that_uses_little_is_served_while_many_wait() -> None:
     async with loop() as here, trio.open_nursery() as crowd:
         for number in range(50):
             crowd.start_soon(here.work, str(number), ConnectionTurn(here.turns), [TURN_S] * 20)
@@ -152,7 +152,7 @@ async def test_who_uses_little_is_served_while_a_crowd_waits() -> None:
         crowd.cancel_scope.cancel()
 
 
-async def test_tasks_that_are_cancelled_while_they_wait_keep_nobody_waiting() -> None:
+async def test_tasks_cancelled_while_they_wait_do_not_delay_others() -> None:
     async with loop() as here:
         greedy = ConnectionTurn(here.turns)
         assert greedy.begin()
@@ -197,7 +197,9 @@ async def test_a_pause_that_is_interrupted_is_not_begun_again(autojump_clock: Mo
         assert here.turns.pauses.pausing_count == 0
 
 
-async def test_who_is_refused_again_and_again_has_to_pause_soon(autojump_clock: MockClock) -> None:
+async def test_a_connection_with_many_refused_messages_has_to_pause(
+    autojump_clock: MockClock,
+) -> None:
     async with loop() as here:
         turn = ConnectionTurn(here.turns)
         denied_count = USELESS_FRAMES_FREE // DENIAL_FRAMES

@@ -66,7 +66,7 @@ async def test_an_error_without_a_number_is_passed_on() -> None:
             await net.connect("ws://h:1", "/v1/client")
 
 
-async def test_a_name_that_nobody_has_is_unreachable() -> None:
+async def test_an_unknown_host_name_is_unreachable() -> None:
     async with trio.open_nursery() as nursery:
         net = WebSocketNet(SystemStreams(), SystemClock(), nursery)
         with pytest.raises(UnreachableError, match=r"can't listen at no-such-host\.invalid:1: "):

@@ -417,7 +417,7 @@ def test_a_program_s_name_is_bounded() -> None:
     assert str(refused(cbor2.dumps(fields))).startswith("hello.agent: it has 201 bytes")
 
 
-def test_a_list_whose_entries_were_encoded_before_is_the_same_on_the_wire() -> None:
+def test_a_list_of_entries_encoded_earlier_has_the_same_bytes() -> None:
     brokers = [m.BrokerInfo(one, f"ws://host-{one}:1", 1, True, 0) for one in range(1, 30)]
     before = EncodedList(m.BrokerInfo)
     before.add(brokers[:10])

@@ -1,1 +1,1 @@
-"""One file per command; each says on its own page what it takes and gives."""
+"""The commands of `octopi-node`, one module each; the docstring of a command is its help."""

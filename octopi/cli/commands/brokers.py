@@ -1,4 +1,4 @@
-"""`octopi-node brokers`: list brokers, take the lead from one, forget one for good."""
+"""`octopi-node brokers`: list brokers, drain one, remove one for good."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octopi.cli.output import print_json, say
 
 @click.group()
 def brokers() -> None:
-    """List brokers; drain one before it is stopped; remove one that is gone for good."""
+    """List brokers, drain one before a restart, remove one that is gone for good."""
 
 
 @brokers.command("list")
@@ -28,9 +28,9 @@ def list_brokers(
     For instance:
       octopi-node brokers list
 
-    A broker that is `away` is missed; one that is `retired` is gone and holds no replica any
-    more: `brokers remove` makes the cluster forget it.  STARTS counts how often its process
-    was started.
+    STATE is `up` for a broker that works.  `away`: it has no session with the register, but still
+    holds replicas.  `retired`: it is away and holds no replicas; `brokers remove` removes it from
+    the cluster.  STARTS is the number of times its process was started.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -53,16 +53,16 @@ def list_brokers(
 def drain(
     invocation: Invocation, /, broker: int, server: str | None, timeout_s: float | None
 ) -> None:
-    """Have other brokers lead what broker ID leads.
+    """Move the leaderships of broker ID to other brokers.
 
     \b
-    For instance, to restart broker 2 without anybody noticing:
+    For instance, to restart broker 2 without an interruption:
       octopi-node brokers drain 2
       systemctl restart octopi-broker
 
-    Each partition that it leads gets another leader among its replicas in sync; the broker
-    goes on as a follower and leads nothing before it is started again.  Ends when it leads
-    nothing.
+    Each partition that the broker leads gets another leader among its in-sync replicas.  The
+    broker stays a follower, and leads nothing until it is started again.  The command returns when
+    the broker leads no partition.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -71,7 +71,7 @@ def drain(
     from octopi.cli.client_request import ask
 
     ask(settings, lambda client: client.admin.drain_broker(broker))
-    say(f"broker {broker} leads nothing", err=True)
+    say(f"broker {broker} leads no partition; it can be restarted now", err=True)
 
 
 @brokers.command()
@@ -81,15 +81,15 @@ def drain(
 def remove(
     invocation: Invocation, /, broker: int, server: str | None, timeout_s: float | None
 ) -> None:
-    """Have the cluster forget broker ID, which is gone for good.
+    """Remove broker ID, which is gone for good, from the cluster.
 
     \b
     For instance, when broker 5 has taken the place of broker 2:
       octopi-node partitions move 7 --from 2 --to 5
       octopi-node brokers remove 2
 
-    It is refused while the broker runs or holds replicas.  Its id is never given again, and
-    its data directory can't come back.
+    The register refuses while the broker runs or holds replicas.  The id is never used again, and
+    a broker can't be started with the old data directory.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -98,4 +98,4 @@ def remove(
     from octopi.cli.client_request import ask
 
     ask(settings, lambda client: client.admin.remove_broker(broker))
-    say(f"broker {broker} is forgotten", err=True)
+    say(f"broker {broker} is removed from the cluster", err=True)

@@ -1,4 +1,4 @@
-"""`octopi-node completion`: what makes a shell complete our commands."""
+"""`octopi-node completion`: scripts that make shells complete the program's commands."""
 
 from __future__ import annotations
 

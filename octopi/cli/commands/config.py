@@ -1,4 +1,4 @@
-"""`octopi-node config show`: every setting in force, and who said so."""
+"""`octopi-node config show`: every setting in force, and its source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from octopi.cli.rendering import print_table
 
 @click.group()
 def config() -> None:
-    """Look at settings.
+    """Show settings.
 
-    A TOML file (--config, or ./octopi.toml), then environment variables, then flags: the
-    later one counts.
+    Settings come from a TOML file (--config, or ./octopi.toml), environment variables and flags.
+    Environment variables override the file, and flags override both.
     """
 
 
@@ -23,7 +23,7 @@ def config() -> None:
 @common_options
 @pass_invocation
 def show(invocation: Invocation, as_json: bool) -> None:
-    """Print every setting in force, and where it comes from.
+    """Print every setting in force, with its source and meaning.
 
     \b
     For instance:

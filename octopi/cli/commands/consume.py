@@ -1,4 +1,4 @@
-"""`octopi-node consume`: the messages of a topic on standard output."""
+"""`octopi-node consume`: print the messages of a topic on standard output."""
 
 from __future__ import annotations
 
@@ -40,35 +40,41 @@ _STDOUT = 1
     help="Where to start: earliest, latest, OFFSET, -N for the last N messages, @TIME "
     "(ISO 8601, or milliseconds since 1970), or a position (v1:...).",
 )
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("-e", "--exit", "stop_at_end", is_flag=True, help="End at the end as it is now.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages.")
+@click.option(
+    "-e",
+    "--exit",
+    "stop_at_end",
+    is_flag=True,
+    help="Stop at the end of the topic as it is now, instead of waiting for more.",
+)
 @click.option("-p", "--partition", type=int, help="Read only this partition.")
 @click.option(
     "-f",
     "--format",
     "format_text",
     metavar="FORMAT",
-    help=r"Print each message so, instead of its value and a newline: %t topic, %p partition, "
-    r"%o offset, %k key, %v value, %T time stamp, %h headers, %%, \n, \t.",
+    help=r"Print each message in this format, instead of its value and a newline: %t topic, "
+    r"%p partition, %o offset, %k key, %v value, %T time stamp, %h headers, %%, \n, \t.",
 )
 @click.option(
     "--position-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Resume from the position in FILE, if it is there, and keep it up to date.",
+    help="Start at the position in FILE, if it exists, and save the position there.",
 )
 @click.option(
     "--on-fork",
     type=click.Choice(["raise", "resume"]),
     default="raise",
     show_default=True,
-    help="When messages that were read are gone from the log, and others may be in their place: "
-    "end with an error, or say so and go on with what is there now.",
+    help="What to do if messages that were read are gone from the log, and others may be in their "
+    "place: raise ends with an error, resume warns and continues with the log as it is now.",
 )
 @click.option(
     "--raw",
     is_flag=True,
-    help="Print bytes as they are on a terminal, too, whatever they do to it.",
+    help="Print bytes unchanged on a terminal, too, control characters included.",
 )
 @json_option
 @retry_option
@@ -91,7 +97,7 @@ def consume(
     timeout_s: float | None,
     retry_s: float | None,
 ) -> None:
-    r"""Print the messages of TOPIC, and go on as more come.
+    r"""Print the messages of TOPIC, and wait for more.
 
     \b
     For instance:
@@ -100,12 +106,11 @@ def consume(
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
       octopi-node consume orders --position-file orders.position -e >> orders.txt
 
-    Each value is followed by a newline.  Nothing but messages goes to standard output, and to
-    a terminal nothing that it would obey: control characters are printed as escapes such as
-    \x1b there.
+    Each value is followed by a newline.  Standard output gets messages only.  On a terminal,
+    control characters are printed as escapes such as \x1b.
     """
     if as_json and format_text is not None:
-        raise CommandError("give --format or --json, not both", ExitCode.USAGE)
+        raise CommandError("--format and --json exclude each other: leave one out", ExitCode.USAGE)
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )

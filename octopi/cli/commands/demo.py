@@ -1,4 +1,4 @@
-"""`octopi-node demo`: real nodes, real data, a killed leader, and nothing lost."""
+"""`octopi-node demo`: kill a leader under load, and check that no message is lost."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from octopi.cli.invocation import common_options
     "--file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A file of lines.  [default: 10,000 flights out of New York City]",
+    help="The file whose lines are sent.  [default: 10,000 flights out of New York City]",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="Go on until Ctrl-C with an example for browser tabs, in which leaders keep dying.",
+    help="Then run an example for browser tabs until Ctrl-C, and keep killing leaders.",
 )
 @common_options
 def demo(brokers: int, file: Path | None, keep: bool) -> None:
-    """Kill a leader while a file goes through it, and prove that nothing is lost.
+    """Kill a leader while a file is sent through it, and check that nothing is lost.
 
     \b
     For instance:
@@ -34,14 +34,13 @@ def demo(brokers: int, file: Path | None, keep: bool) -> None:
       octopi-node demo --brokers 5 -f access.log
       octopi-node demo --keep
 
-    Starts a register and brokers as processes, on free ports, with their data in a
-    temporary directory.  Each line becomes a message of a topic with three replicas; a
-    short file is sent several times.  In the middle of it the leader is killed with
-    SIGKILL, and started again later.  Then everything is read back and compared with what
-    was sent, and the log files of all replicas with each other.  At the end all of it is
-    gone again.
+    The command starts a register and brokers as processes, on free ports, with their data in a
+    temporary directory.  Each line of the file becomes a message of a topic with three replicas; a
+    short file is sent several times.  Halfway, the leader is killed with SIGKILL, and started again
+    later.  Then all messages are read back and compared with those that were sent, and the log
+    files of all replicas are compared.  At the end all processes and files are removed.
 
-    Its second line is the address of the console, a page that shows all this as it happens.
+    The second line of output is the address of the console, a page that shows the cluster live.
     """
     from octopi.cli.demonstration import Demonstration
     from octopi.cli.live_example import live_example

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 @click.option("--brokers", type=click.IntRange(1, 100), default=1, show_default=True)
 @click.option("--replicas", type=int, help=help_text(RegisterSettings, "replicas"))
 @click.option(
-    "--listen", metavar="HOST:PORT", help="The register's address.  [default 127.0.0.1:7000]"
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address that the register listens at.  [default 127.0.0.1:7000]",
 )
 @click.option(
     "--data-dir",
     metavar="DIR",
-    help="Where to keep data.  [default: a temporary directory, removed at the end]",
+    help="Directory for all data.  [default: a temporary directory, removed at the end]",
 )
 @common_options
 @pass_invocation
@@ -53,10 +55,10 @@ def dev(
     In another:
       seq 1000 | octopi-node produce numbers
       octopi-node consume numbers -e
-    With replicas of everything on three brokers:
+    With three replicas of every partition:
       octopi-node dev --brokers 3
 
-    When all of it can be used, it prints `ready register URL` on standard output.
+    When the cluster is ready, the command prints `ready register URL` on standard output.
     """
     configuration = invocation.configuration()
     register = configuration.section(RegisterSettings, listen=listen, replicas=replicas)
@@ -78,7 +80,7 @@ def dev(
         path = Path(directory)
         register = attrs.evolve(register, data_dir=str(path / "register"))
         if not path.exists() or not any(path.iterdir()):
-            # Nobody can know of an older life of a cluster that has never been.
+            # A new cluster has no brokers that could report older decisions: don't wait for them.
             register = attrs.evolve(register, gather_s=0.0)
 
         async def cluster(stop: trio.Event) -> None:
@@ -95,7 +97,7 @@ async def _run_cluster(
     broker_count: int,
     stop: trio.Event,
 ) -> None:
-    """Run all nodes; at *stop* the brokers end first, so that none misses its register."""
+    """Run all nodes; at *stop* the brokers end before the register, so that none loses it."""
     import trio
 
     from octopi.cli.commands.serve import announce

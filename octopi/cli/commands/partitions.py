@@ -27,7 +27,7 @@ _LOOK_INTERVAL_S: Final = 0.5
 
 @click.group()
 def partitions() -> None:
-    """List partitions, add some, move a replica, recover one without a leader."""
+    """List partitions, add some, move a replica, recover a partition without a leader."""
 
 
 @partitions.command("list")
@@ -37,13 +37,14 @@ def partitions() -> None:
 def list_partitions(
     invocation: Invocation, /, as_json: bool, server: str | None, timeout_s: float | None
 ) -> None:
-    """Print the partitions that lie on brokers, and how many there are.
+    """Print the partitions that are in use, and how many there are.
 
     \b
     For instance:
       octopi-node partitions list
 
-    A partition lies on brokers from when the first topic is created on it.
+    A partition is placed on brokers when the first topic is created on it; from then on it is in
+    use.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -70,13 +71,13 @@ def list_partitions(
 @client_options
 @pass_invocation
 def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: float | None) -> None:
-    """Have COUNT more partitions, for topics that are created from now on.
+    """Add COUNT partitions to the cluster, for topics that are created from now on.
 
     \b
     For instance:
       octopi-node partitions add 8
 
-    Topics that exist stay where they are, so that every key keeps its place.
+    Existing topics keep their partitions, so every key keeps its partition.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -93,13 +94,13 @@ def add(invocation: Invocation, /, count: int, server: str | None, timeout_s: fl
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Have the best replica lead, though acknowledged messages may be lost.",
+    help="Let the best replica lead, although acknowledged messages may be lost.",
 )
 @click.option(
     "--empty-on",
     type=int,
     metavar="ID",
-    help="No replica will ever be back: begin again on this broker, without any message.",
+    help="All replicas are lost: let the partition begin again on this broker, empty.",
 )
 @json_option
 @client_options
@@ -114,7 +115,7 @@ def recover(
     server: str | None,
     timeout_s: float | None,
 ) -> int:
-    """Show what the replicas of PARTITION, which has no leader, hold; and have one lead.
+    """Show what the replicas of a PARTITION without a leader hold, and let one lead.
 
     \b
     For instance:
@@ -122,15 +123,15 @@ def recover(
       octopi-node partitions recover 3 --accept-loss
       octopi-node partitions recover 3 --empty-on 4
 
-    A partition has no leader while all brokers are away whose replicas were in sync, or while
-    one is away of those that lost data together (when the power failed for all of them).
-    Start them: nothing more is lost then.  If one is gone for good, --accept-loss has the best
-    of the others lead, and what they lack is lost.
+    A partition has no leader while every broker with an in-sync replica is away, or while one of
+    several that lost data together (in a common power failure) is away.  Start these brokers first:
+    then nothing more is lost.  If one is gone for good, --accept-loss lets the best other replica
+    lead; the messages that it lacks are lost.
 
-    If the disks of all its replicas are lost, --empty-on says which topics lose all messages that
-    they have there, and together with --accept-loss has the partition begin again on broker ID.
-    Its topics stay, and take messages again.  A broker that comes back with a replica all the
-    same keeps that aside (`octopi-node retired`).
+    If the disks of all replicas are lost, --empty-on prints the topics that lose all their messages
+    in this partition; together with --accept-loss it lets the partition begin again on broker ID.
+    The topics continue to exist and accept messages.  A broker that comes back later with an old
+    replica keeps its files aside (`octopi-node retired`).
 
     The exit code is 1 if the partition still has no leader.
     """
@@ -182,17 +183,19 @@ def _print_recovery(found: PartitionRecovery) -> None:
         say(f"partition {found.partition} has no leader")
         if found.waits_for:
             names = " ".join(map(str, found.waits_for))
-            say(f"  it waits for brokers {names}: start them, if that can be done")
+            say(f"  it waits for brokers {names}: start them, if that is possible")
         if found.candidate is None:
-            say("  no replica answers; if all their disks are lost for good,")
-            say(f"  `octopi-node partitions recover {found.partition} --empty-on ID` says what is")
-            say("  lost if it begins again on broker ID")
+            say("  no replica answers; if all their disks are lost for good, run")
+            say(
+                f"  `octopi-node partitions recover {found.partition} --empty-on ID` to see what is"
+            )
+            say("  lost if the partition begins again on broker ID")
         elif found.emptied_count:
-            say(f"  with --accept-loss it begins again on broker {found.candidate}, empty")
+            say(f"  --accept-loss lets it begin again on broker {found.candidate}, empty")
         else:
-            say(f"  with --accept-loss broker {found.candidate} leads")
+            say(f"  --accept-loss lets broker {found.candidate} lead")
     else:
-        how = "leads now" if found.recovered else "leads, nothing had to be given up"
+        how = "leads now" if found.recovered else "leads, no loss had to be accepted"
         say(f"partition {found.partition}: broker {found.leader} {how}, epoch {found.epoch}")
     if found.candidate is None or not (found.recovered or found.leader is None):
         return
@@ -200,9 +203,9 @@ def _print_recovery(found: PartitionRecovery) -> None:
     if found.emptied_count:
         more = found.emptied_count - len(found.emptied)
         names = " ".join(found.emptied) + f" and {more:,} more" * (more > 0)
-        say(f"  every message that this partition had of these topics {word} lost: {names}")
+        say(f"  all messages of these topics in this partition {word} lost: {names}")
         return
-    say(f"  messages that were acknowledged and that only others had {word} lost")
+    say(f"  acknowledged messages that only other replicas had {word} lost")
     for one in found.lost:
         say(f"  known: topic {one.topic}, offsets {one.kept_end} to {one.known_end}")
     if found.lost_log_count > len(found.lost):
@@ -214,10 +217,15 @@ def _print_recovery(found: PartitionRecovery) -> None:
 @partitions.command()
 @click.argument("partition", type=click.IntRange(min=0))
 @click.option(
-    "--from", "leaving", type=int, required=True, metavar="ID", help="The broker that gives it up."
+    "--from",
+    "leaving",
+    type=int,
+    required=True,
+    metavar="ID",
+    help="The broker that has the replica now.",
 )
 @click.option(
-    "--to", "joining", type=int, required=True, metavar="ID", help="The broker that takes it."
+    "--to", "joining", type=int, required=True, metavar="ID", help="The broker that gets it."
 )
 @client_options
 @pass_invocation
@@ -236,10 +244,10 @@ def move(
     For instance, to empty broker 1, which will not come back:
       octopi-node partitions move 3 --from 1 --to 4
 
-    The new replica copies the partition's logs and becomes in sync; only then the old one
-    goes.  Producers and consumers go on meanwhile.  On a terminal the progress is shown.
-    Interrupted, the partition may have a replica on both; the same command again goes on
-    from there.
+    The new replica copies the partition's logs and joins the in-sync set; then the old one is
+    removed.  Producers and consumers are not interrupted.  A terminal shows the progress.  If the
+    command is interrupted, the partition may have a replica on both brokers: run it again to
+    finish the move.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -258,17 +266,19 @@ def move(
             nursery.cancel_scope.cancel()
 
     ask(settings, question)
-    say(f"partition {partition}: broker {joining} in the place of {leaving}", err=True)
+    say(f"partition {partition}: moved from broker {leaving} to broker {joining}", err=True)
 
 
 async def _watch(
     client: Client, partition: int, joining: int, show: Callable[[int, int], None]
 ) -> None:
-    """Tell *show* again and again how many bytes the joining broker has, of how many."""
+    """Poll the cluster, and call *show* with the bytes that broker *joining* has and the total."""
     import trio
 
     while True:
-        with suppress(NotReadyError, UnreachableError, ConnectionLostError):  # only a look
+        with suppress(
+            NotReadyError, UnreachableError, ConnectionLostError
+        ):  # a failed poll is repeated
             cluster = await client.admin.describe_cluster()
             leaders = [one.leader for one in cluster.partitions if one.partition == partition]
             asked = [one for one in cluster.brokers if one.broker in {*leaders, joining}]
@@ -283,7 +293,7 @@ async def _watch(
 
 @contextmanager
 def _progress(partition: int, joining: int) -> Iterator[Callable[[int, int], None] | None]:
-    """Show the bytes that were copied on standard error; None if that is no terminal."""
+    """Show the copied bytes on standard error; yields None if that is not a terminal."""
     if not is_watched():
         yield None
         return

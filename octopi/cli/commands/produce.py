@@ -1,4 +1,4 @@
-"""`octopi-node produce`: each line of a file, or of standard input, becomes a message."""
+"""`octopi-node produce`: append the lines of a file, or of standard input, to a topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STDIN: Final = 0
 
 @attrs.define
 class _Acknowledged:
-    """Knows, while and after producing, how many messages are safe."""
+    """The number of acknowledged messages, while the command runs and after it."""
 
     producer: Producer | None = None
 
@@ -41,27 +41,30 @@ class _Acknowledged:
 
 @click.command()
 @click.argument("topic")
-@click.option("-f", "--file", default="-", metavar="FILE", help="Read FILE instead of stdin.")
-@click.option("-k", "--key", help="The key of every message.")
+@click.option(
+    "-f", "--file", default="-", metavar="FILE", help="Read FILE instead of standard input."
+)
+@click.option("-k", "--key", help="Key of every message.")
 @click.option(
     "--key-separator",
     metavar="TEXT",
-    help="A line's key is what stands before the first TEXT in it, its value what follows; "
-    "a line without TEXT has no key.",
+    help="Split each line at the first TEXT into key and value; a line without TEXT has no key.",
 )
-@click.option("-p", "--partition", type=int, help="The partition, instead of one by the key.")
+@click.option(
+    "-p", "--partition", type=int, help="Partition of every message; by default the key decides."
+)
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MESSAGES",
-    help="At most so many messages a second.",
+    help="Send at most this many messages per second.",
 )
 @click.option(
     "--linger",
     "linger_s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long a batch waits for company.",
+    help="Time that a batch waits for more messages before it is sent.",
 )
 @retry_option
 @client_options
@@ -88,14 +91,19 @@ def produce(
       tail -f access.log | octopi-node produce access
       echo "customer-7:three umbrellas" | octopi-node produce orders --key-separator :
 
-    A line's newline is no part of the message; all other bytes are.  The topic is created
-    if it is missing.  Ends when every message is acknowledged, with a summary on standard
-    error.
+    The newline is not part of the message; all other bytes of the line are.  A missing topic is
+    created.  The command returns when every message is acknowledged, and prints a summary on
+    standard error.
     """
     if key is not None and key_separator is not None:
-        raise CommandError("give --key or --key-separator, not both", ExitCode.USAGE)
+        raise CommandError(
+            "--key and --key-separator exclude each other: leave one out", ExitCode.USAGE
+        )
     if key_separator == "":
-        raise CommandError("--key-separator can't be empty", ExitCode.USAGE)
+        raise CommandError(
+            "--key-separator is empty: give the text between key and value, such as ':'",
+            ExitCode.USAGE,
+        )
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
     )
@@ -135,7 +143,7 @@ def _opened(file: str) -> Iterator[int]:
 
 
 def _size_bytes(descriptor: int) -> int | None:
-    """How much there is to read, if that is known."""
+    """The size of the input; None if it is not a regular file."""
     status = os.fstat(descriptor)
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
@@ -161,6 +169,6 @@ async def _produce(
         ) as producer,
     ):
         acknowledged.producer = producer
-        # A wrong name or address is reported now, not after long trying.
+        # Reports a wrong topic name or address at once, not after the delivery time-out.
         await client.describe_topic(topic, create=True)
         await LineProducer(producer, topic, options, meter).produce(descriptor)

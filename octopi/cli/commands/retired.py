@@ -1,4 +1,4 @@
-"""`octopi-node retired`: replicas that a broker gave up and keeps for a while."""
+"""`octopi-node retired`: list and remove the replicas that a broker has retired."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DIRECTORY = click.Path(exists=True, file_okay=False)
 
 @click.group()
 def retired() -> None:
-    """List and remove replicas that a broker gave up and keeps for a while.
+    """List and remove retired replicas: those that a broker no longer has, but still keeps.
 
-    DIR is the data directory of a broker, which may run or be stopped.
+    DIR is the data directory of a broker, running or stopped.
     """
 
 
@@ -30,9 +30,9 @@ def retired() -> None:
 def list_retired(directory: str, as_json: bool) -> None:
     """Print the retired replicas in DIR.
 
-    A broker gives a replica up when the register places the partition on other brokers.  It keeps
-    the files for --keep-retired seconds of its running time.  If the partition was placed elsewhere
-    by mistake, and the records are nowhere else, `octopi-node salvage` prints them.
+    A broker retires a replica when the register places the partition on other brokers.  It keeps
+    the files for --keep-retired seconds of its running time.  If the partition was moved by
+    mistake, and no other broker has the records, `octopi-node salvage` prints them.
 
     \b
     For instance:
@@ -68,7 +68,7 @@ def list_retired(directory: str, as_json: bool) -> None:
 @retired.command()
 @click.argument("directory", type=_DIRECTORY, metavar="DIR")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @common_options
 def remove(directory: str, names: tuple[str, ...], yes: bool) -> None:
     """Remove retired replicas from DIR, with every message in them, for good.
@@ -82,7 +82,11 @@ def remove(directory: str, names: tuple[str, ...], yes: bool) -> None:
 
     if not yes:
         if not sys.stdin.isatty():
-            raise CommandError("to remove without being asked, add --yes", ExitCode.USAGE)
+            raise CommandError(
+                "removing a retired replica deletes its messages: confirm with --yes, as standard "
+                "input is not a terminal",
+                ExitCode.USAGE,
+            )
         agreed(f"remove {counted(len(names), 'retired replica')} of {directory} for good?")
     disk = SystemDisk()
     for name in names:

@@ -1,4 +1,4 @@
-"""`octopi-node salvage`: bytes that were taken out of logs, and their messages."""
+"""`octopi-node salvage`: list, print and put back bytes that brokers took out of logs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from octopi.cli.rendering import counted, size
 @click.argument("directory", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--print", "prints", metavar="PATH", help="Print the values of this file's messages.")
 @click.option("--put-back", "path", metavar="PATH", help="Put this file back behind its log's end.")
-@click.option("--dry-run", is_flag=True, help="Say what --put-back would do, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what --put-back would do, and change nothing.")
 @json_option
 @common_options
 def salvage(
     directory: str, prints: str | None, path: str | None, dry_run: bool, as_json: bool
 ) -> int:
-    """Say what was taken out of the logs in DIR and is kept; print it, or put it back.
+    """List the bytes that a broker took out of the logs in DIR; print them, or put them back.
 
-    DIR is the data directory of a broker, which has to be stopped.  A broker never deletes what
-    it takes out of a log: a torn tail, what lies behind damage, records whose loss was accepted.
-    DIR may also be the folder of a retired replica, while its broker runs, too; then all segments
-    of its logs are listed.
+    DIR is the data directory of a stopped broker.  A broker keeps whatever it takes out of a log in
+    a file beside it: a torn tail, bytes behind damage, and records whose loss was accepted.  DIR
+    may also be the folder of a retired replica, even while its broker runs; then all segments of
+    its logs are listed.
 
     \b
     For instance:
@@ -36,14 +36,14 @@ def salvage(
       octopi-node salvage ./broker-1 --print PATH > lost && octopi-node produce orders -f lost
       octopi-node salvage ./broker-1 --put-back PATH --dry-run
 
-    --print gives the value of each sound message on a line, also behind damaged ones, of a file or
-    of all segments in the folder of a log; with
-    --json key, time stamp and headers too.  Look whether they are in the topic already before
-    they are produced again.
+    --print prints the value of each valid message on a line, also of those behind damaged ones.
+    PATH is a file, or the folder of a log for all its segments.  With --json it prints key, time
+    stamp and headers, too.  Check which messages the topic already has before you produce them
+    again.
 
-    --put-back is for a partition with one replica, and only while its log ends exactly where
-    the file begins.  With several replicas the others decide what is committed: print the
-    messages, and produce those that are missing.
+    --put-back works for a partition with one replica, while its log ends exactly where the file
+    begins.  With several replicas the other ones decide what is committed: print the messages, and
+    produce those that are missing.
     """
     from octopi.cli import message_format
     from octopi.cli.data_directory import held
@@ -54,7 +54,7 @@ def salvage(
     disk = SystemDisk()
 
     def named(wanted: str) -> list[Kept]:
-        """That file, or the segments in that folder."""
+        """The file at path *wanted*, or the segments in that folder."""
         inside = f"{wanted.rstrip('/')}/"
         chosen = [
             one
@@ -65,7 +65,7 @@ def salvage(
             chosen = segments_of(disk, directory, wanted)
         if not chosen:
             raise CommandError(
-                f"{wanted} is none of the files that `octopi-node salvage {directory}` lists",
+                f"{wanted} is not a salvaged file; `octopi-node salvage {directory}` lists them",
                 ExitCode.USAGE,
             )
         return chosen
@@ -87,8 +87,9 @@ def salvage(
             kept = named(path)[0]
             if not kept.fits:
                 raise CommandError(
-                    f"{path} can't be put back: its log doesn't end at offset {kept.offset}, not "
-                    "all of it is sound, or other brokers have the partition, too; use --print"
+                    f"{path} can't be put back: its log does not end at offset {kept.offset}, the "
+                    "file is damaged, or other brokers have replicas of the partition; print "
+                    f"its messages with --print {path}, and produce those that are missing"
                 )
             what = f"{counted(kept.messages, 'message')} from offset {kept.offset} on"
             if not dry_run:

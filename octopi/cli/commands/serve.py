@@ -1,4 +1,4 @@
-"""`octopi-node serve`: run one node, a register or a broker."""
+"""`octopi-node serve`: run a node, either a register or a broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
     type=click.Choice(["register", "broker"]),
     required=True,
     envvar="OCTOPI_ROLE",
-    help="What this node is.  [OCTOPI_ROLE]",
+    help="Role of this node.  [OCTOPI_ROLE]",
 )
 @click.option(
     "--listen",
@@ -54,7 +54,7 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
 @click.option(
     "--data-dir",
     metavar="DIR",
-    help="Where the node keeps its data, made if it is missing.  "
+    help="Directory for the node's data, created if missing.  "
     "[OCTOPI_DATA_DIR; default octopi-data/ROLE]",
 )
 @click.option(
@@ -101,22 +101,21 @@ _REGISTER_ONLY: Final = ("partitions", "replicas", "gather_s")
 @click.option(
     "--stop-at-eof",
     is_flag=True,
-    help="Stop when standard input ends: for programs that start nodes and may die.",
+    help="Stop when standard input ends, so that the node ends with the program that started it.",
 )
 @common_options
 @pass_invocation
 def serve(invocation: Invocation, /, role: str, stop_at_eof: bool, **flags: object) -> None:
-    """Run a node.  `octopi-node --role ...` is short for this.
+    """Run a node.  `octopi-node --role ...` is a short form.
 
     \b
-    One of each, on this machine:
+    For instance, a register and a broker on this machine:
       octopi-node --role register --data-dir ./register
       octopi-node --role broker --data-dir ./broker-1 --register ws://127.0.0.1:7000 \\
         --join-secret ./register/join-secret
 
-    When the node can be used, it prints one line on standard output: `ready ROLE URL`.
-    Its log goes to standard error.  SIGTERM and Ctrl-C stop it gracefully, the second at
-    once.
+    When the node is ready, it prints one line on standard output: `ready ROLE URL`.  Its log goes
+    to standard error.  The first SIGTERM or Ctrl-C stops it gracefully, the second at once.
     """
     configuration = invocation.configuration()
     common = configuration.section(NodeSettings, **taken(NodeSettings, flags))
@@ -161,13 +160,17 @@ def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str,
 
 
 def _refuse(role: str, flags: dict[str, object]) -> None:
-    """Flags of the other role would have no effect, and somebody expects one."""
+    """Refuse the flags of the other role, which would have no effect.
+
+    Raises:
+      CommandError: if one of them was given.
+    """
     for key, value in flags.items():
         if value is not None:
             flag = f"--{key.removesuffix('_s').replace('_', '-')}"
-            raise CommandError(f"{flag} is no option of a {role}: leave it out", ExitCode.USAGE)
+            raise CommandError(f"{flag} is not an option of a {role}: leave it out", ExitCode.USAGE)
 
 
 def announce(role: str, url: str) -> None:
-    """Tell whoever started this process that the node can be used."""
+    """Print the line that reports the node as ready to the program that started it."""
     say(f"ready {role} {url}")

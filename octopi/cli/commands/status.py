@@ -1,4 +1,4 @@
-"""`octopi-node status`: who is there, who leads, who is behind, and whether all is well."""
+"""`octopi-node status`: brokers, leaders and lag of a cluster, and whether it is healthy."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def status(
       octopi-node status && echo all is well
       octopi-node status --json | jq '.replicas[] | select(.lag_bytes > 1000000)'
 
-    The exit code is 1 if a broker is away or silent or its disk is full, a partition has no
-    leader, takes no records or has fewer replicas in sync than it has, a log has a fault, or a
-    broker holds a topic that nobody is served.
-    Log ends and highwater marks are in bytes, summed over the topics of a partition; LAG is
-    what its leader has and a replica hasn't.
+    The exit code is 1 if the cluster is unhealthy: a broker is away, does not answer or has a full
+    disk; a partition has no leader, accepts no records or has replicas out of sync; a log is
+    damaged; or a broker holds a topic that it does not serve because another topic has its name.
+
+    Log ends and highwater marks are in bytes, summed over the topics of a partition.  LAG is the
+    number of bytes that the leader has and the replica lacks.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -125,7 +126,7 @@ def print_brokers(cluster: ClusterInfo) -> None:
 
 
 def _room(broker: BrokerInfo) -> str | None:
-    """How full a broker's disk is; None: nobody knows."""
+    """Free and total space of a broker's disk; None if the broker has not reported it."""
     free_bytes, total_bytes = broker.disk_free_bytes, broker.disk_total_bytes
     if not broker.live or free_bytes is None or total_bytes is None:
         return None

@@ -1,4 +1,4 @@
-"""`octopi-node tls`: certificates for development."""
+"""`octopi-node tls`: make certificates for development."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def tls() -> None:
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Host name or address of a node; may be repeated.  [default: this machine's own]",
+    help="Host name or address of a node; repeat for more.  [default: those of this machine]",
 )
 @common_options
 def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
-    """Make an authority, and a certificate of it for nodes, in DIRECTORY.
+    """Make a certificate authority, and a certificate for nodes signed by it, in DIRECTORY.
 
     \b
     For instance:
@@ -37,13 +37,13 @@ def dev_ca(directory: Path, hosts: tuple[str, ...]) -> None:
         --tls-ca tls/ca.pem --data-dir ./register
       octopi-node status --server wss://127.0.0.1:7000 --tls-ca tls/ca.pem
 
-    The authority's own key is kept nowhere: nobody can make another certificate of it.
+    The authority's key is not stored, so no further certificate can be made with it.
     """
     try:
         import trustme
     except ImportError:
         raise CommandError(
-            "certificates need the package trustme: install octopi-node[crypto]"
+            "making certificates needs the package trustme: pip install 'octopi-node[crypto]'"
         ) from None
 
     files = [directory / name for name in ("ca.pem", "node.pem", "node.key")]

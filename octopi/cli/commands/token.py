@@ -1,4 +1,4 @@
-"""`octopi-node token`: make keys and tokens, and look at tokens."""
+"""`octopi-node token`: make keys and tokens, and print what a token grants."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 @click.group()
 def token() -> None:
-    """Make keys and tokens, and look at tokens.
+    """Make keys and tokens, and print what a token grants.
 
     \b
-    A secret that nodes and whoever makes tokens share:
+    A secret key, shared by the nodes and those who make tokens:
       octopi-node token keygen keys.json
       octopi-node --role register --auth-keys keys.json --data-dir ./register
-    For brokers, and for an application:
+    A token for brokers, and one for an application:
       octopi-node token create --key keys.json --subject node --replicate '*' > node.token
       octopi-node token create --key keys.json --subject shop --publish 'orders.*' --ttl 1h
     """
@@ -38,19 +38,20 @@ def token() -> None:
     "--public",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Make a key pair (EdDSA): FILE, for nodes, verifies; the other one signs.",
+    help="Make a key pair (EdDSA): the public key in FILE, for nodes, verifies tokens; the private "
+    "key signs them.",
 )
 @common_options
 def keygen(file: Path, public: Path | None) -> None:
-    """Make a key set with one new key, in FILE, which must not exist.
+    """Make a key set with one new key in FILE, which must not exist.
 
     \b
     For instance:
       octopi-node token keygen keys.json
       octopi-node token keygen signing.json --public keys.json
 
-    Without --public the key is a secret (HS256): every node that verifies tokens with it
-    could make some, too.
+    Without --public the key is secret (HS256): every node that verifies tokens with it
+    can also make tokens.
     """
     from octopi.operating_system import SystemRandomness
     from octopi.security.tokens import SECRET_BYTES_MIN, secret_key, signing_key_pair
@@ -59,7 +60,7 @@ def keygen(file: Path, public: Path | None) -> None:
     name = randomness.token_bytes(4).hex()
     if public is None:
         write_secret(file, _key_set(secret_key(name, randomness.token_bytes(SECRET_BYTES_MIN))))
-        say(f"{file}: key {name} signs and verifies; keep it secret", err=True)
+        say(f"{file}: key {name} signs and verifies tokens; keep it secret", err=True)
         return
     refuse_existing(public)
     signing, verifying = signing_key_pair(name)
@@ -76,34 +77,51 @@ def keygen(file: Path, public: Path | None) -> None:
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Key set with the key that signs.",
+    help="Key set with the signing key.",
 )
-@click.option("--subject", required=True, help="Who holds it: limits count by this name.")
-@click.option("--ttl", metavar="TIME", help="How long it lasts: 30s, 15m, 1h, 7d.  [default: 1h]")
-@click.option("--forever", is_flag=True, help="Let it last until its key is taken away.")
+@click.option("--subject", required=True, help="Name of the token's holder; limits count by it.")
+@click.option(
+    "--ttl", metavar="TIME", help="Lifetime of the token: 30s, 15m, 1h, 7d.  [default: 1h]"
+)
+@click.option(
+    "--forever",
+    is_flag=True,
+    help="Make a token that never expires; remove its key from the nodes to revoke it.",
+)
 @click.option("--create", multiple=True, metavar="PATTERN", help="Create these topics.")
 @click.option("--publish", multiple=True, metavar="PATTERN", help="Append to these topics.")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="Read these topics.")
 @click.option(
-    "--admin", multiple=True, metavar="PATTERN", help="Delete these topics; '*': operate brokers."
+    "--admin",
+    multiple=True,
+    metavar="PATTERN",
+    help="Delete these topics; '*' also operates the cluster.",
 )
-@click.option("--replicate", multiple=True, metavar="PATTERN", help="'*': be a broker.")
+@click.option(
+    "--replicate", multiple=True, metavar="PATTERN", help="'*' lets a broker join the cluster."
+)
 @click.option(
     "--cluster",
     "clusters",
     multiple=True,
     metavar="ID",
-    help="Good for this cluster only, which `status` names.  Repeat for more.  [default: any "
-    "that knows the key]",
+    help="Limit the token to the cluster with this id, which `octopi-node status` prints.  Repeat "
+    "for more.  [default: every cluster with the key]",
 )
-@click.option("--quota-topics", type=click.IntRange(min=0), help="Have created so many topics.")
 @click.option(
-    "--quota-bytes", type=click.IntRange(min=0), help="Have so many bytes stored at a broker."
+    "--quota-topics",
+    type=click.IntRange(min=0),
+    help="Topics that the holder may have created, at most.",
+)
+@click.option(
+    "--quota-bytes",
+    type=click.IntRange(min=0),
+    help="Bytes that a broker stores for the holder, at most.",
 )
 @click.option(
     "--quota-subscriptions",
     type=click.IntRange(min=0),
-    help="Have so many subscriptions at a broker.",
+    help="Subscriptions of the holder at a broker, at most.",
 )
 @common_options
 def create(
@@ -117,7 +135,7 @@ def create(
     quota_subscriptions: int | None,
     **verbs: tuple[str, ...],
 ) -> None:
-    """Print a token.  PATTERN is a topic's name, with * for any characters.
+    """Make a token, and print it.  PATTERN is a topic name, with * for any characters.
 
     \b
     For instance:
@@ -128,10 +146,14 @@ def create(
     from octopi.security.quotas import Quota
 
     if forever and ttl is not None:
-        raise CommandError("--forever and --ttl exclude each other", ExitCode.USAGE)
+        raise CommandError("--forever and --ttl exclude each other: leave one out", ExitCode.USAGE)
     wanted = {verb: list(patterns) for verb, patterns in verbs.items() if patterns}
     if not wanted:
-        raise CommandError("grant something: --publish, --subscribe, ...", ExitCode.USAGE)
+        raise CommandError(
+            "the token would grant nothing: add --create, --publish, --subscribe, --admin or "
+            "--replicate",
+            ExitCode.USAGE,
+        )
     keys = read_keys(key_file)
     ttl_s = None if forever else _seconds(ttl or "1h")
     quota = Quota(quota_topics, quota_bytes, quota_subscriptions)
@@ -144,7 +166,7 @@ def create(
 @json_option
 @common_options
 def show(file: Path | None, as_json: bool) -> None:
-    """Print what the token in FILE (or on standard input) says.  Nothing is verified.
+    """Print what the token in FILE (or on standard input) grants.  The token is not verified.
 
     \b
     For instance:
@@ -182,7 +204,7 @@ def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6})([smhd])", text, re.ASCII)
     if found is None:
         raise CommandError(
-            f"--ttl is a time such as 30s, 15m, 1h or 7d, not {text!r}", ExitCode.USAGE
+            f"--ttl has to be a time such as 30s, 15m, 1h or 7d, not {text!r}", ExitCode.USAGE
         )
     return int(found[1]) * _UNITS_S[found[2]]
 

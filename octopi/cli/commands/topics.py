@@ -71,25 +71,33 @@ def list_topics(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How many partitions it is spread over; order is kept within each.",
-)
-@click.option("--on", metavar="P[,P...]", help="These partitions, instead of chosen ones.")
-@click.option("--retention-ms", type=click.IntRange(min=1), help="Remove messages that are older.")
-@click.option(
-    "--retention-bytes", type=click.IntRange(min=1), help="Remove the oldest beyond this size."
+    help="Number of partitions; messages are ordered within a partition.",
 )
 @click.option(
-    "--segment-bytes", type=click.IntRange(min=1), help="Begin a new segment beyond this size."
+    "--on",
+    metavar="P[,P...]",
+    help="Place the topic on these partitions; by default the register chooses.",
+)
+@click.option("--retention-ms", type=click.IntRange(min=1), help="Remove messages older than this.")
+@click.option(
+    "--retention-bytes",
+    type=click.IntRange(min=1),
+    help="Remove the oldest messages of a log beyond this size.",
 )
 @click.option(
-    "--flush-before-ack", is_flag=True, help="Acknowledge what is on the device, no earlier."
+    "--segment-bytes", type=click.IntRange(min=1), help="Begin a new segment file beyond this size."
+)
+@click.option(
+    "--flush-before-ack",
+    is_flag=True,
+    help="Acknowledge messages only after they are flushed to the disk.",
 )
 @click.option(
     "--min-insync",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Acknowledge nothing while fewer replicas than this are in sync, the leader counted in.",
+    help="Acknowledge messages only while this many replicas are in sync, leader included.",
 )
 @json_option
 @client_options
@@ -109,16 +117,16 @@ def create(
     server: str | None,
     timeout_s: float | None,
 ) -> None:
-    """Create TOPIC.  Producing creates a missing topic, too, with the defaults.
+    """Create TOPIC.  Producing to a missing topic creates it, too, with the defaults.
 
     \b
     For instance:
       octopi-node topics create orders --partitions 4 --retention-ms 86400000
       octopi-node topics create payments --min-insync 2
 
-    What is acknowledged is on every replica that is in sync.  With --min-insync 2 those are
-    at least two, so that it survives the loss of a broker with its disk even when others
-    are away already; the price is that producing waits while only one is left.
+    An acknowledged message is on every in-sync replica.  With --min-insync 2 these are at least
+    two, so the message survives the loss of a broker and its disk even while other brokers are
+    away.  The price: producers wait while only one replica is in sync.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -170,14 +178,14 @@ def describe(
     server: str | None,
     timeout_s: float | None,
 ) -> None:
-    """Print where TOPIC is, how much of it there is, and how far its replicas are.
+    """Print the partitions of TOPIC, their size, and the state of their replicas.
 
     \b
     For instance:
       octopi-node topics describe orders
 
-    Offsets are in bytes.  LAG is what the leader's log has and a replica's hasn't.  Consumers
-    read up to HIGHWATER: that much every replica in sync has.
+    Offsets are in bytes.  LAG is the number of bytes that the leader's log has and the replica's
+    log lacks.  Consumers read up to HIGHWATER, the end of what every in-sync replica has.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -254,7 +262,7 @@ def _print(info: TopicInfo, seen: ClusterSnapshot, found: list[ReplicaStatus]) -
 @click.option(
     "--id", "topic_ids", multiple=True, metavar="ID", help="The topic with this id (repeatable)."
 )
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--yes", is_flag=True, help="Don't ask for confirmation.")
 @client_options
 @pass_invocation
 def delete(
@@ -273,9 +281,10 @@ def delete(
       octopi-node topics delete orders --yes
       octopi-node topics delete --id 5f0c2a1b5f0c2a1b --yes
 
-    A topic whose name is not legal, as a program made it that did not check names, is deleted by
-    its id: `octopi-node topics list --json` has it.  So is one that a broker holds and nobody is
-    served, as another one has its name: `octopi-node status` shows it.  The other one stays.
+    Use --id for a topic whose name is not allowed (created by a program that did not check names);
+    `octopi-node topics list --json` prints ids.  Use it also for a topic that a broker holds but
+    does not serve because another topic has its name: `octopi-node status` prints its id.  The
+    other topic stays.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -286,7 +295,8 @@ def delete(
     if not yes:
         if not sys.stdin.isatty():
             raise CommandError(
-                "deleting takes every message: say --yes where nobody can be asked",
+                "deleting a topic deletes all its messages: confirm with --yes, as standard input "
+                "is not a terminal",
                 ExitCode.USAGE,
             )
         agreed(f"Delete {counted(count, 'topic')} for good?")

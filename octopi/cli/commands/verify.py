@@ -1,4 +1,4 @@
-"""`octopi-node verify`: check a data directory while its node is stopped."""
+"""`octopi-node verify`: check the data directory of a stopped node for damage."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
 @json_option
 @common_options
 def verify(directory: str, as_json: bool) -> int:
-    """Check every stored record's checksum, and what belongs to it.
+    """Check the checksum of every stored record, and the files that belong to the logs.
 
-    DIR is the data directory of a broker or a register, or the folder of a single log.  Its
-    node has to be stopped.  Nothing is changed.
+    DIR is the data directory of a broker or a register, or the folder of a single log.  The node
+    has to be stopped.  Nothing is changed.
 
     \b
     For instance:
       octopi-node verify ./broker-1
 
-    Every finding names file, byte and offset.  `damage` ends with exit code 5: what a broker
-    had noted as flushed is gone or not what was written.  A `torn tail` is what an unclean end
-    leaves: nothing in it was promised to be safe, and the next start cuts it off.  An `index`
-    is rebuilt by itself.  What is `set aside` was taken out of a log and is kept beside it:
-    `octopi-node salvage` says what is in it.  What is `retired` is a replica that the broker gave
-    up and keeps for a while: `octopi-node retired` lists and removes those, and DIR may be the
-    folder of one, also while the broker runs.
+    Every finding names file, byte and offset, and is of one of these kinds.
+
+    `damage`: bytes that were noted as flushed are gone, or differ from what was written; the exit
+    code is 5.  `torn tail`: an unclean stop left an unfinished write, whose records were not yet
+    flushed; the next start cuts it off.  `index`: an index does not fit its log; the node rebuilds
+    it.  `set aside`: the node took these bytes out of a log and keeps them; `octopi-node salvage`
+    prints them.  `retired`: a replica that the broker no longer has, but keeps for a while;
+    `octopi-node retired` lists and removes them.  DIR may be the folder of a retired replica, even
+    while the broker runs.
     """
     from octopi.cli.data_directory import held, look_into
     from octopi.cli.retired_replicas import find_retired
@@ -56,12 +58,14 @@ def verify(directory: str, as_json: bool) -> int:
         done_bytes = 0
         with _progress(total_bytes) as show:
             for path in found.kept:
-                what = "bytes that were taken out of a log are kept; see `octopi-node salvage`"
+                what = (
+                    "bytes that were taken out of a log are kept; `octopi-node salvage` prints them"
+                )
                 findings.append(Finding(Kind.SET_ASIDE, path, 0, Offset(0), what))
             for gone in find_retired(disk, directory):
                 what = (
-                    f"a replica of partition {gone.partition} that was given up in epoch "
-                    f"{gone.epoch}, {size(gone.size_bytes)}; see `octopi-node retired`"
+                    f"a replica of partition {gone.partition}, retired in epoch {gone.epoch}, "
+                    f"{size(gone.size_bytes)}; `octopi-node retired` lists and removes it"
                 )
                 findings.append(Finding(Kind.RETIRED, gone.path, 0, Offset(0), what))
             for log in found.logs:
@@ -92,7 +96,7 @@ def verify(directory: str, as_json: bool) -> int:
 
 @contextmanager
 def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show the bytes that were checked on standard error, if that is a terminal."""
+    """Show the number of checked bytes on standard error, if that is a terminal."""
     if not is_watched():
         yield lambda done_bytes: None
         return
