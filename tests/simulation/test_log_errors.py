@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from octopi.roles.broker.replica_driver import LEADER_LACKS
 from octopi.roles.register.admissions import CONFLICT
 from octopi.roles.register.startup_recovery import JOURNAL_LACKS
-from sim.run.log_errors import comes_of_older_disks
+from sim.run.log_errors import comes_of_older_disks, listening
 
 
 def test_only_of_a_broker_with_an_older_disk_may_the_register_say_that_its_topic_is_another() -> (
@@ -22,3 +24,17 @@ def test_others_may_notice_an_older_disk_and_nothing_else() -> None:
         assert comes_of_older_disks(message, {}, {2})
         assert not comes_of_older_disks(message, {}, set())
     assert not comes_of_older_disks("disk failed", {}, {2})
+
+
+def test_an_exception_in_the_log_is_complained_of_even_where_errors_are_excused() -> None:
+    complaints: list[str] = []
+    logger = logging.getLogger("octopi.test")
+    with listening(is_excused=lambda *_: True, complain=complaints.append):
+        logger.error("a disk is full")
+        try:
+            raise KeyError("unforeseen")
+        except KeyError:
+            logger.exception("it broke")
+    (told,) = complaints
+    assert told.startswith(": it broke: Traceback")
+    assert "KeyError: 'unforeseen'" in told
