@@ -26,6 +26,7 @@ from benchmarks.processes import main_thread_s
 from benchmarks.report import machine
 from benchmarks.subscribers import Greeting, connected
 from harness.processes import NodeProcess, NodeProcesses, node_processes
+from octopi.identifiers import Offset, PartitionId
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Hello, Subscribe
@@ -74,7 +75,7 @@ class Measurement:
         """What clients cost that only greet, and those that wait for messages."""
         hello = encode(Hello(PROTOCOL_VERSION, "benchmark"))
         partition = trio.run(_make_topic, self._register.url)
-        subscribe = Subscribe(1, TOPIC, partition, 0, 1 << 30)
+        subscribe = Subscribe(1, TOPIC, PartitionId(partition), Offset(0), 1 << 30)
         for what, messages in (
             ("connection", [hello]),
             ("subscriber", [hello, encode(subscribe)]),

@@ -25,6 +25,9 @@ Incarnation = NewType("Incarnation", int)
 Epoch = NewType("Epoch", int)
 """A generation of a partition's leadership; grows at each appointment, from 1."""
 
+NO_EPOCH: Final = Epoch(0)
+"""Where there is none."""
+
 PartitionId = NewType("PartitionId", int)
 """A partition: the group of brokers that carries a share of the topics (from 0)."""
 

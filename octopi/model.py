@@ -13,7 +13,16 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost, Grammar, MayBeMissing, Within, judged
-from octopi.identifiers import id_fault, nonce_fault, topic_name_fault
+from octopi.identifiers import (
+    NO_EPOCH,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    PartitionId,
+    id_fault,
+    nonce_fault,
+    topic_name_fault,
+)
 from octopi.limits import (
     BROKER_ID_MAX,
     BROKERS_MAX,
@@ -33,10 +42,14 @@ Id = Annotated[str, AtMost(ID_CHARACTERS), Grammar(id_fault)]
 Nonce = Annotated[str, AtMost(NONCE_BYTES_MAX), Grammar(nonce_fault)]
 Seal = Annotated[str, AtMost(SEAL_BYTES_MAX), MayBeMissing()]
 """Proof that this cluster's register said so (`octopi.coordination.seals`); empty: none."""
-PartitionNumber = Annotated[int, Within(0, LIST_COUNT_MAX - 1)]
-BrokerNumber = Annotated[int, Within(1, BROKER_ID_MAX)]
+PartitionNumber = Annotated[PartitionId, Within(0, LIST_COUNT_MAX - 1)]
+BrokerNumber = Annotated[BrokerId, Within(1, BROKER_ID_MAX)]
 BrokerNumbers = Annotated[list[BrokerNumber], AtMost(BROKERS_MAX)]
 Counted = Annotated[int, Within(1, COUNTED_MAX)]
+EpochNumber = Annotated[Epoch, Within(1, COUNTED_MAX)]
+EpochOrNone = Annotated[Epoch, Within(0, COUNTED_MAX)]
+"""0 where there was none yet."""
+IncarnationNumber = Annotated[Incarnation, Within(1, COUNTED_MAX)]
 CountedOrNone = Annotated[int, Within(0, COUNTED_MAX)]
 """0 where there was none yet."""
 Place = Annotated[int, Within(0, OFFSET_MAX)]
@@ -101,18 +114,18 @@ class PartitionRecord:
     """What was decided about a partition; a greater (epoch, version) replaces a smaller."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
     version: CountedOrNone
     """Counts the changes of `in_sync` within an epoch."""
     leader: BrokerNumber
-    leader_incarnation: Counted
+    leader_incarnation: IncarnationNumber
     """The incarnation of the leader that was appointed; another one of it does not lead."""
     replicas: BrokerNumbers
     in_sync: BrokerNumbers
     lost: BrokerNumbers = attrs.field(factory=list)
     """Brokers that were in sync in this epoch until they lost some of what they held: while
     nobody is in sync, what was committed is with them, if anywhere."""
-    recovered_epoch: CountedOrNone = 0
+    recovered_epoch: EpochOrNone = NO_EPOCH
     """The newest epoch whose leader was chosen although acknowledged records may be lost: a
     replica that agreed with no leader since cuts what it knows as committed; 0: none."""
     seal: Seal = attrs.field(default="", eq=False)
@@ -149,7 +162,7 @@ class ReplicaReport:
     """How a broker stands with a partition it is a replica of, when it joins."""
 
     partition: PartitionNumber
-    promised: CountedOrNone
+    promised: EpochOrNone
     """The highest epoch that it accepted or acted in."""
     intact: bool
     """Whether it still holds all that it ever acknowledged."""

@@ -17,6 +17,7 @@ from benchmarks.processes import READY_TIMEOUT_S, running
 from benchmarks.subscribers import Greeting, drain
 from benchmarks.systems import Serving
 from octopi.cli.node_processes import node_command, node_environment, ready_url
+from octopi.identifiers import Offset, PartitionId
 from octopi.wire.codec import encode
 from octopi.wire.endpoints import CLIENT
 from octopi.wire.messages import PROTOCOL_VERSION, SUBPROTOCOL, Heartbeat, Hello, Subscribe
@@ -241,8 +242,8 @@ async def _locate_and_subscribe(access: Gate, parameters: dict[str, Any]) -> dic
     return drain(access, url, greeting, parameters["subscribers"], parameters["end"].encode())
 
 
-def _greet(topic: str, partition: int, number: int) -> list[bytes]:
+def _greet(topic: str, partition: PartitionId, number: int) -> list[bytes]:
     return [
         encode(Hello(PROTOCOL_VERSION, "benchmark")),
-        encode(Subscribe(1, topic, partition, 0, _WINDOW_BYTES)),
+        encode(Subscribe(1, topic, partition, Offset(0), _WINDOW_BYTES)),
     ]

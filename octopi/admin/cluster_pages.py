@@ -26,6 +26,7 @@ from octopi.admin.page_writer import (
     number_wanted,
 )
 from octopi.clients.answers import BrokerLog
+from octopi.identifiers import PartitionId
 from octopi.wire.messages import (
     BrokerInfo,
     ClusterEvent,
@@ -103,7 +104,7 @@ async def cluster_page(seen: CachedSnapshot, query: Mapping[str, str]) -> bytes:
 
 
 def _partition(
-    live: set[int], replicas: Mapping[int, list[ReplicaStatus]], one: PartitionInfo
+    live: set[int], replicas: Mapping[PartitionId, list[ReplicaStatus]], one: PartitionInfo
 ) -> Json:
     return {
         **_place(one),

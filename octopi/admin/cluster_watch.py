@@ -24,6 +24,7 @@ from octopi.clients.connections import Connections
 from octopi.clients.credentials import Credentials
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, OctopiError
+from octopi.identifiers import PartitionId
 from octopi.limits import (
     LOOK_INTERVAL_S,
     LOOK_SHARE_MAX,
@@ -55,7 +56,7 @@ class CachedSnapshot:
     truncated: bool
     """Whether there are more subscriptions."""
     events: EventList
-    replicas: dict[int, list[ReplicaStatus]]
+    replicas: dict[PartitionId, list[ReplicaStatus]]
     """By partition, the leader first."""
     copies: dict[tuple[str, int], list[BrokerLog]]
     """By topic id and partition."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import attrs
 
+from octopi.identifiers import PartitionId
 from octopi.replication.partition_replica import Role
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.node import RegisterNode
@@ -109,7 +110,7 @@ class BrokerNodeView:
         return [*self.node.options.registers, *self.node.replicas.metadata.addresses.values()]
 
 
-def _some(partitions: list[int]) -> str:
+def _some(partitions: list[PartitionId]) -> str:
     """The first ten numbers of *partitions*, as a text."""
     numbers = " ".join(str(one) for one in sorted(partitions)[:10])
     more = " ..." if len(partitions) > 10 else ""

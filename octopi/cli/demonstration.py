@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -313,7 +313,7 @@ def pages_of(url: str) -> str:
     return url.replace("ws", "http", 1)
 
 
-def _listed(numbers: list[int]) -> str:
+def _listed(numbers: Iterable[int]) -> str:
     return " ".join(map(str, sorted(numbers)))
 
 

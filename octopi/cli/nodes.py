@@ -11,6 +11,7 @@ from octopi.admin.node_views import BrokerNodeView, RegisterNodeView
 from octopi.cli.compose import AGENT, place_for_node
 from octopi.cli.config import BrokerSettings, NodeSettings, RegisterSettings, join_secret_in
 from octopi.cli.secret_files import refuse_open_file, secret_of_broker, secret_of_register
+from octopi.identifiers import BrokerId
 from octopi.logger import bind, get_logger
 from octopi.operating_system import allow_many_files, is_open_to_others
 from octopi.roles.broker.node import BrokerOptions, run_broker
@@ -86,7 +87,7 @@ async def run_broker_node(
             registers=[settings.register],
             secrets=secrets,
             advertise=settings.advertise,
-            broker=settings.id,
+            broker=None if settings.id is None else BrokerId(settings.id),
             flush=FlushOptions(
                 messages=settings.flush_messages,
                 bytes=settings.flush_bytes,

@@ -12,7 +12,7 @@ from octopi.clients.answers import BrokerLog, ClusterInfo
 from octopi.clients.options import not_negative
 from octopi.clients.routing import RequestRouter
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnknownTopicError
-from octopi.identifiers import topic_name
+from octopi.identifiers import BrokerId, PartitionId, topic_name
 from octopi.limits import DRAIN_TIMEOUT_S, MOVE_TIMEOUT_S
 from octopi.wire.messages import (
     AddPartitions,
@@ -100,7 +100,7 @@ class Admin:
         await self._router.retry(
             f"drain broker {broker}",
             lambda: self._router.ask_register_once(
-                lambda request: DrainBroker(request, broker), Done, timeout_s
+                lambda request: DrainBroker(request, BrokerId(broker)), Done, timeout_s
             ),
             timeout_s,
         )
@@ -114,7 +114,9 @@ class Admin:
         """
         not_negative(broker=broker)
         what = f"remove broker {broker}"
-        await self._router.ask_register(what, lambda request: RemoveBroker(request, broker), Done)
+        await self._router.ask_register(
+            what, lambda request: RemoveBroker(request, BrokerId(broker)), Done
+        )
 
     async def add_partitions(self, count: int) -> int:
         """Add *count* partitions, for topics that are created from now on; return how many there
@@ -162,7 +164,12 @@ class Admin:
         not_negative(partition=partition)
         return await self._router.ask_register(
             f"recover partition {partition}",
-            lambda request: RecoverPartition(request, partition, accept_loss, empty_on),
+            lambda request: RecoverPartition(
+                request,
+                PartitionId(partition),
+                accept_loss,
+                None if empty_on is None else BrokerId(empty_on),
+            ),
             PartitionRecovery,
         )
 
@@ -205,7 +212,7 @@ async def move_replica(
     """See `Admin.move_replica`."""
 
     def question(request: int) -> MoveReplica:
-        return MoveReplica(request, partition, leaving, joining)
+        return MoveReplica(request, PartitionId(partition), BrokerId(leaving), BrokerId(joining))
 
     is_lost = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.identifiers import Offset, TopicId
+from octopi.identifiers import BrokerId, Offset, PartitionId, TopicId
 from octopi.position import NO_ANCHOR, Anchor
 from octopi.record import Message
 from octopi.wire.messages import BrokerInfo, LogInfo, PartitionInfo, UnservedTopic
@@ -22,10 +22,10 @@ class ClusterInfo:
     brokers: list[BrokerInfo]
     partitions: list[PartitionInfo]
     """Those that lie on brokers: that a topic was created on."""
-    learns: list[int] = attrs.field(factory=list)
+    learns: list[PartitionId] = attrs.field(factory=list)
     """Partitions that the register learns again from brokers, having lost what was decided about
     them: until that is done it decides nothing about them."""
-    learns_from: list[int] = attrs.field(factory=list)
+    learns_from: list[BrokerId] = attrs.field(factory=list)
     """The brokers that have to join for that."""
     unserved: list[UnservedTopic] = attrs.field(factory=list)
     """Topics that brokers hold records of and nobody is served: another one of that name is in use,

@@ -162,9 +162,11 @@ class Client:
             flush_before_ack=flush_before_ack,
             min_insync=min_insync,
         )
-        wanted = None if partition_ids is None else list(partition_ids)
+        wanted = None if partition_ids is None else [PartitionId(one) for one in partition_ids]
         count = partitions if wanted is None else len(wanted)
-        not_negative(partitions=count, partition_ids=min(wanted or [0]), **attrs.asdict(options))
+        not_negative(
+            partitions=count, partition_ids=min(wanted or [PartitionId(0)]), **attrs.asdict(options)
+        )
         is_lost = False
 
         async def attempt() -> TopicInfo:
@@ -241,7 +243,7 @@ class Client:
             self._router,
             topic,
             Place(Offset(offset), Anchor(anchor)),
-            partition,
+            PartitionId(partition),
             bytes_max,
             wait_s,
         )

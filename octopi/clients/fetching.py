@@ -17,7 +17,7 @@ async def fetch(
     router: RequestRouter,
     topic: str,
     place: Place,
-    partition: int,
+    partition: PartitionId,
     bytes_max: int,
     wait_s: float,
 ) -> FetchResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from octopi.identifiers import BrokerId
 from octopi.limits import LIST_COUNT_MAX
 from octopi.wire.messages import AcceptEpoch
 
@@ -26,7 +27,7 @@ class AcceptancePages:
     """Puts the pages of acceptances together, for one epoch of one partition."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, AcceptEpoch] = {}
+        self._begun: dict[BrokerId, AcceptEpoch] = {}
 
     def add(self, page: AcceptEpoch) -> AcceptEpoch | None:
         """The whole acceptance if *page* was the last one; None: more have to come, or it doesn't
@@ -48,6 +49,6 @@ class AcceptancePages:
         self._begun.pop(page.broker, None)
         return whole
 
-    def forget(self, broker: int) -> None:
+    def forget(self, broker: BrokerId) -> None:
         """The broker was restarted."""
         self._begun.pop(broker, None)

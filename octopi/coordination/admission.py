@@ -16,6 +16,7 @@ from octopi.coordination.journal_entries import (
     TopicCreated,
 )
 from octopi.coordination.rebuild import Rebuild
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, PartitionId
 from octopi.wire.messages import PartitionRecord, RemovedTopic, ReplicaReport, TopicRecord
 
 
@@ -23,14 +24,14 @@ from octopi.wire.messages import PartitionRecord, RemovedTopic, ReplicaReport, T
 class Admission:
     """A broker may join, as soon as the entries are durable."""
 
-    broker: int
-    incarnation: int
+    broker: BrokerId
+    incarnation: Incarnation
     entries: list[Entry]
     conflicts: list[str]
     """What the broker holds and the cluster does not know as its own, in words."""
     rebuild: Rebuild
     """What is known from reports, this broker's with them."""
-    learned: list[int]
+    learned: list[PartitionId]
     """Partitions that the entries make known again, by what brokers reported."""
     is_back: bool
     """Whether this life of it was live all the time: only its connection is a new one."""
@@ -39,7 +40,7 @@ class Admission:
     proofs: list[str] = attrs.field(factory=list)
     """Decisions of this register that its journal lacks, in words: it is an older copy."""
 
-    def held_elsewhere(self) -> Iterator[tuple[int, RemovedTopic]]:
+    def held_elsewhere(self) -> Iterator[tuple[BrokerId, RemovedTopic]]:
         """Deleted topics of which the entries tell that other brokers hold them, with those; what
         this broker holds itself it hears of from `Admissions.sync`."""
         for entry in self.entries:
@@ -49,7 +50,7 @@ class Admission:
 
 def adopt(
     state: ClusterState, rebuild: Rebuild, standings: list[ReplicaReport], entries: list[Entry]
-) -> tuple[dict[int, PartitionRecord], dict[int, int], list[int]]:
+) -> tuple[dict[PartitionId, PartitionRecord], dict[PartitionId, Epoch], list[PartitionId]]:
     """Add to *entries* what is known again by *rebuild*; return the partitions and their highest
     spent epochs as they are then, and which of them were adopted."""
     partitions = dict(state.partitions)
@@ -59,7 +60,7 @@ def adopt(
     for adoption in adoptions:
         record = attrs.evolve(adoption.record, seal="")
         partitions[record.partition] = record
-        spent[record.partition] = max(spent.get(record.partition, 0), record.epoch)
+        spent[record.partition] = max(spent.get(record.partition, NO_EPOCH), record.epoch)
         promised[record.partition] = adoption.promised
         entries.append(PartitionDecided(record))
     for partition, epoch in promised.items():
@@ -68,8 +69,8 @@ def adopt(
         if partition in rebuild.newest:
             continue  # until its newest record is known its leader leads on
         if partition in partitions and epoch > spent[partition]:
-            spent[partition] = epoch + 1
-            entries.append(EpochAnnounced(partition, epoch + 1))
+            spent[partition] = Epoch(epoch + 1)
+            entries.append(EpochAnnounced(partition, Epoch(epoch + 1)))
     last = max([*partitions, *rebuild.newest], default=-1)
     if last >= state.partition_count:
         entries.append(ClusterFormed(state.cluster, last + 1))
@@ -79,9 +80,9 @@ def adopt(
 def take_over_topics(
     state: ClusterState,
     rebuild: Rebuild,
-    broker: int,
+    broker: BrokerId,
     topics: list[TopicRecord],
-    partitions: dict[int, PartitionRecord],
+    partitions: dict[PartitionId, PartitionRecord],
     entries: list[Entry],
     unserved: list[TopicRecord],
 ) -> list[str]:

@@ -21,7 +21,7 @@ import attrs
 
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.seals import Seals
-from octopi.identifiers import topic_name_fault
+from octopi.identifiers import NO_EPOCH, BrokerId, topic_name_fault
 from octopi.limits import LIST_COUNT_MAX, TOLD_MAX
 from octopi.wire.messages import Inventory, PartitionRecord, ReplicaReport, TopicRecord
 
@@ -84,7 +84,7 @@ class AcceptedReport:
 
 
 def believe(
-    state: ClusterState, broker: int, inventory: list[Inventory], *, is_proven: bool
+    state: ClusterState, broker: BrokerId, inventory: list[Inventory], *, is_proven: bool
 ) -> AcceptedReport:
     """What a register with *state* believes of the report of *broker*.  *is_proven*: it has shown
     that the id is its own."""
@@ -115,7 +115,7 @@ def believe(
                 f"replica, and this register has announced none beyond "
                 f"{state.announced_epoch(partition)}"
             )
-            standing = attrs.evolve(standing, promised=0)
+            standing = attrs.evolve(standing, promised=NO_EPOCH)
         believed.standings.append(standing)
     for topic in (one for page in inventory for one in page.topics):
         if topic.topic_id in state.removals or state.topic(topic.topic) is not None:

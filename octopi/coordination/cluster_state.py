@@ -23,7 +23,7 @@ from octopi.coordination.journal_entries import (
     TopicDeleted,
     TopicRemoved,
 )
-from octopi.identifiers import id_fault, topic_name_fault
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId, id_fault, topic_name_fault
 from octopi.limits import BROKER_ID_MAX, COUNTED_MAX, LIST_COUNT_MAX
 from octopi.wire.codec import fault_in
 from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicOptions, TopicRecord
@@ -34,7 +34,7 @@ class Removal:
     """A deleted topic that some brokers still hold."""
 
     topic: str
-    brokers: set[int]
+    brokers: set[BrokerId]
 
 
 class ClusterState:
@@ -54,14 +54,14 @@ class ClusterState:
         self.lives: dict[int, RegisterGeneration] = {}
         """The register's lives by generation, without gap; the first one formed the cluster here
         or took it over."""
-        self.brokers: dict[int, BrokerRegistered] = {}
-        self.removed_brokers: set[int] = set()
-        self.partitions: dict[int, PartitionRecord] = {}
+        self.brokers: dict[BrokerId, BrokerRegistered] = {}
+        self.removed_brokers: set[BrokerId] = set()
+        self.partitions: dict[PartitionId, PartitionRecord] = {}
         self.removals: dict[str, Removal] = {}
         self.unfit_topics: set[str] = set()
         """Ids of topics that no broker can hold, as their names or ids are illegal: a register
         that did not check them took them from a broker.  They can be deleted by their ids."""
-        self._announced: dict[int, int] = {}
+        self._announced: dict[PartitionId, Epoch] = {}
         self._topics: dict[str, TopicRecord] = {}
         self._names: list[str] = []
         self._owners: dict[str, str] = {}
@@ -84,12 +84,12 @@ class ClusterState:
         of its own, or one of those that brokers told of when this register took over."""
         return life.generation < min(self.lives) or self.lives.get(life.generation) == life
 
-    def announced_epoch(self, partition: int) -> int:
+    def announced_epoch(self, partition: PartitionId) -> Epoch:
         """The highest epoch of *partition* that is spent; 0: none."""
         record = self.partitions.get(partition)
-        return max(self._announced.get(partition, 0), record.epoch if record else 0)
+        return max(self._announced.get(partition, NO_EPOCH), record.epoch if record else NO_EPOCH)
 
-    def min_insync(self, partition: int) -> int:
+    def min_insync(self, partition: PartitionId) -> int:
         """The least that any topic on *partition* asks for, 1 if there is none."""
         options = (one.options for one in self._topics.values() if partition in one.partitions)
         return min((one.min_insync for one in options), default=1)
@@ -116,7 +116,7 @@ class ClusterState:
         at = bisect_right(self._names, name)
         return [self._topics[one] for one in self._names[at : at + count_max]]
 
-    def topics_on(self, partitions: set[int]) -> list[TopicRecord]:
+    def topics_on(self, partitions: set[PartitionId]) -> list[TopicRecord]:
         """The topics that have a log in any of *partitions*, in order of their names."""
         return [
             self._topics[name]
@@ -185,7 +185,7 @@ class ClusterState:
             if not self._owned[owner]:
                 del self._owned[owner]
 
-    def _removed_topic(self, topic_id: str, broker: int) -> None:
+    def _removed_topic(self, topic_id: str, broker: BrokerId) -> None:
         removal = self.removals.get(topic_id)
         if removal is not None:
             removal.brokers.discard(broker)

@@ -9,7 +9,7 @@ from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.elections import Elections
 from octopi.coordination.health import Health
 from octopi.coordination.journal_entries import BrokerRegistered
-from octopi.identifiers import id_fault, topic_name_fault
+from octopi.identifiers import BrokerId, Incarnation, PartitionId, id_fault, topic_name_fault
 from octopi.wire.messages import (
     BrokerInfo,
     PartitionInfo,
@@ -26,7 +26,7 @@ class ClusterView:
     def __init__(
         self,
         state: ClusterState,
-        live: Mapping[int, int],
+        live: Mapping[BrokerId, Incarnation],
         elections: Elections,
         health: Health,
     ) -> None:
@@ -35,7 +35,7 @@ class ClusterView:
         self._live = live
         self._elections = elections
         self._health = health
-        self._turns: Counter[int] = Counter()
+        self._turns: Counter[PartitionId] = Counter()
 
     def topic(self, record: TopicRecord) -> TopicInfo:
         """Where *record*'s partitions are now."""
@@ -80,7 +80,7 @@ class ClusterView:
 
     def brokers(self) -> list[BrokerInfo]:
         """All brokers that ever registered, by id."""
-        led: dict[int, int] = {}
+        led: dict[BrokerId, int] = {}
         for record in self._state.partitions.values():
             led[record.leader] = led.get(record.leader, 0) + 1
         return [
@@ -101,7 +101,7 @@ class ClusterView:
             disk_trouble=self._health.disk_trouble(known.broker),
         )
 
-    def removals_of(self, broker: int) -> list[RemovedTopic]:
+    def removals_of(self, broker: BrokerId) -> list[RemovedTopic]:
         """The deleted topics that *broker* has not confirmed to have removed."""
         return [
             RemovedTopic(removal.topic, topic_id)
@@ -110,7 +110,7 @@ class ClusterView:
             and not (id_fault(topic_id) or topic_name_fault(removal.topic))
         ]
 
-    def topics_of(self, broker: int) -> list[TopicRecord]:
+    def topics_of(self, broker: BrokerId) -> list[TopicRecord]:
         """The topics that *broker* keeps logs for."""
         return self._state.topics_on(
             {one.partition for one in self._state.partitions.values() if broker in one.replicas}

@@ -37,6 +37,7 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
+from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
 from octopi.limits import (
     BROKER_ID_MAX,
     BROKERS_MAX,
@@ -66,12 +67,12 @@ class Controller:
         gets if there are as many brokers."""
         self.state = ClusterState()
         self._partition_count = partition_count
-        self._live: dict[int, int] = {}
+        self._live: dict[BrokerId, Incarnation] = {}
         self.health = Health()
         """Which of the live brokers' replicas take records."""
-        self.draining: set[int] = set()
+        self.draining: set[BrokerId] = set()
         """Brokers that get no leadership while others can have it."""
-        self.stopping: set[int] = set()
+        self.stopping: set[BrokerId] = set()
         """Brokers that are about to stop, or did, and have not joined in a new life since: they
         get nothing while others can have it."""
         self._rivals = RivalRegisters(self.state, self._live)
@@ -91,7 +92,7 @@ class Controller:
         )
         self.view = ClusterView(self.state, self._live, self.elections, self.health)
 
-    def _is_doubted(self, partition: int) -> bool:
+    def _is_doubted(self, partition: PartitionId) -> bool:
         """Whether a broker was told something newer about *partition* than what is known here,
         and not all that it takes to believe it have reported."""
         return partition in self._rebuild.newest
@@ -242,7 +243,7 @@ class Controller:
             if len(record.replicas) == 1:
                 incarnation = live.get(record.leader)
                 if incarnation is not None and incarnation != record.leader_incarnation:
-                    again = reappointed(record, incarnation, spent[partition] + 1)
+                    again = reappointed(record, incarnation, Epoch(spent[partition] + 1))
                     entries.append(PartitionDecided(again))
             elif partition in damaged and broker in record.in_sync:
                 entries.append(PartitionDecided(without(record, broker)))
@@ -271,7 +272,7 @@ class Controller:
         """See `octopi.coordination.incarnations.is_later_life`."""
         return is_later_life(self.state, join)
 
-    def _next_broker(self) -> int:
+    def _next_broker(self) -> BrokerId:
         """An id that no broker has or had, nor any that is only known as somebody's replica: the
         one above all these, or the smallest if there is none above."""
         replicas = {one for record in self.state.partitions.values() for one in record.replicas}
@@ -279,10 +280,10 @@ class Controller:
         taken = known | replicas | self._rebuild.mentioned_brokers()
         above = max(taken, default=0) + 1
         if above <= BROKER_ID_MAX:
-            return above
-        return next(one for one in range(1, BROKER_ID_MAX + 1) if one not in taken)
+            return BrokerId(above)
+        return BrokerId(next(one for one in range(1, BROKER_ID_MAX + 1) if one not in taken))
 
-    def remove(self, broker: int) -> ClusterDecision:
+    def remove(self, broker: BrokerId) -> ClusterDecision:
         """Forget a broker that is away for good.
 
         Raises:
@@ -314,34 +315,34 @@ class Controller:
             )
         return ClusterDecision([BrokerRemoved(broker)])
 
-    def removed(self, topic_id: str, broker: int) -> ClusterDecision:
+    def removed(self, topic_id: str, broker: BrokerId) -> ClusterDecision:
         """A broker confirmed that it has removed a deleted topic."""
         return ClusterDecision([TopicRemoved(topic_id, broker)])
 
-    def joined(self, broker: int, incarnation: int) -> None:
+    def joined(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """The membership connection of an admitted broker is up."""
         self._live[broker] = incarnation
 
-    def left(self, broker: int, incarnation: int) -> None:
+    def left(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """That connection ended."""
         if self._live.get(broker) == incarnation:
             del self._live[broker]
             self.health.forget(broker)
 
-    def serves(self, broker: int, incarnation: int) -> None:
+    def serves(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """A joined broker has answered to all that it was told: clients may be sent to it."""
         if self._live.get(broker) == incarnation:
             self.health.informed(broker)
 
-    def is_live(self, broker: int) -> bool:
+    def is_live(self, broker: BrokerId) -> bool:
         """Whether the broker's membership connection is up."""
         return broker in self._live
 
-    def serving(self, broker: int) -> bool:
+    def serving(self, broker: BrokerId) -> bool:
         """Whether clients are sent to the broker."""
         return self.health.is_informed(broker)
 
-    def learning(self) -> tuple[list[int], list[int]]:
+    def learning(self) -> tuple[list[PartitionId], list[BrokerId]]:
         """The partitions that are being learned again from brokers, and the brokers that have to
         report for that."""
         return sorted(self._rebuild.newest)[:LIST_COUNT_MAX], self._rebuild.away()[:LIST_COUNT_MAX]

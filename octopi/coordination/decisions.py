@@ -12,6 +12,7 @@ import attrs
 from octopi.coordination.admission import Admission
 from octopi.coordination.election import LogLoss
 from octopi.coordination.journal_entries import Entry, EpochAnnounced, PartitionDecided
+from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.wire.messages import InSyncAltered, PartitionRecord, TopicRecord
 
 
@@ -28,8 +29,8 @@ class ClusterDecision:
 class EpochDecision:
     """An election begins.  Tell the next epoch to the replicas of the partition."""
 
-    partition: int
-    epoch: int
+    partition: PartitionId
+    epoch: Epoch
 
     @property
     def entries(self) -> list[Entry]:
@@ -55,7 +56,7 @@ class LeaderDecision:
         return [PartitionDecided(self.record)]
 
     @property
-    def joining(self) -> set[int]:
+    def joining(self) -> set[BrokerId]:
         """The brokers that become replicas by it."""
         return set(self.record.replicas) - set(self.before.replicas)
 

@@ -22,6 +22,7 @@ import attrs
 
 from octopi.coordination.acceptance_pages import AcceptancePages
 from octopi.coordination.in_sync_changes import newest_set
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch
 from octopi.wire.messages import AcceptEpoch, PartitionRecord
 
 
@@ -29,19 +30,19 @@ from octopi.wire.messages import AcceptEpoch, PartitionRecord
 class ElectionGoal:
     """What a change of leadership should bring about, where the protocol lets it."""
 
-    leader: int | None = None
+    leader: BrokerId | None = None
     """Leads if it may."""
-    avoid: frozenset[int] = frozenset()
+    avoid: frozenset[BrokerId] = frozenset()
     """Lead only if nobody else can."""
-    leaving: frozenset[int] = frozenset()
+    leaving: frozenset[BrokerId] = frozenset()
     """About to stop: lead only if nobody else at all can, and leave the in-sync set if the others
     in it suffice.  What they hold is on the device of each of those."""
-    replicas: list[int] | None = None
+    replicas: list[BrokerId] | None = None
     """Hold the partition from then on.  New ones join the in-sync set by following; of those
     that go, the others hold all that is committed.  Nobody in sync goes while one that stays
     in sync is away: then the partition stays where it is."""
 
-    def is_against(self, leader: int) -> bool:
+    def is_against(self, leader: BrokerId) -> bool:
         """Whether another one than *leader* shall lead."""
         return self.leader not in {None, leader} or leader in self.avoid | self.leaving
 
@@ -63,9 +64,9 @@ class LogLoss:
 class Election:
     """The acceptances of one announced epoch; remembered no longer than the process."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: Epoch) -> None:
         self.epoch = epoch
-        self.accepts: dict[int, AcceptEpoch] = {}
+        self.accepts: dict[BrokerId, AcceptEpoch] = {}
         self._gathering = AcceptancePages()
 
     def accept(self, message: AcceptEpoch) -> AcceptEpoch | None:
@@ -78,19 +79,19 @@ class Election:
             self.accepts[message.broker] = whole
         return whole
 
-    def forget(self, broker: int) -> None:
+    def forget(self, broker: BrokerId) -> None:
         """The broker was restarted: what it reported may be true no more."""
         self.accepts.pop(broker, None)
         self._gathering.forget(broker)
 
-    def missing(self, record: PartitionRecord, live: Collection[int]) -> list[int]:
+    def missing(self, record: PartitionRecord, live: Collection[BrokerId]) -> list[BrokerId]:
         """The brokers without which nothing can be decided: none of those in sync has accepted,
         or, if there is none, these of those that were have not."""
         members = newest_set(record)
         away = members - {one for one in members if one in self.accepts and one in live}
         return sorted(away) if not record.in_sync or away == members else []
 
-    def is_complete(self, record: PartitionRecord, live: Collection[int]) -> bool:
+    def is_complete(self, record: PartitionRecord, live: Collection[BrokerId]) -> bool:
         """Whether waiting can't make the choice better: all live candidates accepted."""
         candidates = newest_set(record).intersection(live)
         return bool(candidates) and candidates <= self.accepts.keys()
@@ -98,13 +99,13 @@ class Election:
     def decide(
         self,
         record: PartitionRecord,
-        live: Collection[int],
-        elections: Mapping[int, int],
+        live: Collection[BrokerId],
+        elections: Mapping[BrokerId, int],
         *,
         topics: Collection[str] = (),
         min_insync: int = 1,
         goal: ElectionGoal = NO_GOAL,
-        serves: Callable[[int], bool] = lambda broker: True,
+        serves: Callable[[BrokerId], bool] = lambda broker: True,
     ) -> PartitionRecord | None:
         """The record that follows *record*; None while no live in-sync member has accepted
         that the goal leaves.
@@ -141,11 +142,11 @@ class Election:
     def recover(
         self,
         record: PartitionRecord,
-        live: Collection[int],
-        elections: Mapping[int, int],
+        live: Collection[BrokerId],
+        elections: Mapping[BrokerId, int],
         *,
         topics: Collection[str] = (),
-        replaced: Collection[int] = (),
+        replaced: Collection[BrokerId] = (),
         ordered: bool = False,
     ) -> PartitionRecord | None:
         """The record that follows one without any replica in sync that could lead: what none of
@@ -175,12 +176,12 @@ class Election:
         # The epoch of the last record would be the wrong measure: a replica may hold the
         # newest record and lack older ones that a later leader's agreement proved committed.
         newest = max(one.log_epoch for one in best)
-        agreed = [attrs.evolve(one, last_epoch=0) for one in best if one.log_epoch == newest]
+        agreed = [attrs.evolve(one, last_epoch=NO_EPOCH) for one in best if one.log_epoch == newest]
         leader = choose_leader(agreed, elections, topics)
         recovered = _appoint(record, self.epoch, leader, [leader.broker])
         return attrs.evolve(recovered, recovered_epoch=self.epoch)
 
-    def losses(self, leader: int, topics: Collection[str]) -> list[LogLoss]:
+    def losses(self, leader: BrokerId, topics: Collection[str]) -> list[LogLoss]:
         """What of the logs of *topics* is known to be lost if the broker *leader* leads alone; one
         that has not accepted begins with nothing."""
         kept = _ends(self.accepts[leader]) if leader in self.accepts else {}
@@ -202,7 +203,7 @@ def is_sound(accepted: AcceptEpoch) -> bool:
 
 def choose_leader(
     accepted: Iterable[AcceptEpoch],
-    elections: Mapping[int, int],
+    elections: Mapping[BrokerId, int],
     topics: Collection[str] = (),
 ) -> AcceptEpoch:
     """The best of *accepted*: with sound logs, by newest epoch, then with the fewest logs of
@@ -243,8 +244,8 @@ def _leads_on(leader: AcceptEpoch, record: PartitionRecord) -> bool:
 
 
 def _replicas_to_be(
-    record: PartitionRecord, live: Collection[int], goal: ElectionGoal
-) -> list[int]:
+    record: PartitionRecord, live: Collection[BrokerId], goal: ElectionGoal
+) -> list[BrokerId]:
     """The replicas that are wished for, if they can take over now what leaves them."""
     if goal.replicas is None:
         return record.replicas
@@ -256,7 +257,7 @@ def _replicas_to_be(
 
 
 def _appoint(
-    record: PartitionRecord, epoch: int, leader: AcceptEpoch, in_sync: list[int]
+    record: PartitionRecord, epoch: Epoch, leader: AcceptEpoch, in_sync: list[BrokerId]
 ) -> PartitionRecord:
     return attrs.evolve(
         record,

@@ -24,6 +24,7 @@ from octopi.coordination.journal_entries import (
     PartitionDecided,
 )
 from octopi.errors import NotReadyError
+from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
 from octopi.wire.messages import (
     AcceptEpoch,
     AlterInSync,
@@ -43,8 +44,8 @@ class Elections:
     def __init__(
         self,
         state: ClusterState,
-        live: Mapping[int, int],
-        is_doubted: Callable[[int], bool] = lambda partition: False,
+        live: Mapping[BrokerId, Incarnation],
+        is_doubted: Callable[[PartitionId], bool] = lambda partition: False,
         *,
         health: Health | None = None,
     ) -> None:
@@ -55,7 +56,7 @@ class Elections:
         self._live = live
         self._is_doubted = is_doubted
         self._health = health
-        self.changes: dict[int, Election] = {}
+        self.changes: dict[PartitionId, Election] = {}
 
     def apply(self, entry: Entry) -> None:
         """Take note of an *entry* of the journal, which the state has taken note of."""
@@ -74,7 +75,7 @@ class Elections:
 
     # --- changing the leader ---------------------------------------------------------
 
-    def leaderless(self) -> list[int]:
+    def leaderless(self) -> list[PartitionId]:
         """Partitions whose leader is gone while there are other replicas, or that have no replica
         in sync, and for which no change is under way."""
         return sorted(
@@ -86,7 +87,7 @@ class Elections:
             and not self._is_doubted(record.partition)
         )
 
-    def stranded(self) -> list[int]:
+    def stranded(self) -> list[PartitionId]:
         """Partitions whose leader is there and takes no records while another in-sync replica
         does, and for which no change is under way."""
         health = self._health
@@ -102,7 +103,7 @@ class Elections:
             and not self._is_doubted(record.partition)
         )
 
-    def has_successor(self, partition: int) -> bool:
+    def has_successor(self, partition: PartitionId) -> bool:
         """Whether another in-sync replica than the leader's takes records."""
         record = self._state.partitions[partition]
         return any(
@@ -110,10 +111,10 @@ class Elections:
             for one in record.in_sync
         )
 
-    def _serves(self, broker: int, partition: int) -> bool:
+    def _serves(self, broker: BrokerId, partition: PartitionId) -> bool:
         return self._health is None or self._health.serves(broker, partition)
 
-    def begin(self, partition: int) -> EpochDecision:
+    def begin(self, partition: PartitionId) -> EpochDecision:
         """Begin an election, or begin it anew; then send `announcement` to the replicas.
 
         Raises:
@@ -124,9 +125,9 @@ class Elections:
                 f"partition {partition}: a broker was told something newer than this register "
                 "knows, and not all of its replicas have reported since"
             )
-        return EpochDecision(partition, self._state.announced_epoch(partition) + 1)
+        return EpochDecision(partition, Epoch(self._state.announced_epoch(partition) + 1))
 
-    def announcement(self, partition: int) -> AnnounceEpoch | None:
+    def announcement(self, partition: PartitionId) -> AnnounceEpoch | None:
         """What to tell the replicas, also those that join later; None: no change under way."""
         change = self.changes.get(partition)
         return AnnounceEpoch(partition, change.epoch) if change is not None else None
@@ -142,26 +143,26 @@ class Elections:
             return None
         return change.accept(message)
 
-    def is_complete(self, partition: int, *, expects_all: bool = False) -> bool:
+    def is_complete(self, partition: PartitionId, *, expects_all: bool = False) -> bool:
         """Whether no acceptance is left to wait for; *expects_all*: also of those that are away."""
         change = self.changes.get(partition)
         record = self._state.partitions[partition]
         expected = record.replicas if expects_all else self._live
         return change is not None and change.is_complete(record, expected)
 
-    def has_former_leader(self, partition: int) -> bool:
+    def has_former_leader(self, partition: PartitionId) -> bool:
         """Whether who led last accepted, in the life in which it led."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
         accept = change.accepts.get(record.leader) if change is not None else None
         return accept is not None and accept.incarnation == record.leader_incarnation
 
-    def decidable(self) -> list[int]:
+    def decidable(self) -> list[PartitionId]:
         """Partitions whose change is decided as soon as somebody who lives has accepted it."""
         partitions = self._state.partitions
         return [one for one in self.changes if self._live.keys() & partitions[one].in_sync]
 
     def conclude(
-        self, partition: int, *, goal: ElectionGoal = NO_GOAL, ordered: bool = False
+        self, partition: PartitionId, *, goal: ElectionGoal = NO_GOAL, ordered: bool = False
     ) -> LeaderDecision | None:
         """Decide who leads if that is possible now; None: it isn't.
 
@@ -199,7 +200,7 @@ class Elections:
         )
         return self._decision(decided, ordered=ordered)
 
-    def begin_empty(self, partition: int, broker: int) -> LeaderDecision | None:
+    def begin_empty(self, partition: PartitionId, broker: BrokerId) -> LeaderDecision | None:
         """Conclude the election of a partition of which no replica is left by having it begin again
         on *broker*, which lives: in a new epoch, with no record, and no other replica.  Replicas
         that come back all the same are none any more.
@@ -230,7 +231,7 @@ class Elections:
         is_loss = record.recovered_epoch > before.recovered_epoch
         return LeaderDecision(before, record, self.losses(record) if is_loss else None, ordered)
 
-    def topic_ids(self, partition: int) -> list[str]:
+    def topic_ids(self, partition: PartitionId) -> list[str]:
         """Of the topics that have a log in *partition*."""
         return [one.topic_id for one in self._state.topics_on({partition})]
 
@@ -239,7 +240,7 @@ class Elections:
         change = self.changes[decided.partition]
         return change.losses(decided.leader, self.topic_ids(decided.partition))
 
-    def waits_for(self, partition: int) -> list[int]:
+    def waits_for(self, partition: PartitionId) -> list[BrokerId]:
         """The brokers without which a partition that has no leader gets none, unless an operator
         orders it; none of them: it has one, or will have in a moment, or see `is_stuck`."""
         change, record = self.changes.get(partition), self._state.partitions[partition]
@@ -249,7 +250,7 @@ class Elections:
         away = sorted(members - self._live.keys())
         return away if not record.in_sync or len(away) == len(members) else []
 
-    def is_stuck(self, partition: int) -> bool:
+    def is_stuck(self, partition: PartitionId) -> bool:
         """Whether nothing comes of waiting: all that were in sync until they lost data have
         accepted, and each lacks something that it had on its device."""
         change, record = self.changes.get(partition), self._state.partitions[partition]

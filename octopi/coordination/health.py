@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.wire.messages import BrokerStatus, ReplicaTroubleAt
 
 _UNTOLD = "it could not store what the register decided about the partition"
@@ -23,18 +24,18 @@ class Health:
     """
 
     def __init__(self) -> None:
-        self._informed: set[int] = set()
-        self._unstored: dict[int, frozenset[int]] = {}
-        self._statuses: dict[int, BrokerStatus] = {}
-        self._replicas: dict[int, dict[int, str]] = {}
+        self._informed: set[BrokerId] = set()
+        self._unstored: dict[BrokerId, frozenset[PartitionId]] = {}
+        self._statuses: dict[BrokerId, BrokerStatus] = {}
+        self._replicas: dict[BrokerId, dict[PartitionId, str]] = {}
 
     # --- what is observed ------------------------------------------------------------
 
-    def informed(self, broker: int) -> None:
+    def informed(self, broker: BrokerId) -> None:
         """The broker has answered to all decisions that it has to know."""
         self._informed.add(broker)
 
-    def unstored(self, broker: int, partitions: Collection[int]) -> bool:
+    def unstored(self, broker: BrokerId, partitions: Collection[PartitionId]) -> bool:
         """The broker could not store the newest decisions about *partitions*, and no others; say
         whether that is news."""
         before = self._unstored.pop(broker, frozenset())
@@ -42,7 +43,7 @@ class Health:
             self._unstored[broker] = frozenset(partitions)
         return before != frozenset(partitions)
 
-    def told(self, broker: int, status: BrokerStatus) -> bool:
+    def told(self, broker: BrokerId, status: BrokerStatus) -> bool:
         """The broker said how it is; say whether another replica serves now, or one no more."""
         before = self._statuses.get(broker)
         self._statuses[broker] = status
@@ -56,53 +57,55 @@ class Health:
             status.disk_trouble
         )
 
-    def forget(self, broker: int) -> None:
+    def forget(self, broker: BrokerId) -> None:
         """The broker is gone."""
         self._informed.discard(broker)
         self.reconnected(broker)
 
-    def reconnected(self, broker: int) -> None:
+    def reconnected(self, broker: BrokerId) -> None:
         """The broker, in the same life, has a new connection: it says anew how it is."""
         for told in (self._unstored, self._statuses, self._replicas):
             told.pop(broker, None)
 
     # --- questions -------------------------------------------------------------------
 
-    def is_informed(self, broker: int) -> bool:
+    def is_informed(self, broker: BrokerId) -> bool:
         """Whether the broker has answered to all decisions."""
         return broker in self._informed
 
-    def is_led_to(self, broker: int, partition: int) -> bool:
+    def is_led_to(self, broker: BrokerId, partition: PartitionId) -> bool:
         """Whether clients may be sent to the broker for that partition: it knows its part in it,
         and answers truly, if only with why it takes no records."""
         return broker in self._informed and partition not in self._unstored.get(broker, ())
 
-    def trouble(self, broker: int, partition: int) -> str:
+    def trouble(self, broker: BrokerId, partition: PartitionId) -> str:
         """Why the broker's replica takes no records; empty: nothing is known against it."""
         if partition in self._unstored.get(broker, ()):
             return _UNTOLD
         return self.disk_trouble(broker) or self._replicas.get(broker, {}).get(partition, "")
 
-    def serves(self, broker: int, partition: int) -> bool:
+    def serves(self, broker: BrokerId, partition: PartitionId) -> bool:
         """Whether the broker's replica takes records."""
         return broker in self._informed and not self.trouble(broker, partition)
 
-    def is_troubled(self, broker: int) -> bool:
+    def is_troubled(self, broker: BrokerId) -> bool:
         """Whether something that the broker holds takes no records: it should not get more."""
         return bool(
             broker in self._unstored or self.disk_trouble(broker) or self._replicas.get(broker)
         )
 
-    def disk_trouble(self, broker: int) -> str:
+    def disk_trouble(self, broker: BrokerId) -> str:
         """Why no replica of the broker takes records; empty: its disk has space."""
         status = self._statuses.get(broker)
         return status.disk_trouble if status is not None else ""
 
-    def status(self, broker: int) -> BrokerStatus | None:
+    def status(self, broker: BrokerId) -> BrokerStatus | None:
         """What the broker said last; None: nothing yet."""
         return self._statuses.get(broker)
 
-    def troubles(self, partition: int, brokers: Collection[int]) -> list[ReplicaTroubleAt]:
+    def troubles(
+        self, partition: PartitionId, brokers: Collection[BrokerId]
+    ) -> list[ReplicaTroubleAt]:
         """The replicas of *partition* on *brokers* that take no records, and why."""
         found = [(one, self.trouble(one, partition)) for one in brokers]
         return [ReplicaTroubleAt(broker, reason) for broker, reason in found if reason]
@@ -113,6 +116,6 @@ class Health:
         assert all(reason for told in self._replicas.values() for reason in told.values())
 
     @property
-    def brokers(self) -> set[int]:
+    def brokers(self) -> set[BrokerId]:
         """All that something is known of."""
         return {*self._informed, *self._unstored, *self._statuses, *self._replicas}

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 import attrs
 
+from octopi.identifiers import BrokerId, Epoch, Incarnation
 from octopi.wire.messages import AlterInSync, PartitionRecord
 
 
 def alter(
-    record: PartitionRecord, request: AlterInSync, incarnations: Mapping[int, int]
+    record: PartitionRecord, request: AlterInSync, incarnations: Mapping[BrokerId, Incarnation]
 ) -> PartitionRecord | str:
     """The record that follows if *request* is in order, else why it never will be.
 
@@ -40,24 +41,26 @@ def alter(
     return _with_in_sync(record, after, set(record.lost) - after)
 
 
-def without(record: PartitionRecord, broker: int) -> PartitionRecord:
+def without(record: PartitionRecord, broker: BrokerId) -> PartitionRecord:
     """The record that follows when *broker*'s logs are not intact."""
     return _with_in_sync(record, set(record.in_sync) - {broker}, {*record.lost, broker})
 
 
-def newest_set(record: PartitionRecord) -> set[int]:
+def newest_set(record: PartitionRecord) -> set[BrokerId]:
     """The brokers of which at least one holds all that was committed, if any does: those in sync,
     or, if there is none, those that were in sync until they lost data."""
     return set(record.in_sync or record.lost or record.replicas)
 
 
-def _with_in_sync(record: PartitionRecord, in_sync: set[int], lost: set[int]) -> PartitionRecord:
+def _with_in_sync(
+    record: PartitionRecord, in_sync: set[BrokerId], lost: set[BrokerId]
+) -> PartitionRecord:
     return attrs.evolve(
         record, version=record.version + 1, in_sync=sorted(in_sync), lost=sorted(lost)
     )
 
 
-def reappointed(record: PartitionRecord, incarnation: int, epoch: int) -> PartitionRecord:
+def reappointed(record: PartitionRecord, incarnation: Incarnation, epoch: Epoch) -> PartitionRecord:
     """The sole replica leads again, in a new epoch, with what it has."""
     return attrs.evolve(
         record,

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.seals import Seals
 from octopi.errors import RefusedError, Status
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.wire.messages import Join
 
 
-def is_same_life(state: ClusterState, live: Mapping[int, int], join: Join) -> bool:
+def is_same_life(state: ClusterState, live: Mapping[BrokerId, Incarnation], join: Join) -> bool:
     """Whether the life that asks to join is live: its last connection broke, as only one side
     may have noticed.  *live*: broker -> incarnation."""
     if join.broker is None or not join.cluster:
@@ -48,7 +49,7 @@ def is_proven(state: ClusterState, join: Join) -> bool:
     return Seals(state.secret).knows_broker(join.broker, join.credential)
 
 
-def lost_data(state: ClusterState, broker: int, join: Join) -> bool:
+def lost_data(state: ClusterState, broker: BrokerId, join: Join) -> bool:
     """Whether *broker* comes with another data directory than it was here with: a copy that another
     life went on from.
 

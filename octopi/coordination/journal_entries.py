@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import attrs
 
+from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
 from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicRecord
 
 
@@ -34,8 +35,8 @@ class RegisterStarted:
 class BrokerRegistered:
     """A broker joined, with this life and address."""
 
-    broker: int
-    incarnation: int
+    broker: BrokerId
+    incarnation: Incarnation
     nonce: str
     """Of this life."""
     address: str
@@ -48,15 +49,15 @@ class BrokerRegistered:
 class BrokerRemoved:
     """A broker is gone for good.  Its id stays taken: what it said may still be on its way."""
 
-    broker: int
+    broker: BrokerId
 
 
 @attrs.frozen
 class EpochAnnounced:
     """A partition's leader is being changed; the epoch is spent, whatever comes of it."""
 
-    partition: int
-    epoch: int
+    partition: PartitionId
+    epoch: Epoch
 
 
 @attrs.frozen
@@ -82,7 +83,7 @@ class TopicDeleted:
 
     topic: str
     topic_id: str
-    brokers: list[int]
+    brokers: list[BrokerId]
 
 
 @attrs.frozen
@@ -91,7 +92,7 @@ class OlderTopicFound:
 
     topic: str
     topic_id: str
-    broker: int
+    broker: BrokerId
 
 
 @attrs.frozen
@@ -99,7 +100,7 @@ class TopicRemoved:
     """A broker has removed its records of a deleted topic."""
 
     topic_id: str
-    broker: int
+    broker: BrokerId
 
 
 Entry = (

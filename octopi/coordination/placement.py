@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.wire.messages import PartitionRecord
 
 
@@ -19,25 +20,25 @@ from octopi.wire.messages import PartitionRecord
 class LeaderMove:
     """Have another in-sync replica lead."""
 
-    partition: int
-    leader: int
+    partition: PartitionId
+    leader: BrokerId
 
 
 @attrs.frozen
 class ReplicaMove:
     """Have another broker hold a replica; it joins before the old one goes."""
 
-    partition: int
-    leaving: int
-    joining: int
+    partition: PartitionId
+    leaving: BrokerId
+    joining: BrokerId
 
 
 def place(
-    partitions: Iterable[int],
+    partitions: Iterable[PartitionId],
     replica_count: int,
-    brokers: Iterable[int],
+    brokers: Iterable[BrokerId],
     records: Iterable[PartitionRecord],
-) -> dict[int, list[int]]:
+) -> dict[PartitionId, list[BrokerId]]:
     """Replicas for new *partitions*, leader first, on *brokers* that hold *records* already.
 
     Each gets *replica_count* of them, or all if there are fewer.
@@ -51,7 +52,7 @@ def place(
                 held[broker] += 1
         if record.leader in led:
             led[record.leader] += 1
-    placed: dict[int, list[int]] = {}
+    placed: dict[PartitionId, list[BrokerId]] = {}
     for partition in partitions:
         leader = min(held, key=lambda broker: (led[broker], held[broker], broker))
         others = sorted(held.keys() - {leader}, key=lambda broker: (held[broker], broker))
@@ -62,7 +63,9 @@ def place(
     return placed
 
 
-def balance_leaders(records: Iterable[PartitionRecord], live: Iterable[int]) -> list[LeaderMove]:
+def balance_leaders(
+    records: Iterable[PartitionRecord], live: Iterable[BrokerId]
+) -> list[LeaderMove]:
     """Moves that make the numbers of partitions led differ as little as possible, when only
     live in-sync replicas can lead.
 
@@ -90,10 +93,13 @@ def balance_leaders(records: Iterable[PartitionRecord], live: Iterable[int]) -> 
 
 
 def _chain(
-    start: int, leaders: dict[int, int], in_sync: dict[int, list[int]], led: Counter[int]
+    start: BrokerId,
+    leaders: dict[PartitionId, BrokerId],
+    in_sync: dict[PartitionId, list[BrokerId]],
+    led: Counter[BrokerId],
 ) -> list[LeaderMove]:
     """The shortest chain from *start* to a broker that leads at least two fewer."""
-    arrived: dict[int, LeaderMove | None] = {start: None}
+    arrived: dict[BrokerId, LeaderMove | None] = {start: None}
     queue = deque([start])
     while queue:
         broker = queue.popleft()
@@ -113,7 +119,7 @@ def _chain(
 
 
 def spread_replicas(
-    records: Iterable[PartitionRecord], brokers: Iterable[int]
+    records: Iterable[PartitionRecord], brokers: Iterable[BrokerId]
 ) -> list[ReplicaMove]:
     """Moves after which no broker of *brokers* holds two replicas more than another, as far
     as partitions allow; followers move rather than leaders."""
@@ -122,7 +128,7 @@ def spread_replicas(
     leaders = {one.partition: one.leader for one in known}
     targets = sorted(set(brokers))
     moves: list[ReplicaMove] = []
-    moved: set[int] = set()
+    moved: set[PartitionId] = set()
     while True:
         held = {broker: sum(broker in one for one in replicas.values()) for broker in targets}
         step = next(

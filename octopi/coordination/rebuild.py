@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from octopi.coordination.in_sync_changes import newest_set, without
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId
 from octopi.wire.messages import PartitionRecord, ReplicaReport, TopicRecord
 
 
@@ -27,7 +28,7 @@ class Adoption:
     """What is known about a partition again."""
 
     record: PartitionRecord
-    promised: int
+    promised: Epoch
     """Epochs up to this are spent."""
 
 
@@ -42,14 +43,14 @@ class Rebuild:
     """
 
     def __init__(self) -> None:
-        self.newest: dict[int, PartitionRecord] = {}
+        self.newest: dict[PartitionId, PartitionRecord] = {}
         """Per partition, a reported record that this register didn't know."""
         self.topics: dict[str, TopicRecord] = {}
         """Reported topics that lie on such partitions, by name."""
-        self.holders: dict[str, frozenset[int]] = {}
+        self.holders: dict[str, frozenset[BrokerId]] = {}
         """By their ids, the brokers that reported them."""
-        self._standings: dict[int, dict[int, ReplicaReport]] = {}
-        self._promised: dict[int, int] = {}
+        self._standings: dict[BrokerId, dict[PartitionId, ReplicaReport]] = {}
+        self._promised: dict[PartitionId, Epoch] = {}
         """Per partition, the highest epoch that any broker promised, whatever else it lost."""
 
     def copy(self) -> Rebuild:
@@ -64,10 +65,10 @@ class Rebuild:
 
     def report(
         self,
-        broker: int,
+        broker: BrokerId,
         records: Iterable[PartitionRecord],
         standings: Iterable[ReplicaReport],
-        known: Mapping[int, PartitionRecord],
+        known: Mapping[PartitionId, PartitionRecord],
     ) -> None:
         """*broker* joins and tells what it was told; *known* is what the register knows."""
         self._standings[broker] = {one.partition: one for one in standings}
@@ -82,7 +83,7 @@ class Rebuild:
             if one.promised > self._promised.get(one.partition, 0):
                 self._promised[one.partition] = one.promised
 
-    def settle(self, known: Mapping[int, PartitionRecord]) -> list[Adoption]:
+    def settle(self, known: Mapping[PartitionId, PartitionRecord]) -> list[Adoption]:
         """Partitions whose truth is known now, and that is newer than what is *known*; they are
         no longer kept here."""
         adoptions: list[Adoption] = []
@@ -93,7 +94,7 @@ class Rebuild:
             mine = known.get(partition)
             if mine is not None and (mine.epoch, mine.version) >= (record.epoch, record.version):
                 continue
-            promised = max(record.epoch, self._promised.get(partition, 0))
+            promised = max(record.epoch, self._promised.get(partition, NO_EPOCH))
             for broker, standings in self._standings.items():
                 standing = standings.get(partition)
                 if standing is None:
@@ -103,18 +104,18 @@ class Rebuild:
             adoptions.append(Adoption(record, promised))
         return adoptions
 
-    def missing(self, partition: int) -> set[int]:
+    def missing(self, partition: PartitionId) -> set[BrokerId]:
         """Brokers that have to report before *partition* can be decided on."""
         record = self.newest.get(partition)
         if record is None:
             return set()
         return newest_set(record) - self._standings.keys()
 
-    def away(self) -> list[int]:
+    def away(self) -> list[BrokerId]:
         """Brokers that have to report before everything is known."""
         return sorted(set().union(*(self.missing(partition) for partition in self.newest)))
 
-    def mentioned_brokers(self) -> set[int]:
+    def mentioned_brokers(self) -> set[BrokerId]:
         """Every broker that some record in here names."""
         return {broker for record in self.newest.values() for broker in record.replicas}
 

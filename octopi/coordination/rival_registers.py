@@ -14,20 +14,21 @@ from octopi.coordination.in_sync_changes import newest_set
 from octopi.coordination.incarnations import is_proven
 from octopi.coordination.seals import Seals
 from octopi.errors import RefusedError, Status, SupersededError
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.wire.messages import Join
 
 
 class RivalRegisters:
     """Remembers who obeys another register; forgotten with the process."""
 
-    def __init__(self, state: ClusterState, live: Mapping[int, int]) -> None:
+    def __init__(self, state: ClusterState, live: Mapping[BrokerId, Incarnation]) -> None:
         """*live* is the caller's: broker -> incarnation."""
         self._state = state
         self._live = live
-        self._left: set[int] = set()
+        self._left: set[BrokerId] = set()
         """Brokers that showed who they are and obey another register."""
 
-    def require(self, broker: int, join: Join) -> None:
+    def require(self, broker: BrokerId, join: Join) -> None:
         """See that *broker*, which asks to join, obeys this register, or none yet.
 
         That it obeys another one is proven if that one's life is sealed: then it was started with
@@ -62,6 +63,6 @@ class RivalRegisters:
         needed = needed or set(self._state.brokers)
         return bool(needed) and needed <= self._left and needed.isdisjoint(self._live)
 
-    def admitted(self, broker: int) -> None:
+    def admitted(self, broker: BrokerId) -> None:
         """The broker obeys this register."""
         self._left.discard(broker)

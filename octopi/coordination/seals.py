@@ -18,6 +18,7 @@ from hmac import compare_digest
 
 import attrs
 
+from octopi.identifiers import BrokerId
 from octopi.limits import SEAL_BYTES_MAX
 from octopi.wire.messages import PartitionRecord, RegisterGeneration, TopicRecord
 
@@ -53,15 +54,15 @@ class Seals:
         """Whether the seal of *life* is valid: that life had the same secret."""
         return self._is_valid(life.seal, self._life(life))
 
-    def credential(self, broker: int) -> str:
+    def credential(self, broker: BrokerId) -> str:
         """What proves that the register gave the id *broker* to the one who shows it."""
         return self._seal("broker", broker)
 
-    def knows_broker(self, broker: int, credential: str) -> bool:
+    def knows_broker(self, broker: BrokerId, credential: str) -> bool:
         """Whether *credential* was given with the id *broker*."""
         return self._is_valid(credential, self.credential(broker))
 
-    def stream_key(self, one: int, other: int) -> str:
+    def stream_key(self, one: BrokerId, other: BrokerId) -> str:
         """What the brokers *one* and *other* are told, and no other one."""
         return self._seal("stream", min(one, other), max(one, other))
 

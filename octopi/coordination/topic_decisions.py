@@ -24,7 +24,7 @@ from octopi.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from octopi.identifiers import topic_name
+from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId, topic_name
 from octopi.limits import PARTITIONS_PER_TOPIC_MAX, REPLACED_TOPICS_MAX, TOPIC_COUNT_MAX
 from octopi.security.quotas import NOBODY, Creator, exceeded
 from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
@@ -36,14 +36,14 @@ class TopicDecisions:
     def __init__(
         self,
         state: ClusterState,
-        live: Mapping[int, int],
+        live: Mapping[BrokerId, Incarnation],
         health: Health,
         unserved: UnservedTopics,
         rebuild: Callable[[], Rebuild],
         *,
         replica_count: int,
-        draining: Set[int],
-        stopping: Set[int],
+        draining: Set[BrokerId],
+        stopping: Set[BrokerId],
     ) -> None:
         """*live* (broker -> incarnation), *draining* and *stopping* are the caller's, and change.
         *rebuild*: what is known from reports now.  *replica_count*: what a new partition gets if
@@ -64,7 +64,7 @@ class TopicDecisions:
         topic_id: str,
         *,
         partition_count: int = 1,
-        partitions: list[int] | None = None,
+        partitions: list[PartitionId] | None = None,
         options: TopicOptions,
         creator: Creator = NOBODY,
     ) -> TopicCreationDecision:
@@ -88,7 +88,7 @@ class TopicDecisions:
         if most_topics is not None and self._state.topic_count_of(creator.subject) >= most_topics:
             raise exceeded("topics that it created", most_topics)
         total = self._state.partition_count
-        chosen: list[int]
+        chosen: list[PartitionId]
         if partitions is not None:
             chosen = partitions
             if (
@@ -119,7 +119,7 @@ class TopicDecisions:
         entries.append(TopicCreated(topic, creator.subject))
         return TopicCreationDecision(topic, entries)
 
-    def _place(self, partitions: list[int]) -> list[PartitionRecord]:
+    def _place(self, partitions: list[PartitionId]) -> list[PartitionRecord]:
         """Records for those of *partitions* that have none, spread evenly over live brokers."""
         for partition in partitions:
             record = self._state.partitions.get(partition)
@@ -143,7 +143,7 @@ class TopicDecisions:
         return [
             PartitionRecord(
                 partition=partition,
-                epoch=1,
+                epoch=Epoch(1),
                 version=0,
                 leader=replicas[0],
                 leader_incarnation=self._live[replicas[0]],

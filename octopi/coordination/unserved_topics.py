@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.journal_entries import BrokerRemoved, Entry, OlderTopicFound
+from octopi.identifiers import BrokerId
 from octopi.limits import UNSERVED_TOPICS_MAX
 from octopi.wire.messages import TopicRecord, UnservedTopic
 
@@ -21,10 +22,10 @@ class UnservedTopics:
     def __init__(self, state: ClusterState) -> None:
         """*state* is the caller's, and says which topics are served by now."""
         self._state = state
-        self._reported: dict[int, list[TopicRecord]] = {}
+        self._reported: dict[BrokerId, list[TopicRecord]] = {}
         """By broker, at most `UNSERVED_TOPICS_MAX` of each."""
 
-    def reported(self, broker: int, topics: Iterable[TopicRecord]) -> None:
+    def reported(self, broker: BrokerId, topics: Iterable[TopicRecord]) -> None:
         """*broker* has joined, and *topics* are those it holds that the register doesn't serve."""
         self._reported[broker] = list(topics)[:UNSERVED_TOPICS_MAX]
         if not self._reported[broker]:
@@ -62,7 +63,7 @@ class UnservedTopics:
             for broker, topic in sorted(self._holders(topic_id).items())
         ]
 
-    def _holders(self, topic_id: str) -> dict[int, TopicRecord]:
+    def _holders(self, topic_id: str) -> dict[BrokerId, TopicRecord]:
         if self._state.topic_of_id(topic_id) is not None:
             return {}
         return {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, TopicId
 from octopi.record import Scan
 from octopi.wire.messages import (
     AcceptEpoch,
@@ -171,7 +171,7 @@ Effect = (
 class ReplicaState:
     """What a replica must remember through any failure, beside its logs."""
 
-    promised: int = 0
+    promised: Epoch = NO_EPOCH
     """The highest epoch accepted or acted in."""
     sync_flag: bool = False
     """"All that I ever acknowledged is on the device."  A clean shutdown sets it as well."""
@@ -181,7 +181,7 @@ class ReplicaState:
     whole: bool = True
     """Whether nothing is missing of what was on the device, as far as that was noted; false after
     files were damaged, until the replica is in sync again, or leads."""
-    log_epoch: int = 0
+    log_epoch: Epoch = NO_EPOCH
     """The newest epoch in which it led, or agreed with the leader on every log."""
     ends: bool = False
     """Whether a file lists the replica's logs and what is durable of them."""
@@ -215,7 +215,7 @@ class FollowLeader:
     """Open a stream to that broker, then tell the machine: `stream_opened`; again whenever
     the stream ended."""
 
-    leader: int
+    leader: BrokerId
 
 
 @attrs.frozen
@@ -229,7 +229,7 @@ class ToRegister:
 class ToBroker:
     """Send it to another replica, on the follower's stream."""
 
-    broker: int
+    broker: BrokerId
     message: Follow | Followed | FollowRefused | Acknowledge
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from octopi.identifiers import Epoch, Offset
+from octopi.identifiers import NO_EPOCH, Epoch, Offset
 from octopi.position import DISTANCES, NO_ANCHOR, Anchor, BegunEpoch, anchor_of
 
 _EPOCH: Final = itemgetter(0)
@@ -69,7 +69,7 @@ class EpochHistory:
     def epoch_at(self, offset: Offset) -> Epoch:
         """The epoch that wrote the record at *offset*; 0 before the first."""
         at = bisect_right(self._entries, offset, key=_START)
-        return self._entries[at - 1][0] if at else Epoch(0)
+        return self._entries[at - 1][0] if at else NO_EPOCH
 
     def end_of_epoch_at(self, offset: Offset, log_end: Offset) -> Offset:
         """Where the records of the epoch that wrote the one at *offset* end (exclusive)."""
@@ -137,7 +137,7 @@ class EpochHistory:
     @property
     def latest(self) -> Epoch:
         """The last epoch that is known; 0 if there was none."""
-        return self._entries[-1][0] if self._entries else Epoch(0)
+        return self._entries[-1][0] if self._entries else NO_EPOCH
 
     def ends(self, log_end: Offset) -> dict[Epoch, Offset]:
         """Where the records of each epoch end (exclusive) in a log that ends at *log_end*;

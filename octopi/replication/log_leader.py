@@ -12,7 +12,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.errors import Status
-from octopi.identifiers import Epoch, Offset
+from octopi.identifiers import BrokerId, Epoch, Offset
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,
@@ -63,10 +63,10 @@ class LogLeader:
         """Where this epoch's records begin.  The leader keeps its whole log: what lies below
         may be committed already, wherever its own highwater mark is."""
         self._replicated = replicated
-        self._others: frozenset[int] = frozenset()
+        self._others: frozenset[BrokerId] = frozenset()
         self._in_sync_count = 1
         self._durable = log.flush_before_ack
-        self._acknowledged: dict[int, Offset] = {}
+        self._acknowledged: dict[BrokerId, Offset] = {}
         self._waiting: list[_Waiting] = []
         self._settled_together_below = log.end
         """Batches below this are not known one by one: a repetition of one of them is
@@ -173,7 +173,9 @@ class LogLeader:
 
     # --- committing ------------------------------------------------------------------
 
-    def require(self, others: frozenset[int], in_sync_count: int, *, durable: bool) -> list[Effect]:
+    def require(
+        self, others: frozenset[BrokerId], in_sync_count: int, *, durable: bool
+    ) -> list[Effect]:
         """From here on a commit needs *others*, and the leader's own records on the device if
         *durable*; *in_sync_count* is the size of the confirmed in-sync set."""
         self._others = others
@@ -184,7 +186,7 @@ class LogLeader:
             effects.append(FlushLog())
         return effects + self._commit()
 
-    def acknowledged(self, broker: int, end: Offset) -> list[Effect]:
+    def acknowledged(self, broker: BrokerId, end: Offset) -> list[Effect]:
         """*broker* holds the log up to *end*, by its live session of this epoch (step 4)."""
         assert end <= self.log.end
         if end <= self._acknowledged.get(broker, Offset(-1)):
@@ -192,11 +194,11 @@ class LogLeader:
         self._acknowledged[broker] = end
         return self._commit()
 
-    def forget(self, broker: int) -> None:
+    def forget(self, broker: BrokerId) -> None:
         """A session of *broker* ended: what it acknowledged counts no more."""
         self._acknowledged.pop(broker, None)
 
-    def acknowledged_end(self, broker: int) -> Offset | None:
+    def acknowledged_end(self, broker: BrokerId) -> Offset | None:
         """How far *broker* has acknowledged in its live session; None: not at all."""
         return self._acknowledged.get(broker)
 

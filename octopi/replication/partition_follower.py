@@ -6,7 +6,7 @@ the session they belong to; what belongs to an earlier one is late and changes n
 
 from __future__ import annotations
 
-from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId
 from octopi.record import Scan
 from octopi.replication.effects import (
     AcknowledgeEnd,
@@ -37,8 +37,8 @@ class PartitionFollower:
     def __init__(
         self,
         record: PartitionRecord,
-        broker: int,
-        incarnation: int,
+        broker: BrokerId,
+        incarnation: Incarnation,
         attempt: int,
         *,
         durable: bool,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import attrs
 
 from octopi.errors import ProtocolError
-from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import divergence
 from octopi.replication.log_leader import LogLeader
@@ -34,7 +34,7 @@ from octopi.wire.messages import (
 class FollowerSession:
     """A follower's stream, from its first `Follow` to its successor's."""
 
-    incarnation: int
+    incarnation: Incarnation
     attempt: int
     caught_up_at: float
     """It held then, on the monotonic clock (s), all that the leader had a while before."""
@@ -48,7 +48,7 @@ class FollowerSession:
     target_at: float = 0.0
 
     @property
-    def number(self) -> tuple[int, int]:
+    def number(self) -> tuple[Incarnation, int]:
         """Sessions of one broker in their order."""
         return self.incarnation, self.attempt
 
@@ -76,16 +76,16 @@ class PartitionLeader:
         self.pending: AlterInSync | None = None
         """The change whose outcome is not known."""
         self.logs: dict[TopicId, LogLeader] = {}
-        self.sessions: dict[int, FollowerSession] = {}
-        self.away: frozenset[int] = frozenset()
+        self.sessions: dict[BrokerId, FollowerSession] = {}
+        self.away: frozenset[BrokerId] = frozenset()
         """Brokers that are no members at the moment, as the register said last; they may be
         there all the same."""
-        self.stopping: frozenset[int] = frozenset()
+        self.stopping: frozenset[BrokerId] = frozenset()
         """Brokers that are about to stop, as the register said last."""
         self.takes_records = True
         """Whether the disk took what was to be appended last."""
         self._durable = durable
-        self._others: frozenset[int] = frozenset()
+        self._others: frozenset[BrokerId] = frozenset()
         """Whom commits wait for: one set for all logs, of which there may be many."""
         self._lag_s_max = lag_s_max
         self._began_at = self._looked_at = now
@@ -184,7 +184,7 @@ class PartitionLeader:
             )
         return on_log(topic_id, leader.acknowledged(message.broker, Offset(message.end)))
 
-    def session_ended(self, broker: int, incarnation: int, attempt: int) -> None:
+    def session_ended(self, broker: BrokerId, incarnation: Incarnation, attempt: int) -> None:
         """That stream broke.  What it acknowledged stays true, but it catches up no more."""
         session = self.sessions.get(broker)
         if session is not None and session.number == (incarnation, attempt):
@@ -192,12 +192,12 @@ class PartitionLeader:
 
     # --- the in-sync set -------------------------------------------------------------
 
-    def counts(self, broker: int) -> bool:
+    def counts(self, broker: BrokerId) -> bool:
         """Whether commits wait for *broker*: it is in sync, or may be so by now."""
         proposed = self.pending.in_sync if self.pending else ()
         return broker in self.in_sync or broker in proposed
 
-    def may_join(self, broker: int) -> bool:
+    def may_join(self, broker: BrokerId) -> bool:
         """Whether *broker* can become in sync: it holds what may be committed of every log."""
         session = self.sessions.get(broker)
         if broker in self.in_sync or broker not in self.replicas or session is None:
@@ -207,7 +207,7 @@ class PartitionLeader:
         ends = ((one.acknowledged_end(broker), one.joining_end) for one in self.logs.values())
         return session.open and all(end is not None and end >= need for end, need in ends)
 
-    def may_leave(self, broker: int) -> bool:
+    def may_leave(self, broker: BrokerId) -> bool:
         """Whether the in-sync set can do without *broker*.  A leader that takes no records can't
         do without any: another one is to lead."""
         return (
@@ -234,7 +234,7 @@ class PartitionLeader:
                 return self.leaving(broker)
         return None
 
-    def wanted_join(self, broker: int) -> AlterInSync | None:
+    def wanted_join(self, broker: BrokerId) -> AlterInSync | None:
         """What to propose when *broker* has just acknowledged, and so reached what the leader
         had a moment ago.  While much is produced, others have acknowledged more by the time that
         somebody looks next, and always will have."""
@@ -245,17 +245,19 @@ class PartitionLeader:
             return None
         return None if self._lags(broker, self._looked_at) else self.joining(broker)
 
-    def joining(self, broker: int) -> AlterInSync:
+    def joining(self, broker: BrokerId) -> AlterInSync:
         """The proposal that *broker* joins."""
         assert self.may_join(broker)
         return self._alter(self.in_sync | {broker}, self.sessions[broker].incarnation)
 
-    def leaving(self, broker: int) -> AlterInSync:
+    def leaving(self, broker: BrokerId) -> AlterInSync:
         """The proposal that *broker* leaves."""
         assert self.may_leave(broker)
         return self._alter(self.in_sync - {broker}, None)
 
-    def _alter(self, in_sync: frozenset[int], joiner_incarnation: int | None) -> AlterInSync:
+    def _alter(
+        self, in_sync: frozenset[BrokerId], joiner_incarnation: Incarnation | None
+    ) -> AlterInSync:
         return AlterInSync(
             self.partition,
             self.epoch,
@@ -322,7 +324,7 @@ class PartitionLeader:
 
     # --- who lags --------------------------------------------------------------------
 
-    def _look_at(self, broker: int, now: float) -> None:
+    def _look_at(self, broker: BrokerId, now: float) -> None:
         """Note whether *broker* has reached the ends that it was last measured by."""
         session = self.sessions.get(broker)
         if session is None or not session.open:
@@ -345,12 +347,12 @@ class PartitionLeader:
     def _ends(self) -> dict[TopicId, Offset]:
         return {topic_id: leader.log.end for topic_id, leader in self.logs.items()}
 
-    def _lacks(self, broker: int, topic_id: TopicId, end: Offset) -> bool:
+    def _lacks(self, broker: BrokerId, topic_id: TopicId, end: Offset) -> bool:
         """Whether *broker* has yet to acknowledge that log up to *end*."""
         leader = self.logs.get(topic_id)
         return leader is not None and (leader.acknowledged_end(broker) or 0) < end
 
-    def _lags(self, broker: int, now: float) -> bool:
+    def _lags(self, broker: BrokerId, now: float) -> bool:
         session = self.sessions.get(broker)
         if session is not None and not session.open:
             # Its process is gone, most often: nobody is to wait for it, and if it is not,

@@ -28,7 +28,7 @@ from typing import Any
 import attrs
 
 from octopi.errors import NotLeaderError
-from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, PartitionId, TopicId
 from octopi.limits import REPLICA_LAG_S_MAX
 from octopi.record import Scan
 from octopi.replication.effects import (
@@ -79,9 +79,9 @@ class PartitionReplica:
 
     def __init__(
         self,
-        partition: int,
-        broker: int,
-        incarnation: int,
+        partition: PartitionId,
+        broker: BrokerId,
+        incarnation: Incarnation,
         state: ReplicaState,
         logs: dict[TopicId, LogState],
         *,
@@ -107,8 +107,8 @@ class PartitionReplica:
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         """Its session with the leader; None before the first stream is open."""
-        self._away: frozenset[int] = frozenset()
-        self._stopping: frozenset[int] = frozenset()
+        self._away: frozenset[BrokerId] = frozenset()
+        self._stopping: frozenset[BrokerId] = frozenset()
         self.is_stopping = False
         self._attempt = 0
         self._lag_s_max = lag_s_max
@@ -161,7 +161,7 @@ class PartitionReplica:
             message.epoch,
             self.broker,
             self.incarnation,
-            last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=0),
+            last_epoch=max((self._last_epoch(log) for log in self.logs.values()), default=NO_EPOCH),
             log_epoch=self.state.log_epoch,
             ends=self._ends(),
         )
@@ -181,8 +181,8 @@ class PartitionReplica:
         ]
 
     @staticmethod
-    def _last_epoch(log: LogState) -> int:
-        return max(log.epochs.ends(log.end), default=Epoch(0))
+    def _last_epoch(log: LogState) -> Epoch:
+        return max(log.epochs.ends(log.end), default=NO_EPOCH)
 
     def installed(self, record: PartitionRecord, now: float) -> list[PartitionEffect]:
         """The register told a decision: lead, follow, or learn the in-sync set (*now*:
@@ -282,7 +282,7 @@ class PartitionReplica:
             effects += self._store(sync_flag=False) + self._require_durable(False)
         return effects
 
-    def told_away(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+    def told_away(self, brokers: frozenset[BrokerId], now: float) -> list[PartitionEffect]:
         """The register has no connection with *brokers* (*now*: monotonic, s): whoever of them
         doesn't follow here is not waited for."""
         self._away = brokers
@@ -291,7 +291,7 @@ class PartitionReplica:
         self.leader.away = brokers
         return self.tick(now)
 
-    def told_stopping(self, brokers: frozenset[int], now: float) -> list[PartitionEffect]:
+    def told_stopping(self, brokers: frozenset[BrokerId], now: float) -> list[PartitionEffect]:
         """*brokers* are about to stop (*now*: monotonic, s): they leave the in-sync set while they
         still follow, so that nobody waits for them when they are gone."""
         self._stopping = brokers
@@ -352,7 +352,9 @@ class PartitionReplica:
         change = self.leader.wanted_join(message.broker)
         return effects + self.propose(change) if change is not None else effects
 
-    def stream_closed(self, broker: int, incarnation: int, attempt: int) -> list[PartitionEffect]:
+    def stream_closed(
+        self, broker: BrokerId, incarnation: Incarnation, attempt: int
+    ) -> list[PartitionEffect]:
         """A follower's stream broke: it catches up no more."""
         if self.leader is not None:
             self.leader.session_ended(broker, incarnation, attempt)

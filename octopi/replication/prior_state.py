@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from octopi.errors import ProtocolError
+from octopi.identifiers import Epoch
 from octopi.replication.epoch_history import EpochHistory
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.wire.messages import EpochStart, Followed, KnownProducer, KnownRequest
@@ -58,7 +59,7 @@ class PriorState:
 
 def epoch_starts(epochs: EpochHistory) -> list[EpochStart]:
     """A history as it is told."""
-    return [EpochStart(epoch, start) for epoch, start in epochs.dump()]
+    return [EpochStart(Epoch(epoch), start) for epoch, start in epochs.dump()]
 
 
 def history_of(rows: Iterable[EpochStart]) -> EpochHistory:

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
-from octopi.identifiers import PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import (
     GATHER_S,
     JOIN_SECRET_BYTES,
@@ -186,19 +186,19 @@ class SimulatedCluster:
         node = self.nodes[name] = Node(SimulatedHost(self.world, self.network, name), kind, run)
         return node
 
-    def host_of(self, broker: int) -> str:
+    def host_of(self, broker: BrokerId) -> str:
         """The name of the host where the broker of that id runs, or ran."""
         return f"broker-{broker % _IDS_PER_DISK}"
 
-    def broker_of(self, host: str) -> int | None:
+    def broker_of(self, host: str) -> BrokerId | None:
         """The id of the broker on *host*; None: that is no host of brokers."""
         node = self.nodes.get(host)
         if node is None or node.kind != "broker":
             return None
         # A broker that lost its disk is a new one.
-        return int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count
+        return BrokerId(int(host.removeprefix("broker-")) + _IDS_PER_DISK * node.wipe_count)
 
-    def leader(self, partition: int) -> str:
+    def leader(self, partition: PartitionId) -> str:
         """The host of the leader that was decided last; empty: none."""
         record = self.register_view.state.partitions.get(partition)
         return self.host_of(record.leader) if record is not None else ""
@@ -311,7 +311,7 @@ class SimulatedCluster:
 
     # --- what is on the disks ------------------------------------------------------------
 
-    def stored_records(self, name: str, topic: str, partition: int) -> bytes | None:
+    def stored_records(self, name: str, topic: str, partition: PartitionId) -> bytes | None:
         """The bytes of a log as processes on that host see them; None: it has none."""
         disk = self.nodes[name].host.disk
         directory = log_directory(DATA_DIRECTORY, PartitionId(partition), topic)

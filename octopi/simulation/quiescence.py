@@ -6,6 +6,7 @@ nodes say of themselves may be wrong.
 
 from __future__ import annotations
 
+from octopi.identifiers import BrokerId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.log_bytes import ReplicaBytes
 from octopi.simulation.history.events import LogName
@@ -40,16 +41,16 @@ class Quiescence:
         ]
         return ", ".join(waiting)
 
-    def ids(self) -> set[int]:
+    def ids(self) -> set[BrokerId]:
         """The brokers that there are now."""
         found = map(self._cluster.broker_of, self.brokers)
         return {one for one in found if one is not None}
 
-    def is_gone(self, broker: int) -> bool:
+    def is_gone(self, broker: BrokerId) -> bool:
         """Whether that broker is gone with its disk: its host has another one now."""
         return self._cluster.broker_of(self._cluster.host_of(broker)) != broker
 
-    def lost(self) -> list[tuple[PartitionRecord, int]]:
+    def lost(self) -> list[tuple[PartitionRecord, BrokerId]]:
         """Replicas of brokers that are gone with their disks, each by its partition and broker."""
         return [
             (record, broker)
@@ -58,7 +59,7 @@ class Quiescence:
             if self.is_gone(broker)
         ]
 
-    def behind(self) -> list[tuple[PartitionRecord, set[int]]]:
+    def behind(self) -> list[tuple[PartitionRecord, set[BrokerId]]]:
         """Partitions with replicas that are not in sync, and the brokers that hold these."""
         away = self._cluster.broker_of(self.cut_off)
         found = [(one, {*one.replicas} - {away} - {*one.in_sync}) for one in self.records]

@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import REGISTER, Node, SimulatedCluster
 from octopi.simulation.faults.actions import (
     STEPS,
@@ -138,7 +139,7 @@ class Faults:
         record = self._simulated.register_view.state.partitions[number]
         return [self._simulated.host_of(one) for one in record.replicas if one != record.leader]
 
-    def _partition(self, topic: str, partition: int | None) -> int:
+    def _partition(self, topic: str, partition: int | None) -> PartitionId:
         state = self._simulated.register_view.state
         found = state.topic(topic)
         if found is None:
@@ -152,7 +153,7 @@ class Faults:
         if partition not in found.partitions:
             has = f"{topic!r} has the partitions {', '.join(map(str, found.partitions))}"
             raise MisuseError(f"{has}: {'name one' if partition is None else f'not {partition}'}")
-        return partition
+        return PartitionId(partition)
 
     def _node(self, host: str) -> Node:
         node = self._simulated.nodes.get(host)

@@ -21,6 +21,7 @@ from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import PendingReceipt, Receipt
 from octopi.errors import NotDeliveredError, OctopiError
+from octopi.identifiers import Offset, PartitionId
 from octopi.record import NO_HEADERS, Message
 from octopi.simulation.history.events import (
     Assigned,
@@ -78,7 +79,8 @@ class HistoryRecorder:
         sender = self.sender(producer)
         self._sent_count += 1
         tagged = unique_value(sender, self._sent_count) + value
-        event = Invoked(self.now(), sender, topic, partition, tagged, key, headers or NO_HEADERS)
+        chosen = None if partition is None else PartitionId(partition)
+        event = Invoked(self.now(), sender, topic, chosen, tagged, key, headers or NO_HEADERS)
         self.history.note(event)
         return tagged
 
@@ -305,14 +307,14 @@ class RecordedConsumer(Consumer):
         return [(LogName(position.topic, one), end) for one, end in position.offsets.items()]
 
     def _assigned(self, log: LogName, offset: int) -> None:
-        self._scribe.history.note(Assigned(self._scribe.now(), self._name, log, offset))
+        self._scribe.history.note(Assigned(self._scribe.now(), self._name, log, Offset(offset)))
 
     def _note_gaps(self) -> None:
         for gap in self._consumer.gaps[self._gap_count :]:
-            self._assigned(LogName(gap.topic, gap.partition), gap.available_from)
+            self._assigned(LogName(gap.topic, PartitionId(gap.partition)), gap.available_from)
         self._gap_count = len(self._consumer.gaps)
 
     def _ended(self) -> None:
         for log, offset in self._offsets_of():
             now = self._scribe.now()
-            self._scribe.history.note(ReachedEnd(now, self._name, log, offset, self._began))
+            self._scribe.history.note(ReachedEnd(now, self._name, log, Offset(offset), self._began))

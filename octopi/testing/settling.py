@@ -11,7 +11,7 @@ from typing import Final
 
 from octopi.clients.client import Client
 from octopi.errors import OctopiError
-from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.identifiers import BrokerId, Offset, PartitionId, TopicName
 from octopi.record import Message, decode
 from octopi.retry import may_pass
 from octopi.simulation.cluster import SimulatedCluster
@@ -77,7 +77,7 @@ class Settling:
             for partition in topic.partitions
         ]
 
-    async def _replace(self, record: PartitionRecord, broker: int) -> None:
+    async def _replace(self, record: PartitionRecord, broker: BrokerId) -> None:
         now = self._simulated.broker_of(self._simulated.host_of(broker))
         if now is None or now in record.replicas:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octopi.identifiers import Epoch, Offset, PartitionId
 from octopi.tracing.step import Step, part, step
 
 
@@ -10,7 +11,7 @@ class ClientStep(Step):
     """Of a log, as a client knows it."""
 
     topic: str
-    partition: int
+    partition: PartitionId
 
 
 @part
@@ -28,7 +29,7 @@ class SentBatchStep(ClientStep):
 class ReadStep(ClientStep):
     """Of a part of a log."""
 
-    offset: int
+    offset: Offset
     end: int
 
 
@@ -36,7 +37,7 @@ class ReadStep(ClientStep):
 class DeliveryStep(ReadStep):
     """Of records that a consumer gets."""
 
-    highwater: int
+    highwater: Offset
     credit: int
 
 
@@ -62,9 +63,9 @@ class C2Repeated(SentBatchStep):
 
 @step("C3 producer got a receipt")
 class C3Receipt(SentBatchStep):
-    offset: int
+    offset: Offset
     duplicate: bool
-    records_epoch: int
+    records_epoch: Epoch
 
 
 @step("C4 producer was refused")
@@ -93,20 +94,20 @@ class C7GaveUp(ClientStep):
 
 @step("C8a consumer subscribes")
 class C8Subscribing(ClientStep):
-    offset: int
+    offset: Offset
     peer: str
 
 
 @step("C8b consumer subscribed")
 class C8Subscribed(ClientStep):
     topic_id: str
-    epoch: int
-    highwater: int
+    epoch: Epoch
+    highwater: Offset
 
 
 @step("C9 consumer lost its broker and goes on elsewhere")
 class C9Resuming(ClientStep):
-    offset: int
+    offset: Offset
     why: str
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.tracing.step import Step, part
 
 
@@ -11,22 +12,22 @@ class LogStep(Step):
 
     topic: str
     topic_id: str
-    partition: int
+    partition: PartitionId
 
 
 @part
 class ReplicaLogStep(LogStep):
     """Of one log, in the epoch of the role that its replica plays; epoch 0: it plays none."""
 
-    epoch: int
+    epoch: Epoch
 
 
 @part
 class MarkStep(ReplicaLogStep):
     """Of the highwater mark of a log."""
 
-    highwater: int
-    log_end: int
+    highwater: Offset
+    log_end: Offset
 
 
 @part
@@ -34,16 +35,16 @@ class CommitStep(MarkStep):
     """Of a commit: the mark, and whose acknowledgements it needs."""
 
     flushed_end: int
-    in_sync: list[int]
+    in_sync: list[BrokerId]
     version: int
-    proposed: list[int] | None
+    proposed: list[BrokerId] | None
 
 
 @part
 class FilesStep(LogStep):
     """Of the files of a log."""
 
-    log_end: int
+    log_end: Offset
     flushed_end: int
 
 
@@ -51,26 +52,26 @@ class FilesStep(LogStep):
 class PartitionStep(Step):
     """Of one partition."""
 
-    partition: int
+    partition: PartitionId
 
 
 @part
 class EpochStep(PartitionStep):
     """Of one epoch of a partition's leadership."""
 
-    epoch: int
+    epoch: Epoch
 
 
 @part
 class MemberStep(Step):
     """Of one incarnation of a broker."""
 
-    broker: int
-    incarnation: int
+    broker: BrokerId
+    incarnation: Incarnation
 
 
 @part
 class BrokerStep(Step):
     """Of a broker."""
 
-    broker: int
+    broker: BrokerId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octopi.identifiers import Epoch, Offset
 from octopi.tracing.common import FilesStep, LogStep, PartitionStep, ReplicaLogStep
 from octopi.tracing.step import part, step
 from octopi.wire.messages import PartitionRecord
@@ -11,11 +12,11 @@ from octopi.wire.messages import PartitionRecord
 class PromiseStep(PartitionStep):
     """Of the state of a replica, which survives any failure."""
 
-    promised: int
+    promised: Epoch
     sync_flag: bool
     intact: bool
     whole: bool
-    log_epoch: int
+    log_epoch: Epoch
     ends: bool
     record: PartitionRecord | None
 
@@ -25,7 +26,7 @@ class CheckpointStep(FilesStep):
     """Of the checkpoint of a log."""
 
     number: int
-    highwater: int
+    highwater: Offset
     recovery_point: int
     epochs: list[list[int]]
 
@@ -34,7 +35,7 @@ class CheckpointStep(FilesStep):
 class SetAsideStep(ReplicaLogStep):
     """Of records taken out of a log, because what is before them is damaged."""
 
-    log_end: int
+    log_end: Offset
 
 
 @step("D1a log is flushed")
@@ -69,7 +70,7 @@ class D3Noted(CheckpointStep):
 
 @step("D4 old segments were removed")
 class D4Retired(FilesStep):
-    log_start: int
+    log_start: Offset
 
 
 @step("D5a log is opened, and what is torn is cut")
@@ -79,8 +80,8 @@ class D5Recovering(LogStep):
 
 @step("D5b log was opened")
 class D5Recovered(FilesStep):
-    log_start: int
-    highwater: int
+    log_start: Offset
+    highwater: Offset
     epochs: list[list[int]]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from octopi.coordination.election import ElectionGoal, LogLoss
 from octopi.coordination.journal_entries import Entry
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset
 from octopi.tracing.common import (
     BrokerStep,
     CommitStep,
@@ -26,10 +27,10 @@ from octopi.wire.messages import AlterInSync, PartitionRecord
 class AcceptanceStep(EpochStep):
     """Of a replica's acceptance of an epoch; see `octopi.wire.membership.AcceptEpoch`."""
 
-    broker: int
-    incarnation: int
+    broker: BrokerId
+    incarnation: Incarnation
     last_epoch: int
-    log_epoch: int
+    log_epoch: Epoch
     ends: list[dict[str, Any]]
     first: int
     more: bool
@@ -39,7 +40,7 @@ class AcceptanceStep(EpochStep):
 class AnnouncementStep(EpochStep):
     """Of a change of leaders that a replica is told of."""
 
-    broker: int
+    broker: BrokerId
 
 
 @part
@@ -69,25 +70,25 @@ class InstallationStep(Step):
 class LeadershipStep(EpochStep):
     """Of the in-sync set that a leader goes by."""
 
-    in_sync: list[int]
+    in_sync: list[BrokerId]
     version: int
-    proposed: list[int] | None
+    proposed: list[BrokerId] | None
 
 
 @part
 class TruncationStep(ReplicaLogStep):
     """Of a log that is cut at *end*."""
 
-    log_end: int
+    log_end: Offset
     end: int
-    highwater: int
+    highwater: Offset
 
 
 @part
 class RestartStep(ReplicaLogStep):
     """Of a log that begins anew at *begin*."""
 
-    log_end: int
+    log_end: Offset
     begin: int
 
 
@@ -95,10 +96,10 @@ class RestartStep(ReplicaLogStep):
 class ProposalStep(EpochStep):
     """Of an in-sync set that a leader proposes."""
 
-    leader: int
-    leader_incarnation: int
+    leader: BrokerId
+    leader_incarnation: Incarnation
     version: int
-    in_sync: list[int]
+    in_sync: list[BrokerId]
     joiner_incarnation: int | None
 
 
@@ -115,8 +116,8 @@ class JudgementStep(Step):
 class ResignationStep(EpochStep):
     """Of a leader that resigns."""
 
-    leader: int
-    leader_incarnation: int
+    leader: BrokerId
+    leader_incarnation: Incarnation
     reason: str
 
 
@@ -124,19 +125,19 @@ class ResignationStep(EpochStep):
 class DepartureStep(Step):
     """Of a broker that stops; *broker* is None as long as it has no number."""
 
-    broker: int | None
-    incarnation: int
+    broker: BrokerId | None
+    incarnation: Incarnation
 
 
 @step("E1 register wants another leader")
 class E1Wanted(EpochStep):
     version: int
-    leader: int
-    leader_incarnation: int
-    replicas: list[int]
-    in_sync: list[int]
-    lost: list[int]
-    recovered_epoch: int
+    leader: BrokerId
+    leader_incarnation: Incarnation
+    replicas: list[BrokerId]
+    in_sync: list[BrokerId]
+    lost: list[BrokerId]
+    recovered_epoch: Epoch
     goal: ElectionGoal | None
 
 
@@ -217,7 +218,7 @@ class E11Leading(LeadershipStep):
 
 @step("E12 broker begins to follow")
 class E12Following(EpochStep):
-    leader: int
+    leader: BrokerId
 
 
 @step("E13a follower cuts its log")

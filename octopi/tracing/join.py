@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octopi.coordination.journal_entries import Entry
+from octopi.identifiers import BrokerId, Incarnation, Offset
 from octopi.tracing.common import BrokerStep, EpochStep, MemberStep, PartitionStep, ReplicaLogStep
 from octopi.tracing.step import Step, part, step
 from octopi.wire.messages import PartitionRecord, ReplicaReport, ReplicaTrouble, TopicRecord
@@ -20,8 +21,8 @@ class IdentityStep(Step):
     """Of what a broker is in its cluster."""
 
     cluster: str
-    broker: int | None
-    incarnation: int
+    broker: BrokerId | None
+    incarnation: Incarnation
 
 
 @part
@@ -37,8 +38,8 @@ class FollowStep(ReplicaLogStep):
 
     attempt: int
     epochs: list[tuple[int, int]]
-    log_end: int
-    leader: int
+    log_end: Offset
+    leader: BrokerId
 
 
 @part
@@ -54,7 +55,7 @@ class ComparisonStep(ReplicaLogStep):
 class AnswerStep(ComparisonStep):
     """Of a leader's answer to a follower."""
 
-    follower: int
+    follower: BrokerId
 
 
 @step("J1a broker stores who it is")
@@ -106,7 +107,7 @@ class J6Serving(MemberStep):
 
 @step("J7 follower opened a stream to its leader")
 class J7StreamOpened(PartitionStep):
-    leader: int
+    leader: BrokerId
 
 
 @step("J8a follower asks to follow a log")
@@ -131,21 +132,21 @@ class J9Compared(AnswerStep):
 
 @step("J10 follower heard where its log parts from the leader's")
 class J10Parted(ComparisonStep):
-    leader: int
+    leader: BrokerId
 
 
 @step("J11 leader finds that a follower caught up")
 class J11CaughtUp(EpochStep):
     version: int
-    follower: int
+    follower: BrokerId
 
 
 @step("J12 follower is in the in-sync set")
 class J12InSync(EpochStep):
-    in_sync: list[int]
+    in_sync: list[BrokerId]
     version: int
-    proposed: list[int] | None
-    follower: int
+    proposed: list[BrokerId] | None
+    follower: BrokerId
 
 
 @step("J13a broker gives a replica up")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octopi.errors import Status
+from octopi.identifiers import BrokerId, Epoch, Offset
 from octopi.tracing.common import CommitStep, MarkStep, ReplicaLogStep
 from octopi.tracing.step import part, step
 
@@ -21,7 +22,7 @@ class BatchStep(ReplicaLogStep):
 class PlacedBatchStep(BatchStep):
     """Of a producer's batch, and where it is in the log."""
 
-    offset: int
+    offset: Offset
     end: int
 
 
@@ -29,26 +30,26 @@ class PlacedBatchStep(BatchStep):
 class FollowerMarkStep(ReplicaLogStep):
     """Of the highwater mark that a follower is told."""
 
-    follower: int
-    highwater: int
+    follower: BrokerId
+    highwater: Offset
 
 
 @part
 class ForwardStep(FollowerMarkStep):
     """Of records on their way to a follower."""
 
-    offset: int
+    offset: Offset
     end: int
-    records_epoch: int
+    records_epoch: Epoch
 
 
 @part
 class ReplicationStep(ReplicaLogStep):
     """Of records that a follower appends."""
 
-    offset: int
+    offset: Offset
     end: int
-    records_epoch: int
+    records_epoch: Epoch
 
 
 @part
@@ -57,19 +58,19 @@ class AcknowledgementStep(ReplicaLogStep):
 
     attempt: int
     end: int
-    leader: int
+    leader: BrokerId
 
 
 @part
 class ReceiptStep(PlacedBatchStep):
     """Of a producer's receipt."""
 
-    records_epoch: int
+    records_epoch: Epoch
     duplicate: bool
-    highwater: int
-    in_sync: list[int]
+    highwater: Offset
+    in_sync: list[BrokerId]
     version: int
-    proposed: list[int] | None
+    proposed: list[BrokerId] | None
 
 
 @part
@@ -127,7 +128,7 @@ class P4Acknowledged(AcknowledgementStep):
 
 @step("P5a leader heard an acknowledgement")
 class P5Heard(ReplicaLogStep):
-    follower: int
+    follower: BrokerId
     end: int
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octopi.coordination.journal_entries import Entry
+from octopi.identifiers import Offset
 from octopi.tracing.common import MemberStep
 from octopi.tracing.step import Step, part, step
 
@@ -20,7 +21,7 @@ class EntriesStep(Step):
 class JournalFlushStep(Step):
     """Of a flush of the journal."""
 
-    log_end: int
+    log_end: Offset
 
 
 @step("R1 register read its journal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octopi.identifiers import PartitionId
 from octopi.tracing.common import BrokerStep, LogStep, ReplicaLogStep
 from octopi.tracing.step import Step, part, step
 from octopi.wire.messages import TopicRecord
@@ -19,7 +20,7 @@ class TopicStep(Step):
 class PlacedTopicStep(TopicStep):
     """Of a topic and its partitions."""
 
-    partitions: list[int]
+    partitions: list[PartitionId]
 
 
 @part

@@ -22,6 +22,7 @@ from octopi.errors import (
     StorageError,
     refused,
 )
+from octopi.identifiers import Epoch, Offset
 from octopi.limits import ADDRESS_BYTES_MAX, TEXT_BYTES_MAX
 from octopi.printable import without_directory
 from octopi.wire.messages import Failure
@@ -64,7 +65,14 @@ def failure(
     machine."""
     if len(address.encode(errors="replace")) > ADDRESS_BYTES_MAX:
         address = ""
-    return Failure(request, int(status), told(reason), address, epoch, offset)
+    return Failure(
+        request,
+        int(status),
+        told(reason),
+        address,
+        None if epoch is None else Epoch(epoch),
+        None if offset is None else Offset(offset),
+    )
 
 
 def refusal(answer: Failure) -> RefusedError:

@@ -7,6 +7,7 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing
+from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.model import Verb
 from octopi.wire.common import Brokers, Text
 from octopi.wire.declarations import CLIENT_TO_DECIDER, TO_CLIENT, answer, on_the_cluster, request
@@ -19,7 +20,7 @@ class DrainBroker:
     it joins anew.  Answer: `Done`, when it leads nothing."""
 
     request: int
-    broker: int
+    broker: BrokerId
 
 
 @request("add_partitions", CLIENT_TO_DECIDER, needs=on_the_cluster(Verb.ADMIN))
@@ -38,16 +39,16 @@ class MoveReplica:
     sync and the other one is out."""
 
     request: int
-    partition: int
-    leaving: int
-    joining: int
+    partition: PartitionId
+    leaving: BrokerId
+    joining: BrokerId
 
 
 @attrs.frozen
 class ReplicaHolding:
     """What one replica of a partition without a leader holds."""
 
-    broker: int
+    broker: BrokerId
     live: bool
     was_in_sync: bool
     """Whether it was in sync last, so that it has what was flushed before it was acknowledged."""
@@ -55,7 +56,7 @@ class ReplicaHolding:
     """Whether it has said what it holds; if not, all that follows is 0."""
     sound: bool
     """Whether nothing is missing of what it had on its device."""
-    log_epoch: int
+    log_epoch: Epoch
     """The newest epoch in which it led, or agreed with the leader on every log."""
     log_count: int
     held_bytes: int
@@ -84,9 +85,9 @@ class RecoverPartition:
     replica in sync runs, or while waiting will do.  Answer: `PartitionRecovery`."""
 
     request: int
-    partition: int
+    partition: PartitionId
     accept_loss: bool
-    empty_on: Annotated[int | None, MayBeMissing()] = None
+    empty_on: Annotated[BrokerId | None, MayBeMissing()] = None
     """The broker on which the partition begins again, empty, as its only replica.  Refused while
     any broker with a replica runs."""
 
@@ -97,10 +98,10 @@ class PartitionRecovery:
     """How a partition without a leader stands, or stood before this was ordered."""
 
     request: int
-    partition: int
-    leader: int | None
+    partition: PartitionId
+    leader: BrokerId | None
     """Who leads now; None: no broker does."""
-    epoch: int
+    epoch: Epoch
     recovered: bool
     """Whether it leads by this order."""
     candidate: int | None
@@ -125,4 +126,4 @@ class RemoveBroker:
     again.  Answer: `Done`, also if it was removed before."""
 
     request: int
-    broker: int
+    broker: BrokerId

@@ -11,6 +11,7 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
+from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
 from octopi.model import TopicOptions, Verb
 from octopi.wire.common import (
@@ -44,7 +45,7 @@ class UnservedTopic:
 
     topic: Text
     topic_id: Text
-    broker: int
+    broker: BrokerId
     used_id: Text
     """The id of the topic of that name that is served; empty: none is."""
 
@@ -55,11 +56,11 @@ class LogInfo:
 
     topic: Text
     topic_id: Text
-    partition: int
-    epoch: int
-    log_start: int
-    highwater: int
-    log_end: int
+    partition: PartitionId
+    epoch: Epoch
+    log_start: Offset
+    highwater: Offset
+    log_end: Offset
     size_bytes: int
     """On disk."""
     fault: Text
@@ -77,11 +78,11 @@ class SubscriptionInfo:
     request: int
     """What it calls the subscription."""
     topic: Text
-    partition: int
+    partition: PartitionId
     position: int
     """What is delivered next."""
     credit: int
-    highwater: int
+    highwater: Offset
 
 
 @attrs.frozen
@@ -93,10 +94,10 @@ class ClusterEvent:
     at_ms: int
     kind: Text
     """One of `octopi.roles.register.event_log.KINDS`."""
-    partition: int | None
-    broker: int | None
+    partition: PartitionId | None
+    broker: BrokerId | None
     topic: Text
-    epoch: int | None
+    epoch: Epoch | None
     in_sync: Brokers
     text: Text
     """The same for people."""
@@ -198,10 +199,12 @@ class ClusterDescription:
     """All of them; `partitions` has those that lie on brokers already."""
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     partitions: Annotated[list[PartitionInfo], AtMost(LIST_COUNT_MAX)]
-    learns: Annotated[list[int], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(factory=list)
+    learns: Annotated[list[PartitionId], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
     """Partitions that the register learns again from brokers, as its journal lacks what was decided
     about them: until that is done it decides nothing about them."""
-    learns_from: Annotated[list[int], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
+    learns_from: Annotated[list[BrokerId], AtMost(LIST_COUNT_MAX), MayBeMissing()] = attrs.field(
         factory=list
     )
     """The brokers that have to join for that."""
@@ -243,7 +246,7 @@ class Produce:
 
     request: int
     topic: Text
-    partition: int
+    partition: PartitionId
     records: Records
 
 
@@ -253,9 +256,9 @@ class Produced:
     """The records are committed, one behind the other."""
 
     request: int
-    offset: int
+    offset: Offset
     """Of the first record."""
-    epoch: int
+    epoch: Epoch
     """Of the leader that appended them."""
     duplicate: bool
     """Whether they had been appended before; then this is the first receipt again."""
@@ -269,7 +272,7 @@ class FindOffset:
 
     request: int
     topic: Text
-    partition: int
+    partition: PartitionId
     at: Text
     """``earliest``, ``latest``, ``timestamp`` (the first record with a time stamp not below
     `value`, in ms; latest if there is none), ``last`` (`value` records before latest) or
@@ -284,9 +287,9 @@ class FoundOffset:
     """Answer to `FindOffset`."""
 
     request: int
-    offset: int
-    log_start: int
-    highwater: int
+    offset: Offset
+    log_start: Offset
+    highwater: Offset
     """As known to the answering broker; for ``earliest`` that may be a lagging replica."""
     anchor: Anchor = ""
     """Of `offset`."""
@@ -299,8 +302,8 @@ class Fetch:
 
     request: int
     topic: Text
-    partition: int
-    offset: int
+    partition: PartitionId
+    offset: Offset
     bytes_max: int
     """The answer has at most this many bytes of whole records, but at least one record."""
     wait_ms: int
@@ -317,8 +320,8 @@ class Fetched:
     request: int
     topic_id: Text
     records: Records
-    log_start: int
-    highwater: int
+    log_start: Offset
+    highwater: Offset
     anchor: Anchor = ""
     """The anchor of every offset behind the first record; without records, of the requested
     offset."""
@@ -332,8 +335,8 @@ class Subscribe:
 
     request: int
     topic: Text
-    partition: int
-    offset: int
+    partition: PartitionId
+    offset: Offset
     credit: int
     """Deliver records that start below this offset.  It is a position, not an amount, so
     that a grant which arrives late or twice does no harm."""
@@ -348,9 +351,9 @@ class Subscribed:
 
     request: int
     topic_id: Text
-    epoch: int
-    log_start: int
-    highwater: int
+    epoch: Epoch
+    log_start: Offset
+    highwater: Offset
     anchor: Anchor = ""
     """Of the offset that was asked for."""
 
@@ -361,10 +364,10 @@ class Delivery:
     """Records of a subscription, whole, one behind the other."""
 
     request: int
-    offset: int
+    offset: Offset
     """Of the first record."""
     records: Records
-    highwater: int
+    highwater: Offset
     anchor: Anchor = ""
     """Of every place behind the first record."""
 

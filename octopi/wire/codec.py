@@ -344,6 +344,7 @@ def _default(attribute: attrs.Attribute[Any]) -> object:
 def _kind(hint: object) -> FieldKind[Any]:
     """What the type *hint* of a field allows."""
     hint, notes = _notes(hint)
+    hint = getattr(hint, "__supertype__", hint)
     bound: int | None = None
     grammar: Grammar | None = None
     for note in notes:

@@ -7,7 +7,16 @@ from typing import Annotated, Final
 import attrs
 
 from octopi.field_bounds import AtMost, Grammar, MayBeMissing
-from octopi.identifiers import address_fault, optional_id_fault
+from octopi.identifiers import (
+    NO_EPOCH,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    PartitionId,
+    address_fault,
+    optional_id_fault,
+)
 from octopi.limits import (
     ADDRESS_BYTES_MAX,
     AGENT_BYTES_MAX,
@@ -49,8 +58,8 @@ Anchor = Annotated[str, AtMost(ANCHOR_BYTES_MAX), MayBeMissing()]
 Records = Annotated[bytes, AtMost(BATCH_BYTES_MAX)]
 Token = Annotated[str, AtMost(HELLO_BYTES_MAX)] | None
 Hash = Annotated[bytes, AtMost(JOIN_SECRET_BYTES)]
-Brokers = Annotated[list[int], AtMost(BROKERS_MAX)]
-Partitions = Annotated[list[int], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+Brokers = Annotated[list[BrokerId], AtMost(BROKERS_MAX)]
+Partitions = Annotated[list[PartitionId], AtMost(PARTITIONS_PER_TOPIC_MAX)]
 OptionalId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_id_fault)]
 NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
 
@@ -59,7 +68,7 @@ NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
 class ReplicaTroubleAt:
     """Why the replica on *broker* accepts no records."""
 
-    broker: int
+    broker: BrokerId
     reason: Text
 
 
@@ -67,9 +76,9 @@ class ReplicaTroubleAt:
 class PartitionInfo:
     """Where a partition is, for clients."""
 
-    partition: int
-    epoch: int
-    leader: int | None
+    partition: PartitionId
+    epoch: Epoch
+    leader: BrokerId | None
     """None while no broker leads."""
     leader_address: Address
     replicas: Brokers
@@ -82,7 +91,7 @@ class PartitionInfo:
     is_stuck: Annotated[bool, MayBeMissing()] = False
     """Whether an operator has to order it: all have answered, and each lacks something that it had
     on its device."""
-    recovered_epoch: Annotated[int, MayBeMissing()] = 0
+    recovered_epoch: Annotated[Epoch, MayBeMissing()] = NO_EPOCH
     """The newest epoch whose leader was chosen although acknowledged records may be lost; 0: none
     was."""
     troubles: Annotated[list[ReplicaTroubleAt], AtMost(1_000), MayBeMissing()] = attrs.field(
@@ -105,9 +114,9 @@ class TopicInfo:
 class BrokerInfo:
     """A broker as the register knows it."""
 
-    broker: int
+    broker: BrokerId
     address: Address
-    incarnation: int
+    incarnation: Incarnation
     live: bool
     partitions_led: int
     disk_free_bytes: Annotated[int | None, MayBeMissing()] = None
@@ -197,9 +206,9 @@ class Failure:
     reason: Text
     address: Address = ""
     """Where to go instead, if that is known."""
-    epoch: Annotated[int | None, MayBeMissing()] = None
+    epoch: Annotated[Epoch | None, MayBeMissing()] = None
     """Of ``not_leader``: the epoch of the leader at `address`."""
-    offset: Annotated[int | None, MayBeMissing()] = None
+    offset: Annotated[Offset | None, MayBeMissing()] = None
     """Of ``history_forked``: the last offset up to which the log and what was read agree.  Of
     ``condition_failed``: where the log ends."""
 

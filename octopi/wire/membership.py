@@ -17,7 +17,10 @@ from octopi.model import (
     BrokerNumbers,
     Counted,
     CountedOrNone,
+    EpochNumber,
+    EpochOrNone,
     Id,
+    IncarnationNumber,
     Nonce,
     PartitionNumber,
     PartitionRecord,
@@ -64,7 +67,7 @@ class Join:
     """The cluster it belongs to; empty on its first start."""
     broker: BrokerNumber | None
     """Its id; None: give me one."""
-    incarnation: Counted
+    incarnation: IncarnationNumber
     nonce: Nonce
     """Random, new for each start: a copied data directory can count to the same incarnation."""
     ancestors: Annotated[list[Nonce], AtMost(LIVES_IN_DOUBT_MAX)]
@@ -189,9 +192,9 @@ class AlterInSync:
     `InSyncAltered`."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
     leader: BrokerNumber
-    leader_incarnation: Counted
+    leader_incarnation: IncarnationNumber
     version: CountedOrNone
     """Of the in-sync set that is replaced."""
     in_sync: BrokerNumbers
@@ -216,9 +219,9 @@ class Resign:
     """Leader to register: I can't go on, have another replica lead if there is one."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
     leader: BrokerNumber
-    leader_incarnation: Counted
+    leader_incarnation: IncarnationNumber
     reason: Text
 
 
@@ -265,7 +268,7 @@ class AnnounceEpoch:
     `AcceptEpoch`."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
 
 
 @attrs.frozen
@@ -289,12 +292,12 @@ class AcceptEpoch:
     """Answer to `AnnounceEpoch`: promised, durably, and this is what I hold, durably."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
     broker: BrokerNumber
-    incarnation: Counted
-    last_epoch: CountedOrNone
+    incarnation: IncarnationNumber
+    last_epoch: EpochOrNone
     """The newest epoch that wrote a record here."""
-    log_epoch: CountedOrNone
+    log_epoch: EpochOrNone
     """The newest epoch in which this replica led, or agreed with the leader on every log."""
     ends: Annotated[list[LogEnd], AtMost(LIST_COUNT_MAX)]
     """The end of each of the partition's logs, in any order."""

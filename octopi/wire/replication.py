@@ -11,13 +11,24 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.limits import (
     LIST_COUNT_MAX,
     PRODUCERS_PER_LOG_MAX,
     RECENT_BATCHES_COUNT,
     REQUEST_IDS_PER_LOG_MAX,
 )
-from octopi.model import BrokerNumber, Counted, CountedOrNone, PartitionNumber, Place, Seal, Verb
+from octopi.model import (
+    BrokerNumber,
+    Counted,
+    EpochNumber,
+    EpochOrNone,
+    IncarnationNumber,
+    PartitionNumber,
+    Place,
+    Seal,
+    Verb,
+)
 from octopi.wire.common import OptionalId, Records, Text
 from octopi.wire.declarations import FOLLOWER_TO_LEADER, LEADER_TO_FOLLOWER, notice, on_the_cluster
 
@@ -26,7 +37,7 @@ from octopi.wire.declarations import FOLLOWER_TO_LEADER, LEADER_TO_FOLLOWER, not
 class EpochStart:
     """One row of an epoch history: where the records of *epoch* begin."""
 
-    epoch: CountedOrNone
+    epoch: EpochOrNone
     start: Place
 
 
@@ -42,9 +53,9 @@ class Follow:
     either, the session begins with it."""
 
     partition: PartitionNumber
-    epoch: Counted
+    epoch: EpochNumber
     broker: BrokerNumber
-    incarnation: Counted
+    incarnation: IncarnationNumber
     attempt: Counted
     """Incremented by the follower for each session; (incarnation, attempt) identifies a session."""
     topic_id: OptionalId
@@ -64,7 +75,7 @@ class KnownProducer:
     """What a log knows of a producer, to detect its duplicates."""
 
     producer_id: Annotated[bytes, AtMost(16)]
-    epoch: int
+    epoch: Epoch
     next_sequence: int
     first_sequences: _Batches
     """Of the batches that may still be sent again, oldest first."""
@@ -77,7 +88,7 @@ class KnownRequest:
     """A version 1 record that a log holds or held, to detect its repetition."""
 
     request_id: Annotated[bytes, AtMost(32)]
-    offset: int
+    offset: Offset
 
 
 @notice("followed", LEADER_TO_FOLLOWER)
@@ -86,8 +97,8 @@ class Followed:
     """Answer to `Follow`: where the logs part, then `Replicate` again and again."""
 
     partition: PartitionNumber
-    epoch: Counted
-    incarnation: Counted
+    epoch: EpochNumber
+    incarnation: IncarnationNumber
     attempt: Counted
     topic_id: OptionalId
     keep: Place
@@ -107,9 +118,9 @@ class Followed:
 class FollowRefused:
     """Answer to `Follow`: not now, not here, or not any more."""
 
-    partition: int
-    epoch: int
-    incarnation: int
+    partition: PartitionId
+    epoch: Epoch
+    incarnation: Incarnation
     attempt: int
     topic_id: Text
     reason: Text
@@ -121,17 +132,17 @@ class Replicate:
     """Leader to follower: records of one epoch, and the highwater mark.  Answer: `Acknowledge`,
     cumulative."""
 
-    partition: int
-    epoch: int
-    incarnation: int
+    partition: PartitionId
+    epoch: Epoch
+    incarnation: Incarnation
     attempt: int
     topic_id: Text
-    offset: int
+    offset: Offset
     """Offset of the first record."""
-    records_epoch: int
+    records_epoch: Epoch
     records: Records
     """Empty: only the highwater mark has moved."""
-    highwater: int
+    highwater: Offset
 
 
 @notice("acknowledge", FOLLOWER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE))
@@ -139,10 +150,10 @@ class Replicate:
 class Acknowledge:
     """Follower to leader: the follower has the log up to `end` (exclusive)."""
 
-    partition: int
-    epoch: int
-    broker: int
-    incarnation: int
+    partition: PartitionId
+    epoch: Epoch
+    broker: BrokerId
+    incarnation: Incarnation
     attempt: int
     topic_id: Text
     end: int

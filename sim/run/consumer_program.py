@@ -9,6 +9,7 @@ from octopi.clients.consuming.consumer import Consumer
 from octopi.clients.consuming.start_position import Start, last
 from octopi.environment import Environment
 from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import CONSUMER_WINDOW_BYTES
 from octopi.retry import may_pass
 from octopi.simulation.history.events import Assigned, Delivered, LogName, PositionStored, Resumed
@@ -78,7 +79,7 @@ class ConsumerProgram:
         offsets = self._offsets_of(consumer)
         for log, offset in offsets.items():
             kind = Resumed if self._stored else Assigned
-            client_log.note(kind(client_log.now, self.name, log, offset))
+            client_log.note(kind(client_log.now, self.name, log, Offset(offset)))
         self.ends = offsets
 
     async def _read(self, environment: Environment, consumer: Consumer, randomness: Random) -> None:
@@ -92,9 +93,11 @@ class ConsumerProgram:
                 forks += 1
                 assert fork.partition is not None
                 assert fork.offset is not None
-                again = LogName(self.topic, fork.partition)
+                again = LogName(self.topic, PartitionId(fork.partition))
                 self.ends[again] = fork.offset
-                client_log.note(Assigned(client_log.now, self.name, again, fork.offset, True))
+                client_log.note(
+                    Assigned(client_log.now, self.name, again, Offset(fork.offset), True)
+                )
             log = LogName(one.topic, one.partition)
             if one.offset != self.ends.get(log) == _before_gaps(consumer, log, one.offset):
                 client_log.note(Assigned(client_log.now, self.name, log, one.offset))
@@ -124,7 +127,7 @@ class ConsumerProgram:
         client_log = self._client_log
         for log, offset in self._offsets_of(consumer).items():
             if self._offsets.get(log) != offset:
-                client_log.note(PositionStored(client_log.now, self.name, log, offset))
+                client_log.note(PositionStored(client_log.now, self.name, log, Offset(offset)))
                 self._offsets[log] = offset
         self._stored = str(consumer.position)
 
@@ -133,9 +136,9 @@ class ConsumerProgram:
         return {LogName(self.topic, one): int(offset) for one, offset in offsets.items()}
 
 
-def _before_gaps(consumer: Consumer, log: LogName, offset: int) -> int:
+def _before_gaps(consumer: Consumer, log: LogName, offset: Offset) -> int:
     """Where a consumer of *log* was that goes on at *offset* behind gaps that it was told of."""
     for gap in reversed(consumer.gaps):
         if (gap.partition, gap.available_from) == (log.partition, offset):
-            offset = gap.wanted
+            offset = Offset(gap.wanted)
     return offset

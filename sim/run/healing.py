@@ -16,7 +16,7 @@ from typing import Final
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import DeliveryError, OctopiError, RefusedError
-from octopi.identifiers import PartitionId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.retry import may_pass
 from octopi.roles.broker.log_files import log_directory
 from octopi.roles.broker.retired_folders import MOVING_SUFFIX
@@ -55,7 +55,7 @@ class Healer:
         self._unproven: set[LogName] = set()
         self._unserved: str | None = ""
         """Which partitions are not served by all that are in sync; None: nobody asked yet."""
-        self._unmoving: set[int] | None = set()
+        self._unmoving: set[PartitionId] | None = set()
         """Partitions whose leaders give their replicas to brokers that have none of them; None:
         nobody looked yet which those are."""
         self._refused_empty: set[int] = set()
@@ -117,7 +117,7 @@ class Healer:
         records = self._cluster.register_view.state.partitions.values()
         return sorted({self._cluster.host_of(one.leader) for one in records})
 
-    def led_by(self, host: str) -> list[int]:
+    def led_by(self, host: str) -> list[PartitionId]:
         """The partitions that the broker on *host* leads."""
         state, broker = self._cluster.register_view.state, self._cluster.broker_of(host)
         return [number for number, one in state.partitions.items() if one.leader == broker]
@@ -132,7 +132,7 @@ class Healer:
             if broker in record.replicas
         )
 
-    def _min_insync(self, partition: int) -> int:
+    def _min_insync(self, partition: PartitionId) -> int:
         topics = self._cluster.register_view.state.topics_on({partition})
         return max((one.options.min_insync for one in topics), default=1)
 
@@ -209,7 +209,7 @@ class Healer:
         """Where a log ends that is the same everywhere."""
         return self._rest.replicas(log)[0].end
 
-    def _lost(self) -> list[tuple[PartitionRecord, int]]:
+    def _lost(self) -> list[tuple[PartitionRecord, BrokerId]]:
         """Replicas of brokers that are gone with their disks, or have to go and are the last."""
         return [
             (record, broker)
@@ -218,7 +218,7 @@ class Healer:
             if self._rest.is_gone(broker) or (record.in_sync == [broker] and self._is_unfit(broker))
         ]
 
-    def _is_unfit(self, broker: int) -> bool:
+    def _is_unfit(self, broker: BrokerId) -> bool:
         return self._cluster.host_of(broker) in self._client_log.unfit
 
     def _are_all_known(self) -> bool:
@@ -235,7 +235,7 @@ class Healer:
             while True:  # until all is ended: there may be more to do
                 try:
                     if self._are_all_known():
-                        waiting: set[int] = set()
+                        waiting: set[PartitionId] = set()
                         if client_log.plan.loses_last:
                             waiting = await self._order_leaders(client)
                         for record, broker in self._lost():
@@ -262,7 +262,7 @@ class Healer:
             if one.leader is None or len(one.readers) < len({*one.in_sync} - {away})
         )
 
-    async def _order_leaders(self, client: Client) -> set[int]:
+    async def _order_leaders(self, client: Client) -> set[PartitionId]:
         """Have the best replica that is left lead where nobody can lead otherwise, as soon as all
         brokers run that ever will; return the partitions that had no leader."""
         info = await client.admin.describe_cluster()
@@ -349,7 +349,7 @@ class Healer:
             await client.admin.move_replica(number, record.leader, spare, timeout_s=_MOVE_TIMEOUT_S)
             self._unmoving.discard(number)
 
-    async def _replace(self, client: Client, record: PartitionRecord, broker: int) -> None:
+    async def _replace(self, client: Client, record: PartitionRecord, broker: BrokerId) -> None:
         """Have a live broker hold what *broker* held."""
         known = self._cluster.register_view.state.brokers
         # Who holds a replica already may take over, too, if there are not enough others.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from octopi.identifiers import BrokerId
 from octopi.roles.broker.replica_driver import LEADER_LACKS
 from octopi.roles.register.admissions import CONFLICT
 from octopi.roles.register.startup_recovery import JOURNAL_LACKS
@@ -21,7 +22,9 @@ IsExcused = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a host may log an error: its name, the message, and the fields of the message."""
 
 
-def comes_of_older_disks(message: str, facts: Mapping[str, Any], brokers: Collection[int]) -> bool:
+def comes_of_older_disks(
+    message: str, facts: Mapping[str, Any], brokers: Collection[BrokerId]
+) -> bool:
     """Whether an error is no more than the truth about *brokers*, whose disks were put back as they
     were before.  *facts*: the fields of the message."""
     if message == CONFLICT:

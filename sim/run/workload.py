@@ -12,6 +12,7 @@ from typing import Final
 from octopi.clients.client import Client
 from octopi.environment import Environment
 from octopi.errors import HistoryLostError
+from octopi.identifiers import PartitionId
 from octopi.simulation.history.events import FinalLog, LogName, Rested, StartMoved, StoredMessage
 from octopi.simulation.kernel.host import Program
 from sim.run.client_log import ClientLog
@@ -86,7 +87,7 @@ class Workload:
         client_log = self.client_log
         read: dict[LogName, list[StoredMessage]] = {}
         async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
-            starts = {int(one): int(at) for one, at in consumer.position.offsets.items()}
+            starts = {PartitionId(one): int(at) for one, at in consumer.position.offsets.items()}
             read = {LogName(topic, partition): [] for partition in starts}
             async for one in consumer:
                 read[LogName(one.topic, one.partition)].append(

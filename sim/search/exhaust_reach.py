@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from octopi.errors import OctopiError
+from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.faults.injector import HEALED
 from octopi.simulation.invariants.oracle import Oracle
@@ -113,6 +114,8 @@ class _Observer:
             return host.partition("-")[0]
         if kind == "broker" and path.startswith(_LOGS):
             partition = path.removeprefix(_LOGS).partition("/")[0]
-            leads = partition.isdecimal() and self._cluster.leader(int(partition)) == host
+            leads = (
+                partition.isdecimal() and self._cluster.leader(PartitionId(int(partition))) == host
+            )
             return "leader" if leads else "follower"
         return kind

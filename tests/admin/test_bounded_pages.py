@@ -16,6 +16,7 @@ from octopi.admin.http_access import HttpAccessPolicy
 from octopi.admin.page_writer import PAGE_COUNT_MAX
 from octopi.admin.site import Site
 from octopi.clients.answers import ClusterInfo
+from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import AGENT_BYTES_MAX, PAGE_BYTES_MAX, PAGE_SLICE_COUNT, PAGES_AT_A_TIME_MAX
 from octopi.operating_system import SystemClock
 from octopi.security.authenticator import Authenticator, TokenLimits
@@ -31,11 +32,18 @@ TURNS_MIN = 20
 
 def subscription(number: int) -> m.SubscriptionInfo:
     agent = "é" * (AGENT_BYTES_MAX // 2)  # six bytes each in JSON
-    return m.SubscriptionInfo(f"10.0.0.1:{number}", agent, number, "orders", 0, 0, 0, number)
+    return m.SubscriptionInfo(
+        f"10.0.0.1:{number}", agent, number, "orders", PartitionId(0), 0, 0, Offset(number)
+    )
 
 
 def snapshot(subscriptions: int = 0, topics: int = 0, partitions: int = 0) -> CachedSnapshot:
-    places = [m.PartitionInfo(one, 1, 1, "ws://a:1", [1], [1], []) for one in range(partitions)]
+    places = [
+        m.PartitionInfo(
+            PartitionId(one), Epoch(1), BrokerId(1), "ws://a:1", [BrokerId(1)], [BrokerId(1)], []
+        )
+        for one in range(partitions)
+    ]
     cluster = ClusterInfo("c", topics, partitions, [], places)
     options = m.TopicOptions()
     events = [_event(number) for number in range(1, 1001)]

@@ -15,19 +15,31 @@ from octopi.admin.cluster_snapshot import (
     problems,
     replicas,
 )
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.wire.messages import ReplicaTroubleAt
 
 
 def broker(number: int, *, live: bool = True) -> BrokerInfo:
-    return BrokerInfo(number, f"ws://broker-{number}:1", 1, live, 0)
+    return BrokerInfo(BrokerId(number), f"ws://broker-{number}:1", Incarnation(1), live, 0)
 
 
 def place(leader: int | None, in_sync: list[int]) -> PartitionInfo:
-    return PartitionInfo(5, 1, leader, "", [1, 2, 3], in_sync, [])
+    replicas = [BrokerId(1), BrokerId(2), BrokerId(3)]
+    return PartitionInfo(
+        PartitionId(5),
+        Epoch(1),
+        None if leader is None else BrokerId(leader),
+        "",
+        replicas,
+        [BrokerId(one) for one in in_sync],
+        [],
+    )
 
 
 def log(number: int, log_end: int, *, topic: str = "orders", fault: str = "") -> BrokerLog:
-    info = LogInfo(topic, topic, 5, 1, 10, 90, log_end, 1000, fault)
+    info = LogInfo(
+        topic, topic, PartitionId(5), Epoch(1), Offset(10), Offset(90), Offset(log_end), 1000, fault
+    )
     return BrokerLog(number, f"ws://broker-{number}:1", info)
 
 
@@ -135,7 +147,7 @@ def test_what_a_partition_without_a_leader_needs_is_said_with_the_command_that_h
 
 
 def test_a_leader_that_was_chosen_though_messages_may_be_lost_is_noted_for_good() -> None:
-    recovered = attrs.evolve(place(1, [1, 2, 3]), recovered_epoch=4)
+    recovered = attrs.evolve(place(1, [1, 2, 3]), recovered_epoch=Epoch(4))
     (note,) = notes([place(1, [1]), recovered])
     assert "partition 5: in epoch 4" in note
     assert problems(look(recovered)) == []
@@ -143,7 +155,7 @@ def test_a_leader_that_was_chosen_though_messages_may_be_lost_is_noted_for_good(
 
 def test_a_full_disk_is_a_problem_of_its_broker_and_of_the_partitions_on_it() -> None:
     full = "/data takes nothing: No space left on device"
-    troubled = attrs.evolve(place(2, [1, 2, 3]), troubles=[ReplicaTroubleAt(2, full)])
+    troubled = attrs.evolve(place(2, [1, 2, 3]), troubles=[ReplicaTroubleAt(BrokerId(2), full)])
     seen = look(troubled)
     brokers = [
         attrs.evolve(one, disk_trouble=full if one.broker == 2 else "")
@@ -159,13 +171,21 @@ def test_a_full_disk_is_a_problem_of_its_broker_and_of_the_partitions_on_it() ->
 
 def test_a_replica_that_failed_is_a_problem_also_while_another_one_leads() -> None:
     reason = "Input/output error; restart the broker"
-    troubled = attrs.evolve(place(1, [1, 2, 3]), troubles=[ReplicaTroubleAt(3, reason)])
+    troubled = attrs.evolve(place(1, [1, 2, 3]), troubles=[ReplicaTroubleAt(BrokerId(3), reason)])
     assert problems(look(troubled)) == [f"broker 3, partition 5: {reason}"]
     assert partition_state(troubled, {1, 2, 3}) == "ok"
 
 
 def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
-    cluster = ClusterInfo("c", 0, 8, [broker(2)], [], learns=[0, 3], learns_from=[1, 2])
+    cluster = ClusterInfo(
+        "c",
+        0,
+        8,
+        [broker(2)],
+        [],
+        learns=[PartitionId(0), PartitionId(3)],
+        learns_from=[BrokerId(1), BrokerId(2)],
+    )
     assert problems(ClusterSnapshot(cluster, [], {})) == [
         "the register lost decisions, and learns them again from brokers: partitions 0 3; "
         "start brokers 1 2"
@@ -182,7 +202,7 @@ def test_a_register_that_learns_its_partitions_again_is_a_problem() -> None:
 def test_a_topic_that_a_broker_holds_and_nobody_is_served_is_a_problem(
     used_id: str, why: str
 ) -> None:
-    unserved = UnservedTopic("orders", "3" * 16, 3, used_id)
+    unserved = UnservedTopic("orders", "3" * 16, BrokerId(3), used_id)
     cluster = ClusterInfo("c", 1, 8, [broker(3)], [], unserved=[unserved])
     assert problems(ClusterSnapshot(cluster, [], {})) == [
         f"broker 3 keeps records of a topic orders with id {'3' * 16}, which it does not serve: "

@@ -17,6 +17,7 @@ import trio
 import octopi
 from harness.processes import NodeProcess, node_processes
 from octopi.environment import Link
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import MESSAGE_BYTES_MAX, MIB
 from octopi.transport.frame_reader import BINARY, frame_head
 from octopi.wire import messages as m
@@ -162,11 +163,11 @@ def _attack(name: str, summary: str, run: Callable[[Path], Awaitable[list[Figure
 
 
 def _subscribe(number: int, partition: int) -> m.Subscribe:
-    return m.Subscribe(number, _TOPIC, partition, 0, 1 << 40)
+    return m.Subscribe(number, _TOPIC, PartitionId(partition), Offset(0), 1 << 40)
 
 
 def _fetch(number: int, partition: int) -> m.Fetch:
-    return m.Fetch(number, _TOPIC, partition, 0, 16 * MIB, 30_000)
+    return m.Fetch(number, _TOPIC, PartitionId(partition), Offset(0), 16 * MIB, 30_000)
 
 
 ATTACKS: Final = [

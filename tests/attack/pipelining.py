@@ -13,6 +13,7 @@ import trio
 
 import octopi
 from harness.processes import node_processes
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import MIB, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_REQUEST, encode_opaque
 from octopi.wire import messages as m
@@ -42,10 +43,16 @@ class Asked:
 
 
 ASKED: Final = [
-    Asked("fetches inside a record", lambda n, at: m.Fetch(n, _TOPIC, at, 2_000_001, 1, 0)),
-    Asked("fetches", lambda n, at: m.Fetch(n, _TOPIC, at, 0, 16 * MIB, 0)),
-    Asked("produces of the smallest records", lambda n, at: m.Produce(n, _TOPIC, at, _SMALLEST)),
-    Asked("find_offset", lambda n, at: m.FindOffset(n, _TOPIC, at, "last", 50_000)),
+    Asked(
+        "fetches inside a record",
+        lambda n, at: m.Fetch(n, _TOPIC, PartitionId(at), Offset(2_000_001), 1, 0),
+    ),
+    Asked("fetches", lambda n, at: m.Fetch(n, _TOPIC, PartitionId(at), Offset(0), 16 * MIB, 0)),
+    Asked(
+        "produces of the smallest records",
+        lambda n, at: m.Produce(n, _TOPIC, PartitionId(at), _SMALLEST),
+    ),
+    Asked("find_offset", lambda n, at: m.FindOffset(n, _TOPIC, PartitionId(at), "last", 50_000)),
     Asked("describe_logs", lambda n, at: m.DescribeLogs(n, "", "", -1)),
     Asked("describe_subscriptions", lambda n, at: m.DescribeSubscriptions(n, "")),
     Asked("authenticate", lambda n, at: m.Authenticate(n, "no token")),

@@ -20,6 +20,7 @@ from octopi.admin.cluster_pages import cluster_page, consumers_page, events_page
 from octopi.admin.cluster_snapshot import ClusterSnapshot, Holdings, problems
 from octopi.admin.cluster_watch import CachedSnapshot
 from octopi.clients.answers import BrokerLog, ClusterInfo
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.printable import printable
 from octopi.simulation.report.html import write_page
 from octopi.testing import Cluster, run
@@ -153,7 +154,7 @@ async def read_as(url: str, agent: str, page: Page, name: str) -> None:
         here = system_environment(nursery)
         connection = await open_connection(here, place.leader_address, CLIENT, agent)
         await nursery.start(connection.run, lambda message: None)
-        question = m.Subscribe(1, "orders", place.partition, 0, 1 << 20)
+        question = m.Subscribe(1, "orders", place.partition, Offset(0), 1 << 20)
         await connection.request(question, m.Subscribed, 10)
         found = f"#consumers td.who:has-text({json.dumps(agent)})"
         for _ in range(100):
@@ -194,14 +195,31 @@ def test_what_a_cluster_says_of_itself_is_text_in_the_console(tmp_path: Path, pa
 async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
     """Each page of ``/api/v1/`` with *text* wherever a name or a reason is."""
     place = m.PartitionInfo(
-        0, 1, 1, text, [1, 2], [1], [text], [], False, 3, [m.ReplicaTroubleAt(1, text)]
+        PartitionId(0),
+        Epoch(1),
+        BrokerId(1),
+        text,
+        [BrokerId(1), BrokerId(2)],
+        [BrokerId(1)],
+        [text],
+        [],
+        False,
+        Epoch(3),
+        [m.ReplicaTroubleAt(BrokerId(1), text)],
     )
     brokers = [
-        m.BrokerInfo(1, text, 1, True, 1, 5, 9, text),
-        m.BrokerInfo(2, text, 1, True, 0, 5, 9, text),
+        m.BrokerInfo(BrokerId(1), text, Incarnation(1), True, 1, 5, 9, text),
+        m.BrokerInfo(BrokerId(2), text, Incarnation(1), True, 0, 5, 9, text),
     ]
     logs = [
-        BrokerLog(broker, text, m.LogInfo(text, text, 0, 1, 0, 5, 9, 9, text)) for broker in (1, 2)
+        BrokerLog(
+            broker,
+            text,
+            m.LogInfo(
+                text, text, PartitionId(0), Epoch(1), Offset(0), Offset(5), Offset(9), 9, text
+            ),
+        )
+        for broker in (1, 2)
     ]
     look = ClusterSnapshot(ClusterInfo(text, 1, 1, brokers, [place]), logs, {2: text})
     holdings = Holdings(look)
@@ -212,17 +230,27 @@ async def pages_full_of(text: str, pages: dict[str, bytes]) -> None:
         1,
         look,
         [m.TopicInfo(text, text, [place], m.TopicOptions())],
-        [(1, m.SubscriptionInfo(text, text, 1, text, 0, 0, 9, 9))],
+        [(1, m.SubscriptionInfo(text, text, 1, text, PartitionId(0), 0, 9, Offset(9)))],
         True,
         m.EventList(
             0,
             text,
             [
-                m.ClusterEvent(number, 0, kind, 0, 1, text, 1, [1], text)
+                m.ClusterEvent(
+                    number,
+                    0,
+                    kind,
+                    PartitionId(0),
+                    BrokerId(1),
+                    text,
+                    Epoch(1),
+                    [BrokerId(1)],
+                    text,
+                )
                 for number, kind in enumerate(kinds, 1)
             ],
         ),
-        {0: holdings.replicas_of(place)},
+        {PartitionId(0): holdings.replicas_of(place)},
         {(text, 0): logs},
         problems(look),
     )

@@ -16,7 +16,7 @@ from octopi.errors import (
     OctopiError,
     UnreachableError,
 )
-from octopi.identifiers import PartitionId, TopicName
+from octopi.identifiers import BrokerId, PartitionId, TopicName
 from octopi.wire import messages as m
 from tests.browser.tools import NodePeer
 from tests.kit.world import VirtualClock
@@ -51,7 +51,9 @@ async def run(steps: list[list[Any]]) -> list[object]:
         if not known:
             raise UnreachableError("nobody answers")
         leader, epoch, readers = known
-        place = m.PartitionInfo(0, epoch, 1, leader, [1], [1], readers)
+        place = m.PartitionInfo(
+            PartitionId(0), epoch, BrokerId(1), leader, [BrokerId(1)], [BrokerId(1)], readers
+        )
         return m.TopicInfo(name, "id", [place], m.TopicOptions())
 
     lookup = LeaderLookup(VirtualClock(), describe)

@@ -11,6 +11,7 @@ import trio
 
 from harness.processes import NodeProcess, NodeProcesses
 from octopi.errors import OctopiError, RefusedError, Status
+from octopi.identifiers import Offset, PartitionId
 from octopi.transport.handshake import open_connection
 from octopi.wire import messages as m
 from octopi.wire.endpoints import CLIENT
@@ -47,10 +48,12 @@ async def _be_evil(node: NodeProcess) -> None:
         ),
         partial(m.DescribeTopic, topic=EVIL, create=True),
         partial(m.DeleteTopic, topic=EVIL),
-        partial(m.Produce, topic=EVIL, partition=0, records=b"x"),
-        partial(m.Fetch, topic=EVIL, partition=0, offset=0, bytes_max=1, wait_ms=0),
-        partial(m.FindOffset, topic=EVIL, partition=0, at="latest", value=0),
-        partial(m.Subscribe, topic=EVIL, partition=0, offset=0, credit=1),
+        partial(m.Produce, topic=EVIL, partition=PartitionId(0), records=b"x"),
+        partial(
+            m.Fetch, topic=EVIL, partition=PartitionId(0), offset=Offset(0), bytes_max=1, wait_ms=0
+        ),
+        partial(m.FindOffset, topic=EVIL, partition=PartitionId(0), at="latest", value=0),
+        partial(m.Subscribe, topic=EVIL, partition=PartitionId(0), offset=Offset(0), credit=1),
     ]
     allowed = CLIENT.to_decider if "register" in node.name else CLIENT.to_leader
     async with trio.open_nursery() as nursery:

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from harness.processes import NodeProcesses
+from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.printable import has_controls
 from octopi.transport.connection import Connection
 from octopi.transport.server import serve
@@ -40,7 +41,17 @@ class _EvilSession:
 
     def _answer(self, message: object, request: int) -> object:
         place = m.PartitionInfo(
-            0, 1, 1, self.url, [1, 2], [1], [self.url], [], False, 0, [m.ReplicaTroubleAt(1, EVIL)]
+            PartitionId(0),
+            Epoch(1),
+            BrokerId(1),
+            self.url,
+            [BrokerId(1), BrokerId(2)],
+            [BrokerId(1)],
+            [self.url],
+            [],
+            False,
+            Epoch(0),
+            [m.ReplicaTroubleAt(BrokerId(1), EVIL)],
         )
         topic = m.TopicInfo(
             getattr(message, "topic", "") or "orders", EVIL, [place], m.TopicOptions()
@@ -51,10 +62,20 @@ class _EvilSession:
             case m.ListTopics():
                 return m.TopicList(request, [topic], False)
             case m.DescribeCluster():
-                broker = m.BrokerInfo(1, self.url, 1, True, 1, 0, 1, EVIL)
+                broker = m.BrokerInfo(BrokerId(1), self.url, Incarnation(1), True, 1, 0, 1, EVIL)
                 return m.ClusterDescription(request, EVIL, 1, 1, [broker], [place])
             case m.DescribeLogs():
-                log = m.LogInfo("orders", EVIL, 0, 1, 0, 0, 0, 0, EVIL)
+                log = m.LogInfo(
+                    "orders",
+                    EVIL,
+                    PartitionId(0),
+                    Epoch(1),
+                    Offset(0),
+                    Offset(0),
+                    Offset(0),
+                    0,
+                    EVIL,
+                )
                 return m.LogList(request, [log], False)
             case _:
                 return m.Failure(request, 1, EVIL)

@@ -16,6 +16,7 @@ from octopi.errors import (
     UnknownTopicError,
     UnreachableError,
 )
+from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import LEADER_SILENCE_S
 from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
 from tests.kit.world import VirtualClock
@@ -24,8 +25,16 @@ A, B, C = "ws://a:1", "ws://b:1", "ws://c:1"
 
 
 def place(leader: str, *readers: str, epoch: int = 5, replicas: int = 3) -> PartitionInfo:
-    number = 1 if leader else None
-    return PartitionInfo(0, epoch, number, leader, list(range(replicas)), [1], list(readers))
+    number = BrokerId(1) if leader else None
+    return PartitionInfo(
+        PartitionId(0),
+        Epoch(epoch),
+        number,
+        leader,
+        list(map(BrokerId, range(replicas))),
+        [BrokerId(1)],
+        list(readers),
+    )
 
 
 def test_a_leader_is_left_for_another_one_or_for_its_own_later_epoch() -> None:

@@ -14,13 +14,22 @@ from octopi.errors import (
     RefusedError,
     UnreachableError,
 )
+from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import QUESTION_INTERVAL_S
 from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
 from tests.kit.world import VirtualClock
 
 
 def described(*readers: str, leader: str = "ws://leader:1") -> TopicInfo:
-    place = PartitionInfo(0, 1, 1 if leader else None, leader, [1], [1], list(readers))
+    place = PartitionInfo(
+        PartitionId(0),
+        Epoch(1),
+        BrokerId(1) if leader else None,
+        leader,
+        [BrokerId(1)],
+        [BrokerId(1)],
+        list(readers),
+    )
     return TopicInfo("orders", "0123456789abcdef", [place], TopicOptions())
 
 

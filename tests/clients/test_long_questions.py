@@ -13,7 +13,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from octopi.errors import NotLeaderError, NotReadyError, Status
-from octopi.identifiers import ProducerEpoch, Sequence
+from octopi.identifiers import Offset, PartitionId, ProducerEpoch, Sequence
 from octopi.limits import FETCH_BYTES_DEFAULT, SLICE_BYTES
 from octopi.record import BatchBuilder
 from octopi.roles.broker import readable_log
@@ -61,7 +61,7 @@ class Here:
 
     def find(self, at: str, value: int) -> m.FindOffset:
         number = self.broker.next_request()
-        return m.FindOffset(number, "orders", self.partition, at, value)
+        return m.FindOffset(number, "orders", PartitionId(self.partition), at, value)
 
     def harm_indexes(self) -> None:
         for name in self.index_names():
@@ -145,15 +145,17 @@ async def test_reading_where_the_index_is_harmed_reads_little_in_one_turn(
     async with large_log() as here:
         here.harm_indexes()
         offset = 18_000 * RECORD_BYTES
-        fetch = m.Fetch(here.broker.next_request(), "orders", here.partition, offset, 1, 0)
+        fetch = m.Fetch(
+            here.broker.next_request(), "orders", PartitionId(here.partition), Offset(offset), 1, 0
+        )
         fetched = await here.broker.request(fetch, m.Fetched, 5)
         assert fetched.records == records(18_000, 1)
         deliveries: list[Any] = []
         subscribe = m.Subscribe(
             here.broker.next_request(),
             "orders",
-            here.partition,
-            2_000 * RECORD_BYTES,
+            PartitionId(here.partition),
+            Offset(2_000 * RECORD_BYTES),
             2_002 * RECORD_BYTES,
         )
         here.broker.ask(subscribe, deliveries.append)
@@ -170,13 +172,17 @@ async def test_an_offset_inside_a_record_is_refused_where_the_index_is_harmed(
     async with large_log() as here:
         here.harm_indexes()
         offset = 18_000 * RECORD_BYTES + 3
-        fetch = m.Fetch(here.broker.next_request(), "orders", here.partition, offset, 1, 0)
+        fetch = m.Fetch(
+            here.broker.next_request(), "orders", PartitionId(here.partition), Offset(offset), 1, 0
+        )
         refused = await refusal_of(here.broker.request(fetch, m.Fetched, 5))
         assert refused.status == Status.OFFSET_INSIDE_RECORD
         here.harm_indexes()
         offset = 2_000 * RECORD_BYTES + 3
         number = here.broker.next_request()
-        subscribe = m.Subscribe(number, "orders", here.partition, offset, 10**9)
+        subscribe = m.Subscribe(
+            number, "orders", PartitionId(here.partition), Offset(offset), 10**9
+        )
         refused = await refusal_of(here.broker.request(subscribe, m.Subscribed, 5))
         assert refused.status == Status.OFFSET_INSIDE_RECORD
 
@@ -192,7 +198,7 @@ async def test_parts_of_stored_batches_that_are_sent_again_are_found_without_rea
         sent = [3 * PER_BATCH + 50 * number for number in range(50)]
         for first in sent:
             number = here.broker.next_request()
-            again = m.Produce(number, "orders", here.partition, records(first, 1))
+            again = m.Produce(number, "orders", PartitionId(here.partition), records(first, 1))
             here.broker.ask(again, answers.append)
         await trio.sleep(1)
         assert sorted(one.offset for one in answers) == [one * RECORD_BYTES for one in sent]

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import octopi
-from octopi.identifiers import Offset
+from octopi.identifiers import Epoch, Offset
 from octopi.limits import LINGER_S, RECORD_BYTES_MAX
 from octopi.wire import messages as m
 from tests.kit.world import BROKER, REGISTER, read_all, running_world, values
@@ -545,7 +545,7 @@ async def test_a_producer_that_was_fenced_says_so(autojump_clock: MockClock) -> 
 
 def not_here(message: object) -> object:
     assert isinstance(message, m.Produced)
-    return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER, 2)
+    return m.Failure(message.request, octopi.Status.NOT_LEADER, "not here", BROKER, Epoch(2))
 
 
 async def test_a_leader_that_names_its_successor_is_believed_at_once(

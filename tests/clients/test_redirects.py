@@ -20,7 +20,7 @@ from octopi.errors import (
     UnknownTopicError,
     UnreachableError,
 )
-from octopi.identifiers import PartitionId, TopicName
+from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId, TopicName
 from octopi.wire import messages as m
 from tests.kit.probes import batch, produce, refusal_of
 from tests.kit.world import (
@@ -66,7 +66,7 @@ async def test_a_broker_that_does_not_lead_names_the_leader_and_its_epoch(
                     5,
                 ),
                 broker.request(
-                    m.Fetch(broker.next_request(), "clicks", place.partition, 0, 1, 0),
+                    m.Fetch(broker.next_request(), "clicks", place.partition, Offset(0), 1, 0),
                     m.Fetched,
                     5,
                 ),
@@ -139,7 +139,7 @@ async def test_two_brokers_that_name_each_other_end_in_an_error_within_the_deadl
         def confuse(message: object) -> object:
             assert isinstance(message, m.Failure)
             names = other if message.address == one else one
-            return m.Failure(message.request, 40, "ask there", names, 9)
+            return m.Failure(message.request, 40, "ask there", names, Epoch(9))
 
         async with client.producer(delivery_timeout_s=5) as producer:
             await producer.send("orders", b"before")
@@ -165,7 +165,15 @@ class Register:
         self.leads(addresses[0], epoch, list(addresses))
 
     def leads(self, address: str, epoch: int, readers: list[str]) -> None:
-        place = m.PartitionInfo(0, epoch, 1, address, [1, 2], [1, 2], readers)
+        place = m.PartitionInfo(
+            PartitionId(0),
+            Epoch(epoch),
+            BrokerId(1),
+            address,
+            [BrokerId(1), BrokerId(2)],
+            [BrokerId(1), BrokerId(2)],
+            readers,
+        )
         self.info = m.TopicInfo("orders", "id", [place], m.TopicOptions())
 
     async def describe(self, name: str, create: bool) -> m.TopicInfo:

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import Status
+from octopi.identifiers import Offset
 from octopi.limits import (
     FETCH_WAIT_S_MAX,
     OUTBOX_BYTES_MAX,
@@ -38,7 +39,7 @@ async def with_waiting_fetches(
             for _ in range(count):
                 number = broker.next_request()
                 broker.ask(
-                    m.Fetch(number, "orders", place.partition, 0, bytes_max, WAIT_MS),
+                    m.Fetch(number, "orders", place.partition, Offset(0), bytes_max, WAIT_MS),
                     answers.append,
                 )
             await wait_all_tasks_blocked()

@@ -7,6 +7,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import Decision
 from octopi.coordination.journal_entries import Entry, PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status, UnknownTopicError
+from octopi.identifiers import PartitionId
 from octopi.wire.messages import (
     AcceptEpoch,
     AlterInSync,
@@ -57,7 +58,7 @@ class Register:
 
     @property
     def known(self) -> PartitionRecord | None:
-        return self.controller.state.partitions.get(0)
+        return self.controller.state.partitions.get(PartitionId(0))
 
 
 def test_a_record_is_adopted_when_all_its_in_sync_members_have_reported() -> None:

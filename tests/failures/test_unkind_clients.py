@@ -9,6 +9,7 @@ import trio
 
 import octopi
 from harness.processes import node_processes
+from octopi.identifiers import Offset
 from octopi.limits import MIB
 from octopi.wire import messages as m
 from octopi.wire.codec import encode
@@ -84,7 +85,7 @@ async def test_a_subscriber_that_never_reads_costs_the_broker_no_more_than_its_w
                     link = await deaf.environment.net.connect(broker.url, "/v1/client")
                     await link.send(encode(m.Hello(1, "deaf", None)))
                     partition = info.partitions[0].partition
-                    await link.send(encode(m.Subscribe(1, "orders", partition, 0, 1 << 40)))
+                    await link.send(encode(m.Subscribe(1, "orders", partition, Offset(0), 1 << 40)))
                 await works(register.url, "orders")
                 grown = broker.rss_bytes() - before
                 nursery.cancel_scope.cancel()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
+from octopi.identifiers import BrokerId
 from octopi.operating_system import SystemClock, SystemRandomness
 from octopi.replication.effects import ReplicaState
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -66,7 +67,7 @@ def _check_file(data: bytes) -> bool:
 def _check_identity(environment: Environment) -> None:
     identity = stored_identity(environment, "data/x")
     if identity is not None:
-        following = identity.next_incarnation(1, "nonce")
+        following = identity.next_incarnation(BrokerId(1), "nonce")
         assert following.incarnation == identity.incarnation + 1
         assert all(isinstance(one, str) for one in following.ancestors)
         cbor2.dumps(attrs.asdict(following))

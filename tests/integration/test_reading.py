@@ -8,6 +8,7 @@ import pytest
 import trio
 
 import octopi
+from octopi.identifiers import Offset, PartitionId
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.cluster import Cluster, system_environment
@@ -23,7 +24,10 @@ class Reader:
         self.deliveries: list[m.Delivery] = []
         self.ended = trio.Event()
         connection.ask(
-            m.Subscribe(connection.next_request(), topic, partition, 0, 1 << 40), self._take
+            m.Subscribe(
+                connection.next_request(), topic, PartitionId(partition), Offset(0), 1 << 40
+            ),
+            self._take,
         )
 
     def _take(self, answer: object) -> None:
@@ -95,7 +99,12 @@ async def test_what_a_hung_follower_has_not_acknowledged_is_given_out_by_no_repl
                         await until(broker, lambda log: log.log_end > committed)
                         assert (await log_of(broker, "orders")).highwater == committed
                         fetch = m.Fetch(
-                            broker.next_request(), "orders", place.partition, committed, 1000, 0
+                            broker.next_request(),
+                            "orders",
+                            place.partition,
+                            Offset(committed),
+                            1000,
+                            0,
                         )
                         assert (await broker.request(fetch, m.Fetched, 5)).records == b""
                     assert not answers
@@ -105,7 +114,7 @@ async def test_what_a_hung_follower_has_not_acknowledged_is_given_out_by_no_repl
                 for broker in (leader, follower):
                     await until(broker, lambda log: log.highwater > committed)
                     fetch = m.Fetch(
-                        broker.next_request(), "orders", place.partition, committed, 1000, 0
+                        broker.next_request(), "orders", place.partition, Offset(committed), 1000, 0
                     )
                     fetched = await broker.request(fetch, m.Fetched, 5)
                     assert values(fetched.records) == [b"second"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import octopi
+from octopi.identifiers import BrokerId
 from tests.kit.named_clusters import LocalCluster, local_cluster
 
 
@@ -37,12 +38,12 @@ async def check_tables(cluster: LocalCluster, info: octopi.TopicInfo, partitions
         assert sorted(place.readers) == sorted(addresses[one] for one in place.in_sync)
     led = Counter(place.leader for place in info.partitions)
     assert {one.broker: one.partitions_led for one in table.brokers} == {
-        number: led[number] for number in addresses
+        number: led[BrokerId(number)] for number in addresses
     }
     held = Counter(broker for place in info.partitions for broker in place.replicas)
     for counts in (led, held):
         most = max(counts.values())
-        assert most - min(counts[number] for number in addresses) <= 1
+        assert most - min(counts[BrokerId(number)] for number in addresses) <= 1
 
 
 async def test_one_broker_registers_and_has_everything(tmp_path: Path) -> None:

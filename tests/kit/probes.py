@@ -32,7 +32,9 @@ async def fetch(
     connection: Connection, topic: m.TopicInfo, offset: int, wait_ms: int = 0, bytes_max: int = 1000
 ) -> m.Fetched:
     partition = topic.partitions[0].partition
-    message = m.Fetch(connection.next_request(), topic.topic, partition, offset, bytes_max, wait_ms)
+    message = m.Fetch(
+        connection.next_request(), topic.topic, partition, Offset(offset), bytes_max, wait_ms
+    )
     return await connection.request(message, m.Fetched, 5)
 
 

@@ -286,7 +286,8 @@ class Node:
         message = m.Replicate(
             PARTITION,
             leader.epoch,
-            *session.number,
+            session.incarnation,
+            session.attempt,
             topic,
             at * RECORD_BYTES,
             epoch,

@@ -31,7 +31,7 @@ def follower(*, durable: bool = False) -> LogFollower:
 def batch() -> bytes:
     builder = BatchBuilder()
     builder.add(b"value")
-    return builder.encode(b"p" * 16, 0, 0)  # type: ignore[arg-type]
+    return builder.encode(b"p" * 16, 0, 0)
 
 
 def test_the_log_is_cut_and_then_acknowledged_once() -> None:

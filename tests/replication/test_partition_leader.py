@@ -241,7 +241,7 @@ def test_produces_are_refused_while_too_few_are_in_sync() -> None:
     machine = leader([1], min_insync=2)
     builder = BatchBuilder()
     builder.add(b"value")
-    data = builder.encode(b"p" * 16, 0, 0)  # type: ignore[arg-type]
+    data = builder.encode(b"p" * 16, 0, 0)
     (reply,) = machine.logs[TOPIC].receive(data, scan(data), lambda _: None)
     assert isinstance(reply, Reply)
     assert isinstance(reply.content, Refusal)

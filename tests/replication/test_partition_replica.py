@@ -2,7 +2,7 @@
 
 import attrs
 
-from octopi.identifiers import Epoch, Offset, TopicId
+from octopi.identifiers import BrokerId, Epoch, Offset, TopicId
 from octopi.replication.effects import (
     FollowLeader,
     OnLog,
@@ -203,7 +203,7 @@ def test_who_is_away_when_a_leader_begins_is_not_waited_for() -> None:
         assert getattr(proposal, "in_sync", None) == [1, 2]
 
 
-def proposals(effects: list[PartitionEffect]) -> list[list[int]]:
+def proposals(effects: list[PartitionEffect]) -> list[list[BrokerId]]:
     return [
         one.message.in_sync
         for one in effects

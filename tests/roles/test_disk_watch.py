@@ -107,7 +107,7 @@ async def test_a_disk_that_fails_for_many_logs_is_said_seldom(
 
 def news(report: StatusReport, now: float, **told: object) -> BrokerStatus | None:
     usual: dict[str, object] = {"disk_trouble": "", "room": DiskSpace(5, 10), "troubles": {}}
-    return report.news(now, **(usual | told))  # type: ignore[arg-type]
+    return report.news(now, **(usual | told))
 
 
 def test_the_register_is_told_what_changed_and_now_and_then_how_much_room_there_is() -> None:

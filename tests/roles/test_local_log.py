@@ -54,7 +54,7 @@ def repeated(sequence: int) -> Run:
 def append(log: LocalLog, sequence: int) -> Offset:
     builder = BatchBuilder()
     builder.add(b"value")
-    data = builder.encode(b"p" * 16, 0, sequence)  # type: ignore[arg-type]
+    data = builder.encode(b"p" * 16, 0, sequence)
     return log.append(data, record.scan(data))
 
 

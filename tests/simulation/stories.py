@@ -99,7 +99,7 @@ class Story:
 
     def change(self, index: int, **fields: object) -> None:
         """Give an event other fields."""
-        self.events[index] = self.events[index]._replace(**fields)  # type: ignore[arg-type]
+        self.events[index] = self.events[index]._replace(**fields)
 
     def drop(self, kind: type[Event], number: int | None = None, consumer: str = "") -> None:
         """Take out an event."""

@@ -14,6 +14,7 @@ import trio
 from octopi.clients.client import Client, connect
 from octopi.environment import Environment
 from octopi.errors import OffsetOutOfRangeError, Status
+from octopi.identifiers import BrokerId
 from octopi.limits import GATHER_S
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
@@ -739,7 +740,7 @@ def topics(cluster: SimulatedCluster) -> list[str]:
     return [one.topic for one in cluster.register_view.state.topics_after("", 10)]
 
 
-def in_sync(cluster: SimulatedCluster) -> list[int]:
+def in_sync(cluster: SimulatedCluster) -> list[BrokerId]:
     return cluster.register_view.state.partitions[0].in_sync
 
 

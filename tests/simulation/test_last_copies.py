@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from octopi.identifiers import BrokerId
 from octopi.simulation.faults.actions import AtStep, AtTime, InjectedFault, Kill, Reset, Wipe
 from octopi.simulation.faults.damage import Damage
 from octopi.simulation.history.events import Assigned
@@ -107,7 +108,7 @@ def test_a_partition_that_lost_every_disk_begins_again_empty_by_order_and_reader
 def test_by_order_whole_logs_count_first_then_who_was_in_sync_then_who_agreed_last() -> None:
     record = PartitionRecord(0, 3, 1, 1, 1, [1, 2, 3, 4], [1, 2], [3])
 
-    def best(**changed: Accepted) -> set[int]:
+    def best(**changed: Accepted) -> set[BrokerId]:
         accepted = {int(name[1:]): one for name, one in changed.items()}
         return best_by_order(record, accepted, ["id"])[0]
 

@@ -13,6 +13,7 @@ from octopi.clients.client import Client
 from octopi.coordination.election import LogLoss
 from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.identifiers import BrokerId
 from octopi.simulation.cluster import ClusterOptions, SimulatedCluster
 from octopi.simulation.kernel.world import Event, World
 from octopi.storage.flush_policy import FlushOptions
@@ -71,7 +72,7 @@ def brokers(cluster: SimulatedCluster) -> set[int]:
     return set(cluster.register_view.state.brokers)
 
 
-def in_sync(cluster: SimulatedCluster) -> list[int]:
+def in_sync(cluster: SimulatedCluster) -> list[BrokerId]:
     return cluster.register_view.state.partitions[0].in_sync
 
 
@@ -174,7 +175,7 @@ def test_a_register_that_rebuilds_twice_hears_again_who_lost_power() -> None:
         kill(cluster, "register")
         cluster.boot("register")
         await trio.sleep(3.0)
-        sets: list[list[int]] = []
+        sets: list[list[BrokerId]] = []
 
         def see(event: Event) -> None:
             if event.what == steps.J5Admitted.text:

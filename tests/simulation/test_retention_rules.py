@@ -92,7 +92,7 @@ def test_a_follower_that_begins_behind_what_is_gone_is_found(
     follow = PartitionLeader.follow
 
     def begins_late(leader: PartitionLeader, message: Follow) -> list[PartitionEffect]:
-        log = leader.logs.get(message.topic_id)  # type: ignore[call-overload]
+        log = leader.logs.get(message.topic_id)
         if log is None or log.log.start <= message.log_end:
             return follow(leader, message)
         start, log.log.start = log.log.start, log.log.highwater

@@ -45,7 +45,7 @@ STANDARD = Plan(5, faults=FAULTS)
 
 @pytest.mark.parametrize("tier", ["message", "websocket"])
 def test_a_standard_run_with_five_faults_keeps_every_promise(tier: str) -> None:
-    verdict = simulate(Plan(5, tier=tier, faults=FAULTS))  # type: ignore[arg-type]
+    verdict = simulate(Plan(5, tier=tier, faults=FAULTS))
     assert verdict.violation is None, verdict.details
     assert verdict.counts["Invoked"] == 200 + 2 * (4 + 1)  # last words, and to prove each log
     assert verdict.counts["fault Kill"] >= 2

@@ -8,6 +8,7 @@ import pytest
 
 import octopi
 import octopi.testing
+from octopi.identifiers import Epoch, Offset, PartitionId
 from octopi.roles.broker.local_log import LocalLog
 from octopi.simulation.history.events import Acknowledged, Delivered, FinalLog, Invoked, LogName
 from octopi.simulation.invariants.oracle import Oracle
@@ -203,9 +204,9 @@ def test_what_clients_saw_is_judged_at_the_end() -> None:
 
 @simulated()
 async def test_a_history_can_be_noted_by_hand(cluster: Cluster) -> None:
-    log = LogName("orders", 0)
-    cluster.history.note(Invoked(cluster.now, "me", "orders", 0, b"a hat"))
-    cluster.history.note(Acknowledged(cluster.now, log, b"a hat", 0, 62, 1))
+    log = LogName("orders", PartitionId(0))
+    cluster.history.note(Invoked(cluster.now, "me", "orders", PartitionId(0), b"a hat"))
+    cluster.history.note(Acknowledged(cluster.now, log, b"a hat", Offset(0), Offset(62), Epoch(1)))
     cluster.check()
     cluster.history.note(FinalLog(cluster.now, log, ()))
     with pytest.raises(octopi.testing.HistoryViolation, match="what was acknowledged stays"):

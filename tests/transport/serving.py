@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment, Net, Stopwatch, StreamNet, standing_still
+from octopi.identifiers import Epoch, Offset, PartitionId
 from octopi.limits import CONNECTIONS_MAX
 from octopi.operating_system import SystemClock, SystemDisk, SystemRandomness, SystemStreams
 from octopi.security.authenticator import Authenticator
@@ -41,7 +42,9 @@ class EchoSession:
     def handle(self, message: object) -> None:
         self.heard.append(message)
         if isinstance(message, m.Fetch):
-            self.connection.post(m.Fetched(message.request, "", bytes(message.bytes_max), 0, 0))
+            self.connection.post(
+                m.Fetched(message.request, "", bytes(message.bytes_max), Offset(0), Offset(0))
+            )
         if not isinstance(message, m.Produce) or message.topic == "later":
             return
         if message.topic == "fault":
@@ -49,7 +52,7 @@ class EchoSession:
         if message.topic == "crash":
             self.nursery.start_soon(self._crash)
         else:
-            self.connection.post(m.Produced(message.request, 0, 1, False))
+            self.connection.post(m.Produced(message.request, Offset(0), Epoch(1), False))
 
     def token_refreshed(self) -> None:
         self.regranted_count += 1
@@ -101,7 +104,7 @@ class Server:
     async def still_serves(self) -> None:
         """Fail if a new client isn't served as ever."""
         async with self.client() as client:
-            question = m.Produce(client.next_request(), "t", 0, b"")
+            question = m.Produce(client.next_request(), "t", PartitionId(0), b"")
             await client.request(question, m.Produced, 5)
 
 

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from octopi.errors import Status
+from octopi.identifiers import PartitionId
 from octopi.limits import CLOSE_TIMEOUT_S, HELLO_BYTES_MAX, KIB, MIB
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
@@ -106,7 +107,7 @@ async def test_a_hello_of_full_length_is_welcome_byte_by_byte_and_with_what_foll
     empty = len(encode(m.Hello(1, "test", "x" * 300)))
     hello = encode(m.Hello(1, "test", "x" * (300 + HELLO_BYTES_MAX - empty)))
     assert len(hello) == HELLO_BYTES_MAX
-    follows = encode(m.Produce(1, "t", 0, bytes(later_bytes)))
+    follows = encode(m.Produce(1, "t", PartitionId(0), bytes(later_bytes)))
     async with serving(streams=MemoryStreams(lockstep_stream_pair)) as server:
         stream = await server.streams.connect("127.0.0.1", server.port)
         async with stream, trio.open_nursery() as nursery:
@@ -134,7 +135,7 @@ async def test_a_short_hello_and_no_limit_behind_it(autojump_clock: MockClock) -
             hello = encode(m.Hello(1, "test"))
             await stream.send_all(frame_of(len(hello)) + hello)
             await stream.receive_some()
-            large = encode(m.Produce(1, "t", 0, bytes(MIB)))
+            large = encode(m.Produce(1, "t", PartitionId(0), bytes(MIB)))
             await stream.send_all(frame_of(len(large)) + large)
             assert b"produced" in await stream.receive_some()
         await server.still_serves()

@@ -29,6 +29,7 @@ from octopi.errors import (
     Status,
     UnknownTopicError,
 )
+from octopi.identifiers import Epoch, Incarnation, Offset, PartitionId
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
     MESSAGE_BYTES_MAX,
@@ -148,11 +149,11 @@ async def running(
 
 
 def produce(request: int, records: bytes = b"") -> m.Produce:
-    return m.Produce(request, "topic", 0, records)
+    return m.Produce(request, "topic", PartitionId(0), records)
 
 
 def produced(request: int) -> m.Produced:
-    return m.Produced(request, 0, 1, False)
+    return m.Produced(request, Offset(0), Epoch(1), False)
 
 
 # --- our requests --------------------------------------------------------------------
@@ -239,13 +240,16 @@ async def test_a_subscription_hears_everything_until_it_is_forgotten(
 ) -> None:
     heard: list[object] = []
     async with running() as side:
-        side.connection.ask(m.Subscribe(1, "t", 0, 0, 0), heard.append)
-        answers = [m.Subscribed(1, "id", 1, 0, 0), m.Delivery(1, 0, b"", 0)]
-        await side.peer.tell(*answers, m.Delivery(2, 0, b"not mine", 0))
+        side.connection.ask(m.Subscribe(1, "t", PartitionId(0), Offset(0), 0), heard.append)
+        answers = [
+            m.Subscribed(1, "id", Epoch(1), Offset(0), Offset(0)),
+            m.Delivery(1, Offset(0), b"", Offset(0)),
+        ]
+        await side.peer.tell(*answers, m.Delivery(2, Offset(0), b"not mine", Offset(0)))
         await wait_all_tasks_blocked()
         side.connection.forget(1)
         side.connection.forget(1)
-        await side.peer.tell(m.Delivery(1, 0, b"late", 0))
+        await side.peer.tell(m.Delivery(1, Offset(0), b"late", Offset(0)))
         await wait_all_tasks_blocked()
         assert heard == answers
         assert side.connection.end_reason is None
@@ -561,12 +565,12 @@ async def test_a_reader_that_pauses_reads_on_when_a_request_is_set_aside(
 async def test_the_reader_pauses_while_the_outbox_is_full(autojump_clock: MockClock) -> None:
     async with running(capacity=0) as side:
         side.on_message = lambda message: side.connection.post(
-            m.Fetched(message.request, "id", BULK, 0, 0)
+            m.Fetched(message.request, "id", BULK, Offset(0), Offset(0))
         )
         for request in range(4):
-            await side.peer.tell(m.Fetch(request, "t", 0, 0, 1, 0))
+            await side.peer.tell(m.Fetch(request, "t", PartitionId(0), Offset(0), 1, 0))
         with trio.move_on_after(1) as waiting:
-            await side.peer.tell(m.Fetch(5, "t", 0, 0, 1, 0))
+            await side.peer.tell(m.Fetch(5, "t", PartitionId(0), Offset(0), 1, 0))
         assert waiting.cancelled_caught
         assert len(side.heard) == 4
         assert side.connection.statistics().outbox_bytes > OUTBOX_BYTES_MAX
@@ -592,7 +596,12 @@ async def test_a_number_that_waits_for_its_answer_can_not_be_used_again(
 async def test_a_subscriptions_number_is_spoken_of_while_it_lives(
     autojump_clock: MockClock,
 ) -> None:
-    said = [m.Subscribe(1, "t", 0, 0, 0), m.Credit(1, 5), m.Credit(1, 6), m.Unsubscribe(1)]
+    said = [
+        m.Subscribe(1, "t", PartitionId(0), Offset(0), 0),
+        m.Credit(1, 5),
+        m.Credit(1, 6),
+        m.Unsubscribe(1),
+    ]
     async with running() as side:
         await side.peer.tell(*said)
         await wait_all_tasks_blocked()
@@ -692,7 +701,11 @@ async def test_a_fault_in_a_handler_ends_only_that_connection(
         (b"", Status.MALFORMED_MESSAGE, None),
         (encode(produce(7))[:-1], Status.MALFORMED_MESSAGE, 7),
         (encode(m.Done(7)).replace(b"done", b"dune"), Status.UNKNOWN_MESSAGE, 7),
-        (encode(m.Join(7, "", None, 1, "n", [], None, "ws://a:1")), Status.WRONG_ENDPOINT, 7),
+        (
+            encode(m.Join(7, "", None, Incarnation(1), "n", [], None, "ws://a:1")),
+            Status.WRONG_ENDPOINT,
+            7,
+        ),
         (encode(m.Hello(1, "again")), Status.WRONG_ENDPOINT, None),
     ],
 )

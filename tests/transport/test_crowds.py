@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from octopi.identifiers import PartitionId
 from octopi.limits import ROUND_S, TURN_S
 from octopi.operating_system import SystemClock
 from octopi.transport.http_front import EmptySite
@@ -110,7 +111,7 @@ async def test_clients_that_ask_at_the_same_moment_are_answered_some_in_each_rou
 
         monkeypatch.setattr(EchoSession, "handle", slowly)
         async with rounds(watch) as found:
-            question = masked(encode(m.Produce(1, "t", 0, b"")))
+            question = masked(encode(m.Produce(1, "t", PartitionId(0), b"")))
             for stream in streams:
                 await stream.send_all(question)
             for stream in streams:

@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair
 
+from octopi.identifiers import PartitionId
 from octopi.limits import (
     HEARTBEAT_TIMEOUT_S,
     PING_FRAMES,
@@ -72,7 +73,7 @@ async def still_serves_all_the_time(server: Server, seconds: float) -> None:
     async with server.client() as client:
         while True:
             before = trio.current_time()
-            question = m.Produce(client.next_request(), "t", 0, b"")
+            question = m.Produce(client.next_request(), "t", PartitionId(0), b"")
             await client.request(question, m.Produced, 5)
             assert trio.current_time() == before
             await trio.sleep(0.05)
@@ -89,7 +90,7 @@ async def test_as_many_signs_of_life_as_a_peer_that_was_stopped_left_behind_cost
             before = trio.current_time()
             for _ in range(USELESS_FRAMES_FREE):
                 await stream.send_all(masked(encode(m.Heartbeat())))
-            await stream.send_all(masked(encode(m.Produce(1, "t", 0, b""))))
+            await stream.send_all(masked(encode(m.Produce(1, "t", PartitionId(0), b""))))
             while not server.sessions[0].heard:
                 await trio.lowlevel.checkpoint()
             assert trio.current_time() == before

@@ -18,6 +18,7 @@ from octopi.errors import (
     Status,
     UnreachableError,
 )
+from octopi.identifiers import Incarnation
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
@@ -188,7 +189,11 @@ async def test_a_proof_that_never_comes_is_not_waited_for(autojump_clock: MockCl
     ("first", "status", "code"),
     [
         (encode(m.Hello(0, "old")), Status.UNSUPPORTED_VERSION, 1002),
-        (encode(m.Join(1, "", None, 1, "n", [], None, "ws://a:1")), Status.WRONG_ENDPOINT, 1002),
+        (
+            encode(m.Join(1, "", None, Incarnation(1), "n", [], None, "ws://a:1")),
+            Status.WRONG_ENDPOINT,
+            1002,
+        ),
         (encode(m.Heartbeat()), Status.WRONG_ENDPOINT, 1002),
         (b"GET / HTTP/1.1", Status.MALFORMED_MESSAGE, 1002),
         (bytes(HELLO_BYTES_MAX + 1), Status.MESSAGE_TOO_LARGE, 1009),

@@ -18,6 +18,7 @@ import trio_websocket
 from trio.testing import MockClock, lockstep_stream_pair, wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError, Status, UnreachableError
+from octopi.identifiers import Offset, PartitionId
 from octopi.limits import (
     CLOSE_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
@@ -216,7 +217,7 @@ async def test_one_connection_too_many_is_closed_at_once_and_a_crowd_is_logged_o
                     with pytest.raises(UnreachableError, match="did not complete the WebSocket"):
                         await server.connect()
             assert [one["event"] for one in logs].count("too_many_connections") == 1
-            await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
+            await client.request(m.Produce(1, "t", PartitionId(0), b""), m.Produced, 5)
         await server.still_serves()
 
 
@@ -234,7 +235,7 @@ async def test_silent_connections_do_not_block_new_ones() -> None:
         with trio.fail_after(2):
             assert await all_of(streams[0]) == b""
         await server.still_serves()
-        await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
+        await client.request(m.Produce(1, "t", PartitionId(0), b""), m.Produced, 5)
 
 
 # --- frames --------------------------------------------------------------------------
@@ -332,7 +333,7 @@ async def test_each_ping_is_answered_in_its_place() -> None:
     """Also those in one piece, and within a message that comes in parts."""
     async with serving() as server, stranger(server) as stream:
         await greet(stream)
-        question = encode(m.Produce(1, "t", 0, b""))
+        question = encode(m.Produce(1, "t", PartitionId(0), b""))
         parts = [bytes((0x02, 0x80 | 3)) + bytes(4) + question[:3]]
         parts += [bytes((0x89, 0x81)) + bytes(4) + bytes((number,)) for number in range(5)]
         rest = question[3:]
@@ -395,7 +396,11 @@ def nested(depth: int) -> object:
         (produce_with(partition="0"), Status.MALFORMED_MESSAGE, "produce.partition: it has to be"),
         (produce_with(partition=-1), Status.MALFORMED_MESSAGE, "partition: it can't be negative"),
         (produce_with(topic=nested(400)), Status.MALFORMED_MESSAGE, "produce.topic: it has to be"),
-        (encode(m.Delivery(1, 0, b"", 0)), Status.WRONG_ENDPOINT, "delivery: it may not be sent"),
+        (
+            encode(m.Delivery(1, Offset(0), b"", Offset(0))),
+            Status.WRONG_ENDPOINT,
+            "delivery: it may not be sent",
+        ),
         (encode(m.CreateTopic(1, "t", 1, None, m.TopicOptions())), Status.WRONG_ENDPOINT, ""),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
@@ -479,7 +484,7 @@ async def test_a_message_that_is_not_finished_in_time_ends_the_connection(
 async def test_a_peer_that_reads_nothing_is_given_up(autojump_clock: MockClock) -> None:
     async with in_memory() as server, stranger(server) as stream:
         await greet(stream)
-        await stream.send_all(masked(encode(m.Fetch(1, "t", 0, 0, MIB, 0))))
+        await stream.send_all(masked(encode(m.Fetch(1, "t", PartitionId(0), Offset(0), MIB, 0))))
         start = trio.current_time()
         session = server.sessions[0]
         for _ in range(5):  # it goes on talking, so that it is not the silence that ends it
@@ -494,7 +499,7 @@ async def test_a_peer_that_reads_nothing_is_given_up(autojump_clock: MockClock) 
 async def test_a_peer_that_resets_its_connection_is_lost_at_once() -> None:
     async with serving() as server, stranger(server) as stream:
         await greet(stream)
-        await stream.send_all(masked(encode(m.Fetch(1, "t", 0, 0, MIB, 0))))
+        await stream.send_all(masked(encode(m.Fetch(1, "t", PartitionId(0), Offset(0), MIB, 0))))
         await stream.aclose()  # with unread data, so the system sends a reset
         with trio.fail_after(5):
             await server.sessions[0].ended.wait()
@@ -502,10 +507,10 @@ async def test_a_peer_that_resets_its_connection_is_lost_at_once() -> None:
 
 async def test_a_server_that_cuts_a_connection_is_noticed_by_its_client() -> None:
     async with serving() as server, server.client() as client:
-        await client.request(m.Produce(1, "t", 0, b""), m.Produced, 5)
+        await client.request(m.Produce(1, "t", PartitionId(0), b""), m.Produced, 5)
         server.sessions[0].nursery.cancel_scope.cancel()
         with pytest.raises(ConnectionLostError), trio.fail_after(5):
-            await client.request(m.Produce(2, "later", 0, b""), m.Produced, 5)
+            await client.request(m.Produce(2, "later", PartitionId(0), b""), m.Produced, 5)
 
 
 async def greet(stream: trio.abc.HalfCloseableStream, *, settle: bool = True) -> None:

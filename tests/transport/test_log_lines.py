@@ -11,6 +11,7 @@ import trio
 import trustme
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from octopi.identifiers import PartitionId
 from octopi.limits import HANDSHAKE_TIMEOUT_S
 from octopi.security.tls import Tls
 from octopi.transport.http_front import EmptySite
@@ -75,12 +76,12 @@ async def bad_messages(server: Server) -> None:
 
 
 async def faults_of_ours(server: Server) -> None:
-    question = encode(m.Produce(0, "fault", 0, b""))
+    question = encode(m.Produce(0, "fault", PartitionId(0), b""))
     await _said(server, UPGRADE, framed(HELLO), framed(question))
 
 
 async def crashes_of_ours(server: Server) -> None:
-    question = encode(m.Produce(0, "crash", 0, b""))
+    question = encode(m.Produce(0, "crash", PartitionId(0), b""))
     await _said(server, UPGRADE, framed(HELLO), framed(question))
 
 

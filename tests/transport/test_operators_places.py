@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import OctopiError, RefusedError, Status
+from octopi.identifiers import Offset, PartitionId
 from octopi.operating_system import SystemClock, SystemStream, SystemStreams
 from octopi.security.authenticator import Authenticator
 from octopi.transport.connection import Connection
@@ -43,7 +44,9 @@ async def refused(server: Server, text: str | None = None) -> RefusedError:
 
 
 async def asked(connection: Connection) -> None:
-    await connection.request(m.Produce(connection.next_request(), "t", 0, b""), m.Produced, 5)
+    await connection.request(
+        m.Produce(connection.next_request(), "t", PartitionId(0), b""), m.Produced, 5
+    )
 
 
 # --- strangers -----------------------------------------------------------------------
@@ -199,7 +202,9 @@ async def test_whoever_proves_to_have_the_secret_needs_a_token_all_the_same(
         shown = NodeCredentials(SECRETS, lambda: token(publish="*"))
         async with server.client(shown=shown) as operator:
             with pytest.raises(RefusedError) as denied:
-                await operator.request(m.Fetch(1, "t", 0, 0, 1, 0), m.Fetched, 5)
+                await operator.request(
+                    m.Fetch(1, "t", PartitionId(0), Offset(0), 1, 0), m.Fetched, 5
+                )
             assert denied.value.status is Status.FORBIDDEN
 
 

@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from octopi.errors import ConnectionLostError, RefusedError, Status, UnreachableError
+from octopi.identifiers import Epoch, Offset, PartitionId
 from octopi.limits import MEMBERSHIP_HEARTBEAT_TIMEOUT_S, SHUTDOWN_GRACE_S
 from octopi.transport.server import serve
 from octopi.wire import messages as m
@@ -18,7 +19,7 @@ from tests.transport.serving import environment_of, serving
 
 
 def produce(request: int, topic: str = "t") -> m.Produce:
-    return m.Produce(request, topic, 0, b"")
+    return m.Produce(request, topic, PartitionId(0), b"")
 
 
 async def test_each_connection_has_its_session(autojump_clock: MockClock) -> None:
@@ -104,9 +105,9 @@ async def test_stopping_finishes_what_was_asked_and_refuses_what_is_new(
             await client.request(produce(2), m.Produced, 5)
         assert caught.value.status is Status.SHUTTING_DOWN
         assert caught.value.retryable
-        server.sessions[0].connection.post(m.Produced(1, 0, 1, False))
+        server.sessions[0].connection.post(m.Produced(1, Offset(0), Epoch(1), False))
         await server.ended.wait()
-        assert answers[0] == m.Produced(1, 0, 1, False)
+        assert answers[0] == m.Produced(1, Offset(0), Epoch(1), False)
         assert client.end_reason is not None
         assert client.end_reason.endswith("closed the connection (1001): the node is shutting down")
         assert trio.current_time() < SHUTDOWN_GRACE_S

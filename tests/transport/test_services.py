@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from octopi.errors import ProtocolError
+from octopi.identifiers import PartitionId
 from octopi.roles.broker.node import BrokerNode, client_services
 from octopi.roles.register.running import CLIENT_SERVICES as REGISTER_SERVICES
 from octopi.transport.services import Service, ServiceSession
@@ -33,7 +34,7 @@ class _Noting(Service):
 def test_each_message_goes_to_the_service_that_takes_its_type() -> None:
     topics, offsets = _Noting(m.DescribeTopic, m.DeleteTopic), _Noting(m.FindOffset)
     session = ServiceSession("broker", [topics, offsets])
-    found = m.FindOffset(1, "orders", 3, "earliest", 0)
+    found = m.FindOffset(1, "orders", PartitionId(3), "earliest", 0)
     deleted = m.DeleteTopic(2, "orders")
     session.handle(found)
     session.handle(deleted)
@@ -43,7 +44,7 @@ def test_each_message_goes_to_the_service_that_takes_its_type() -> None:
 def test_a_message_that_no_service_takes_is_an_error_of_the_peer() -> None:
     session = ServiceSession("register", [_Noting(m.DeleteTopic)])
     with pytest.raises(ProtocolError, match="FindOffset is no request for a register"):
-        session.handle(m.FindOffset(1, "orders", 3, "earliest", 0))
+        session.handle(m.FindOffset(1, "orders", PartitionId(3), "earliest", 0))
 
 
 def test_two_services_can_not_take_the_same_type_of_messages() -> None:

@@ -69,7 +69,9 @@ class _TopicRoute:
     def __init__(self, info: TopicInfo, senders: list[LogSender], first: int) -> None:
         self.info = info
         self.senders = senders
-        self.places = {one.partition: place for place, one in enumerate(info.partitions)}
+        self.places: dict[int, int] = {
+            one.partition: place for place, one in enumerate(info.partitions)
+        }
         self.partitioner = StickyPartitioner(len(senders), first)
         self.sticky_batch: Batch | None = None
         """What messages without a key were put into last."""

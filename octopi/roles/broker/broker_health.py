@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
+from octopi.identifiers import PartitionId
 from octopi.limits import UNDONE_REASON_BYTES_MAX
 from octopi.roles.broker.disk_watch import DiskWatch
 from octopi.roles.broker.replica_driver import ReplicaDriver
@@ -24,7 +25,7 @@ class BrokerHealth:
         self._clock = environment.clock
         self.disk = DiskWatch(environment, data_directory)
         self._report = StatusReport()
-        self._undone: dict[int, dict[str, str]] = {}
+        self._undone: dict[PartitionId, dict[str, str]] = {}
         """By partition, what the register ordered and the disk did not let be done: why, by the
         id of the topic, or, empty, for the partition itself."""
 
@@ -44,7 +45,7 @@ class BrokerHealth:
             self.disk.failed(error)
 
     def undone(
-        self, error: StorageError, partitions: Iterable[int], topic_id: str | None = None
+        self, error: StorageError, partitions: Iterable[PartitionId], topic_id: str | None = None
     ) -> Undone:
         """An order about the one partition, or about that topic in *partitions* of this broker,
         could not be carried out; return what to answer."""
@@ -56,7 +57,7 @@ class BrokerHealth:
             self._undone.setdefault(partition, {})[topic_id or ""] = reason
         return Undone(numbers[0] if topic_id is None else None, topic_id or "", reason)
 
-    def done(self, partition: int, topic_id: str = "") -> None:
+    def done(self, partition: PartitionId, topic_id: str = "") -> None:
         """An order was carried out, maybe after it had failed."""
         failed = self._undone.get(partition)
         if failed is not None:
@@ -70,13 +71,13 @@ class BrokerHealth:
             for topic_id in self._undone[partition].keys() & set(topic_ids):
                 self.done(partition, topic_id)
 
-    def gave_up(self, partition: int) -> None:
+    def gave_up(self, partition: PartitionId) -> None:
         """The broker is no replica of the partition any more."""
         self._undone.pop(partition, None)
 
     # --- what is so ------------------------------------------------------------------
 
-    def troubles(self, replicas: Iterable[ReplicaDriver]) -> dict[int, str]:
+    def troubles(self, replicas: Iterable[ReplicaDriver]) -> dict[PartitionId, str]:
         """The partitions whose replicas take no records although the disk has space, and why."""
         found = {partition: next(iter(why.values())) for partition, why in self._undone.items()}
         for replica in replicas:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from octopi.environment import Environment
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.logger import get_logger
 from octopi.storage import checkpoint
 from octopi.stored import partition_fields
@@ -26,7 +27,7 @@ class _Stored:
 
     partitions: list[Any]
     """The fields of a `PartitionRecord` each."""
-    addresses: dict[int, str]
+    addresses: dict[BrokerId, str]
 
 
 class ClusterMetadata:
@@ -36,9 +37,9 @@ class ClusterMetadata:
         """Empty; *path*: of its file."""
         self._disk = environment.disk
         self._path = path
-        self.partitions: dict[int, PartitionRecord] = {}
+        self.partitions: dict[PartitionId, PartitionRecord] = {}
         """What was decided, and is on the device."""
-        self.addresses: dict[int, str] = {}
+        self.addresses: dict[BrokerId, str] = {}
         """Where brokers are, by their number, as the register said last."""
 
     def load(self) -> None:
@@ -96,6 +97,6 @@ class ClusterMetadata:
             return False
         return known == decided or ((known.epoch, known.version) > (decided.epoch, decided.version))
 
-    def address_of(self, broker: int) -> str:
+    def address_of(self, broker: BrokerId) -> str:
         """Where a broker is, as the controller said last; empty: not known."""
         return self.addresses.get(broker, "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from octopi.errors import StorageError
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.wire import messages as m
 from octopi.wire.messages import PartitionRecord, TopicRecord
 
@@ -49,7 +50,7 @@ class Decisions(Protocol):
     def topics(self) -> list[TopicRecord]:
         """The topics that have logs there, each once, for joining."""
 
-    async def set_identity(self, broker: int, incarnation: int) -> None:
+    async def set_identity(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """The broker has this id; harmless if it was told before.
 
         Raises:
@@ -65,10 +66,10 @@ class Decisions(Protocol):
     def in_sync_altered(self, message: m.InSyncAltered) -> None:
         """The answer to `ControllerLink.propose`."""
 
-    def brokers_stopping(self, brokers: list[int]) -> None:
+    def brokers_stopping(self, brokers: list[BrokerId]) -> None:
         """These brokers and no others are about to stop."""
 
-    async def prepare_hand_over(self, partition: int) -> None:
+    async def prepare_hand_over(self, partition: PartitionId) -> None:
         """Do what has to be done before another broker leads the partition."""
 
     async def install_partitions(

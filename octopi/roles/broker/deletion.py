@@ -15,7 +15,7 @@ import trio
 
 from octopi.environment import Disk, Environment
 from octopi.errors import StorageError
-from octopi.identifiers import TopicId, id_fault, topic_name_fault
+from octopi.identifiers import NO_EPOCH, Epoch, PartitionId, TopicId, id_fault, topic_name_fault
 from octopi.logger import get_logger
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.log_files import partition_number, stored_topic
@@ -42,7 +42,7 @@ class PendingDeletion:
     """Empty: there is none, and the log is only noted."""
     topic: str
     topic_id: TopicId
-    partition: int
+    partition: PartitionId
     log: LocalLog | None
     """None: it could not be made, or not be opened."""
 
@@ -52,16 +52,16 @@ class PendingDeletion:
         return f"{self.directory}!{self.topic_id}{DELETED_SUFFIX}"
 
     @property
-    def log_fields(self) -> tuple[str, str, int, int]:
+    def log_fields(self) -> tuple[str, str, PartitionId, Epoch]:
         """For traces; see `octopi.tracing.common.ReplicaLogStep`."""
-        return self.topic, self.topic_id, self.partition, 0
+        return self.topic, self.topic_id, self.partition, NO_EPOCH
 
 
 class LogDeletion:
     """What nobody uses any more, and whose files have to go."""
 
     def __init__(
-        self, environment: Environment, data_directory: str, ends: dict[int, ReplicaEnds]
+        self, environment: Environment, data_directory: str, ends: dict[PartitionId, ReplicaEnds]
     ) -> None:
         """*ends*: what is noted of the logs, by partition; of replicas that stay."""
         self._environment = environment
@@ -78,7 +78,7 @@ class LogDeletion:
         self._doomed.append(doomed_log(log))
 
     async def doom_unused(
-        self, topics: Iterable[RemovedTopic], used: Container[tuple[str, int]]
+        self, topics: Iterable[RemovedTopic], used: Container[tuple[str, PartitionId]]
     ) -> None:
         """The same for what lies here of *topics* and is no log in *used*, or is only noted as
         one.

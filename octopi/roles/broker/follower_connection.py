@@ -28,7 +28,7 @@ from octopi.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
 )
-from octopi.identifiers import Offset, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, Offset, PartitionId, TopicId
 from octopi.limits import (
     FETCH_BYTES_DEFAULT,
     FOLLOW_WINDOW_BYTES,
@@ -99,9 +99,9 @@ class FollowerConnection(Service):
         self._followed: dict[TopicId, _Followed] = {}
         self._due: dict[TopicId, None] = {}
         self._idle = trio.lowlevel.ParkingLot()
-        self._session: tuple[int, int, int] | None = None
+        self._session: tuple[PartitionId, BrokerId, int] | None = None
         """Partition, broker, attempt."""
-        self._incarnation = 0
+        self._incarnation = Incarnation(0)
         if environment.watch is not None:
             environment.watch(self)
 
@@ -298,7 +298,7 @@ class FollowerConnection(Service):
         if not self._leads(answer.partition, answer.epoch):
             return 0
         highwater = log.highwater
-        records, epoch = b"", 0
+        records, epoch = b"", NO_EPOCH
         if not followed.may_send():
             return 0  # an acknowledgement will come
         if followed.position < log.end:
@@ -351,7 +351,7 @@ class FollowerConnection(Service):
         else:
             trace(mark(*told))
 
-    def _leads(self, partition: int, epoch: int) -> bool:
+    def _leads(self, partition: PartitionId, epoch: Epoch) -> bool:
         """Whether this broker still leads in the epoch of the session.  If not, the log is
         another leader's, and no longer what the follower agreed with."""
         replica = self._logs.replica(partition)

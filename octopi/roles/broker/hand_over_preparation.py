@@ -14,13 +14,14 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import OctopiError
+from octopi.identifiers import PartitionId
 from octopi.limits import PREPARE_S
 from octopi.logger import get_logger
 from octopi.tracing import steps
 
 _log = get_logger(__name__)
 
-Prepare = Callable[[int], Awaitable[None]]
+Prepare = Callable[[PartitionId], Awaitable[None]]
 """Given the number of a partition that this broker leads; cancelled when the time is over."""
 
 
@@ -32,7 +33,7 @@ class HandOverPreparation:
         self.parts: list[Prepare] = []
         """Called side by side, for each partition."""
 
-    async def prepare(self, partition: int) -> None:
+    async def prepare(self, partition: PartitionId) -> None:
         """Prepare for another leader of *partition*, as far as that can be done in time."""
         if (trace := self._environment.trace) is not None:
             trace(steps.E23Preparing(partition=partition))
@@ -43,7 +44,7 @@ class HandOverPreparation:
         if trace is not None:
             trace(steps.E23Prepared(partition=partition))
 
-    async def _do(self, part: Prepare, partition: int) -> None:
+    async def _do(self, part: Prepare, partition: PartitionId) -> None:
         try:
             await part(partition)
         except OctopiError as error:

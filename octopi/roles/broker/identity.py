@@ -13,6 +13,7 @@ import attrs
 
 from octopi.environment import Environment
 from octopi.errors import ProtocolError, StorageError, SupersededError
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.limits import LIVES_IN_DOUBT_MAX
 from octopi.storage import checkpoint
 from octopi.stored import register_fields
@@ -25,8 +26,8 @@ class BrokerIdentity:
     """Who this broker is, as its data directory remembers."""
 
     cluster: str
-    broker: int | None
-    incarnation: int
+    broker: BrokerId | None
+    incarnation: Incarnation
     """Counts the starts."""
     nonce: str
     """Of this incarnation: two copies of a data directory count to the same number."""
@@ -39,7 +40,7 @@ class BrokerIdentity:
     credential: str = ""
     """What the register gave with the id: see `octopi.wire.membership.Join`."""
 
-    def next_incarnation(self, broker: int | None, nonce: str) -> BrokerIdentity:
+    def next_incarnation(self, broker: BrokerId | None, nonce: str) -> BrokerIdentity:
         """The next incarnation of the same data directory."""
         # The register may have let in an incarnation that never heard of that: then it knows that
         # nonce, and this incarnation must be able to say that it descends from it.
@@ -48,7 +49,7 @@ class BrokerIdentity:
         return attrs.evolve(
             self,
             broker=broker,
-            incarnation=self.incarnation + 1,
+            incarnation=Incarnation(self.incarnation + 1),
             nonce=nonce,
             ancestors=ancestors,
         )
@@ -83,7 +84,7 @@ class BrokerIdentity:
         )
 
     @property
-    def facts(self) -> tuple[str, int | None, int]:
+    def facts(self) -> tuple[str, BrokerId | None, Incarnation]:
         """For traces; see `octopi.tracing.join.IdentityStep`."""
         return self.cluster, self.broker, self.incarnation
 
@@ -113,7 +114,7 @@ def stored_identity(environment: Environment, path: str) -> BrokerIdentity | Non
 
 
 async def begin_incarnation(
-    environment: Environment, data_directory: str, broker: int | None
+    environment: Environment, data_directory: str, broker: BrokerId | None
 ) -> BrokerIdentity:
     """Read who this broker is and begin its next incarnation, durably.  *broker* is the id that it
     is to have; None: what the directory says, if anything.
@@ -131,7 +132,9 @@ async def begin_incarnation(
         broker = last.broker
     nonce = environment.randomness.token_bytes(8).hex()
     if last is None:
-        identity = BrokerIdentity("", broker, 1, nonce, environment.disk.page_cache_id())
+        identity = BrokerIdentity(
+            "", broker, Incarnation(1), nonce, environment.disk.page_cache_id()
+        )
     else:
         identity = last.next_incarnation(broker, nonce)
     await store_identity(environment, data_directory, identity)

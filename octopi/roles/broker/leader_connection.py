@@ -13,7 +13,7 @@ from octopi.errors import (
     ProtocolError,
     UnreachableError,
 )
-from octopi.identifiers import TopicId
+from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import BACKOFF_S_MAX, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.retry import backoff_s
@@ -35,8 +35,8 @@ class LeaderConnection:
         self,
         environment: Environment,
         replica: ReplicaDriver,
-        leader: int,
-        address_of: Callable[[int], str],
+        leader: BrokerId,
+        address_of: Callable[[BrokerId], str],
         agent: str,
         credentials: NodeCredentials,
     ) -> None:

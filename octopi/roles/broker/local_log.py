@@ -16,7 +16,7 @@ import trio
 from octopi import record
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.limits import DISK_LOOK_INTERVAL_S, FETCH_BYTES_DEFAULT
 from octopi.logger import get_logger
 from octopi.printable import without_directory
@@ -426,7 +426,7 @@ class LocalLog(ReadableLog):
         A checkpoint that is being stored is waited for: it must not land in the directory of a
         topic of the same name that is made next.
         """
-        self.epoch = 0
+        self.epoch = NO_EPOCH
         self._is_closed = True
         async with self._storing:
             self._files.close()

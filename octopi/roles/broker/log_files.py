@@ -43,11 +43,11 @@ def stored_topic(environment: Environment, directory: str) -> TopicRecord | None
         raise DamagedCheckpointError(f"{path} describes no topic: {error}") from error
 
 
-def partition_number(name: str) -> int | None:
+def partition_number(name: str) -> PartitionId | None:
     """The number of the partition that a file or folder is named after; None: of none."""
     if not (name.isascii() and name.isdecimal()) or (name[0] == "0" and name != "0"):
         return None
-    return int(name) if len(name) < 20 and int(name) < LIST_COUNT_MAX else None
+    return PartitionId(int(name)) if len(name) < 20 and int(name) < LIST_COUNT_MAX else None
 
 
 def fault_of_age(disk: Disk, directory: str, topic_id: TopicId, ends: ReplicaEnds) -> str:
@@ -83,7 +83,7 @@ def is_of_topic(environment: Environment, directory: str, topic_id: TopicId) -> 
     return topic is None or topic.topic_id == topic_id
 
 
-def log_directory(data_directory: str, partition: int, topic: str) -> str:
+def log_directory(data_directory: str, partition: PartitionId, topic: str) -> str:
     """Where a log's files lie; topic names are safe as names of folders by their grammar.
 
     Raises:

@@ -12,7 +12,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, StorageError
-from octopi.identifiers import PartitionId, TopicId
+from octopi.identifiers import Offset, PartitionId, TopicId
 from octopi.logger import get_logger
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.local_log import LocalLog
@@ -119,7 +119,7 @@ class LogStore:
 
     # --- looking up --------------------------------------------------------------------
 
-    def find(self, topic: str, partition: int) -> LocalLog:
+    def find(self, topic: str, partition: PartitionId) -> LocalLog:
         """The log of (topic, partition).
 
         Raises:
@@ -134,10 +134,10 @@ class LogStore:
             )
         return log
 
-    def bounds(self, name: LogName) -> tuple[int, int] | None:
+    def bounds(self, name: LogName) -> tuple[Offset, Offset] | None:
         """Where a log begins and ends; None: it is not here any more."""
         topic, topic_id, partition = name
-        log = self.logs.get((topic, partition))
+        log = self.logs.get((topic, PartitionId(partition)))
         return None if log is None or log.topic.topic_id != topic_id else (log.start, log.end)
 
     def __iter__(self) -> Iterator[LocalLog]:
@@ -151,7 +151,7 @@ class LogStore:
     ) -> Slices[list[LogInfo]]:
         """Up to *count_max* logs behind *after* in order, of *topic* or (empty) of all that
         *covers* is true of."""
-        keys: list[tuple[str, int]] = []
+        keys: list[tuple[str, PartitionId]] = []
         for some in in_groups(list(self.logs)):
             keys += [
                 key for key in some if key > after and topic in {"", key[0]} and covers(key[0])

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from octopi.environment import Environment
+from octopi.identifiers import BrokerId
 from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     MEMORY_BUDGET_BYTES,
@@ -59,7 +60,7 @@ class BrokerOptions:
     """By which register and brokers know that each is of the cluster."""
     advertise: str = ""
     """The address that clients are sent to; empty: the one that was taken."""
-    broker: int | None = None
+    broker: BrokerId | None = None
     """The id to have; None: what the data directory says, else one from the register."""
     flush: FlushOptions = attrs.field(factory=FlushOptions)
     catch_up_slowdown_max: float = CATCH_UP_SLOWDOWN_MAX

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from octopi.environment import Environment
 from octopi.errors import AlteredTailError, StorageError
-from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId, TopicId
 from octopi.limits import RETIRED_KEEP_S
 from octopi.logger import get_logger
 from octopi.replication.effects import ReplicaState
@@ -65,9 +65,9 @@ class Opening:
         lost_power: bool,
         keep_retired_s: float = RETIRED_KEEP_S,
     ) -> None:
-        self.logs: dict[tuple[str, int], LocalLog] = {}
+        self.logs: dict[tuple[str, PartitionId], LocalLog] = {}
         """By topic and partition."""
-        self.ends: dict[int, ReplicaEnds] = {}
+        self.ends: dict[PartitionId, ReplicaEnds] = {}
         """What is noted of the logs, by partition."""
         self._environment = environment
         self._disk = environment.disk
@@ -77,11 +77,11 @@ class Opening:
         self._lost_power = lost_power
         self.deletion = LogDeletion(environment, data_directory, self.ends)
         """What has to go."""
-        self._doubtful: set[int] = set()
+        self._doubtful: set[PartitionId] = set()
         """Partitions of which more may have been noted than is found."""
         self.retired = RetiredReplicas(environment, data_directory, keep_retired_s)
         """What was given up and is kept for a while."""
-        self.unmoved: set[int] = set()
+        self.unmoved: set[PartitionId] = set()
         """Partitions whose files were being moved to it, and could not all be moved."""
         self._lasting = {data_directory}
         """Directories that are there also after a failure of power."""
@@ -103,7 +103,7 @@ class Opening:
         return [PartitionId(one) for one in sorted(one for one in numbers if one is not None)]
 
     def _was_given_up(
-        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
+        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: BrokerId | None
     ) -> bool:
         """Whether what lies here of a replica is left of one that *broker* had to give up, by the
         newest decision that it stored: *decided*, or what the replica itself was told."""
@@ -133,7 +133,7 @@ class Opening:
         """
         return bool(names_in(self._disk, f"{self._data_directory}/logs/{partition_id}"))
 
-    async def move_away(self, partition_id: PartitionId, epoch: int) -> None:
+    async def move_away(self, partition_id: PartitionId, epoch: Epoch) -> None:
         """Have the files of a replica that was given up kept by `RetiredReplicas`; nobody uses them
         any more.  *epoch*: of the decision that placed the partition elsewhere.
 
@@ -163,7 +163,7 @@ class Opening:
           StorageError: if that can't be done.
         """
         if partition_id in self.unmoved or (self.retired.keep_s and self.holds_logs(partition_id)):
-            await self.move_away(partition_id, decided.epoch if decided else 0)
+            await self.move_away(partition_id, decided.epoch if decided else NO_EPOCH)
         self.give_up(partition_id)
 
     def give_up(self, partition_id: PartitionId) -> None:
@@ -186,7 +186,7 @@ class Opening:
             remove_file(self._disk, name)
 
     async def open(
-        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: int | None
+        self, partition_id: PartitionId, decided: PartitionRecord | None, broker: BrokerId | None
     ) -> None:
         """Open the logs of one replica, and compare them with what was noted of them; or retire
         what is left of one that *broker* gave up.  *decided*: the newest decision about the
@@ -202,7 +202,7 @@ class Opening:
                 return
         if partition_id in self.unmoved:
             return  # what lies here is a part of a replica
-        ends = await self._open_ends(partition_id, decided.epoch if decided else 0)
+        ends = await self._open_ends(partition_id, decided.epoch if decided else NO_EPOCH)
         newest = self._newest(partition_id, decided)
         is_sole = newest is not None and newest.replicas == [broker]
         root = f"{self._data_directory}/logs/{partition_id}"
@@ -347,7 +347,7 @@ class Opening:
         except OSError as error:
             raise StorageError(f"{directory} can't be set aside: {error}") from error
 
-    async def _open_ends(self, partition_id: PartitionId, known_epoch: int) -> ReplicaEnds:
+    async def _open_ends(self, partition_id: PartitionId, known_epoch: Epoch) -> ReplicaEnds:
         """The file of ends of a replica, which begins with what was noted before, and lasts.
 
         Raises:
@@ -389,7 +389,7 @@ class Opening:
         return ends
 
     async def _stored_state(
-        self, partition_id: PartitionId, known_epoch: int
+        self, partition_id: PartitionId, known_epoch: Epoch
     ) -> ReplicaState | None:
         """What the replica remembers; None if it is new.  A file that is damaged is replaced: its
         replica is not intact, and knows of promises what the partition table does."""
@@ -446,5 +446,5 @@ class Opening:
             lost_power=self._lost_power,
         )
 
-    def _replica_path(self, partition_id: int) -> str:
+    def _replica_path(self, partition_id: PartitionId) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"

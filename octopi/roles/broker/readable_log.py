@@ -18,7 +18,7 @@ from octopi.errors import (
     Status,
     StorageError,
 )
-from octopi.identifiers import Offset, PartitionId, TopicId
+from octopi.identifiers import NO_EPOCH, Offset, PartitionId, TopicId
 from octopi.position import Anchor, epochs_of
 from octopi.replication.log_state import LogState
 from octopi.roles.broker.log_files import shared_options
@@ -49,7 +49,7 @@ class ReadableLog:
         self.topic = attrs.evolve(topic, options=shared_options(topic.options))
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
-        self.epoch = 0
+        self.epoch = NO_EPOCH
         """Of the leader that this broker is, or follows in agreement; 0: consumers are not
         served from here."""
         self._files: SegmentedLog

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from octopi.errors import NotLeaderError
+from octopi.identifiers import PartitionId
 from octopi.roles.broker.replica_manager import ReplicaManager
 
 
-def redirect(manager: ReplicaManager, reason: str, partition: int) -> NotLeaderError:
+def redirect(manager: ReplicaManager, reason: str, partition: PartitionId) -> NotLeaderError:
     """The refusal *reason* of a broker that does not lead *partition*, with the leader's address
     and epoch as far as this broker heard of them."""
     decided = manager.metadata.partitions.get(partition)

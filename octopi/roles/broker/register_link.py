@@ -26,6 +26,7 @@ from octopi.errors import (
     Status,
     UnreachableError,
 )
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.limits import (
     BACKOFF_S_FIRST,
     GATHER_S,
@@ -186,7 +187,7 @@ class RegisterLink(ControllerLink):
         return answers[0]
 
     @property
-    def _incarnation(self) -> tuple[int | None, int]:
+    def _incarnation(self) -> tuple[BrokerId | None, Incarnation]:
         return self._identity.broker, self._identity.incarnation
 
     async def _joined_connection(self) -> Connection | None:

@@ -28,7 +28,7 @@ from octopi.errors import (
     Status,
     StorageError,
 )
-from octopi.identifiers import Offset, TopicId
+from octopi.identifiers import NO_EPOCH, BrokerId, Incarnation, Offset, PartitionId, TopicId
 from octopi.logger import get_logger
 from octopi.replication.effects import (
     Answer,
@@ -88,9 +88,9 @@ class ReplicaDriver:
         self,
         environment: Environment,
         path: str,
-        partition: int,
-        broker: int,
-        incarnation: int,
+        partition: PartitionId,
+        broker: BrokerId,
+        incarnation: Incarnation,
         logs: dict[TopicId, LocalLog],
         peers: ReplicaPorts,
         tasks: trio.Nursery,
@@ -118,7 +118,7 @@ class ReplicaDriver:
         self._idle = trio.Event()
         self._role = Role.IDLE
         self._retries = EffectRetries()
-        self._served_epoch = 0
+        self._served_epoch = NO_EPOCH
         self.machine = PartitionReplica(
             partition,
             broker,
@@ -447,7 +447,7 @@ class ReplicaDriver:
             tracer.decided()
         agrees = machine.follower is not None and machine.follower.agrees
         serves = machine.role == Role.LEADER or (machine.role == Role.FOLLOWER and agrees)
-        epoch = machine.state.promised if serves else 0
+        epoch = machine.state.promised if serves else NO_EPOCH
         if epoch != self._served_epoch:
             self._served_epoch = epoch
             for log in self.logs.values():

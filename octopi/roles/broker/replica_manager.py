@@ -15,7 +15,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
-from octopi.identifiers import Offset, PartitionId
+from octopi.identifiers import BrokerId, Incarnation, Offset, PartitionId
 from octopi.limits import DELETION_RETRY_S, NOTES_SYNC_S, REPLICA_TICK_S, RETIRED_KEEP_S
 from octopi.position import checked_anchor
 from octopi.replication.partition_replica import Role
@@ -71,17 +71,17 @@ class ReplicaManager(Decisions):
         """The logs of the replicas."""
         self.metadata = ClusterMetadata(environment, f"{data_directory}/partitions")
         """What was decided, and where brokers are."""
-        self._replicas: dict[int, ReplicaDriver] = {}
-        self._retiring: dict[int, ReplicaDriver | None] = {}
+        self._replicas: dict[PartitionId, ReplicaDriver] = {}
+        self._retiring: dict[PartitionId, ReplicaDriver | None] = {}
         """Given up, and not all of their files are moved or deleted; None: by an earlier
         incarnation."""
         self._retirement = BriefLock()
         self._noted_at = 0.0
         """When marks were noted last that moved without a flush."""
-        self._away: frozenset[int] = frozenset()
-        self._stopping: frozenset[int] = frozenset()
+        self._away: frozenset[BrokerId] = frozenset()
+        self._stopping: frozenset[BrokerId] = frozenset()
         self._is_stopping = False
-        self._identity: tuple[int, int] | None = None
+        self._identity: tuple[BrokerId, Incarnation] | None = None
         self.catching_up = CatchingUp(environment.clock, catch_up_slowdown_max)
         """The followers that are far behind."""
         self.preparation = HandOverPreparation(environment)
@@ -106,7 +106,7 @@ class ReplicaManager(Decisions):
         """Have replicas ask *controller* from now on."""
         self._streams.controller = controller
 
-    async def open_all(self, broker: int | None = None) -> None:
+    async def open_all(self, broker: BrokerId | None = None) -> None:
         """Open, and recover, every log in the data directory of *broker* (None: not known yet).
 
         A log that is not what was noted of it makes its replica count as not intact, which is on
@@ -123,12 +123,12 @@ class ReplicaManager(Decisions):
         for number in self.store.opening.partitions():
             await self.store.opening.open(number, self.metadata.partitions.get(number), broker)
 
-    def _replica_path(self, partition_id: int) -> str:
+    def _replica_path(self, partition_id: PartitionId) -> str:
         return f"{self._data_directory}/replicas/{partition_id}"
 
     # --- replicas ------------------------------------------------------------------------
 
-    async def set_identity(self, broker: int, incarnation: int) -> None:
+    async def set_identity(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """This broker is known: begin its part in the partitions that it has."""
         if self._identity is not None:
             return
@@ -141,7 +141,7 @@ class ReplicaManager(Decisions):
         for replica in self._replicas.values():
             await replica.settled()  # what was found missing is on the device before joining
 
-    async def _begin_replica(self, partition_id: int) -> ReplicaDriver:
+    async def _begin_replica(self, partition_id: PartitionId) -> ReplicaDriver:
         assert self._identity is not None, "a broker without a name holds nothing"
         if partition_id not in self.store.ends:
             await self.store.opening.begin_ends(PartitionId(partition_id), {})
@@ -164,7 +164,7 @@ class ReplicaManager(Decisions):
             replica.machine.stopping()
         return replica
 
-    def replica(self, partition_id: int) -> ReplicaDriver | None:
+    def replica(self, partition_id: PartitionId) -> ReplicaDriver | None:
         """This broker's replica of a partition, if it has one."""
         return self._replicas.get(partition_id)
 
@@ -265,7 +265,7 @@ class ReplicaManager(Decisions):
                 undone.append(self.status.undone(error, [decided.partition]))
         return undone
 
-    async def _act_on(self, decided: PartitionRecord, broker: int) -> None:
+    async def _act_on(self, decided: PartitionRecord, broker: BrokerId) -> None:
         """Act on a decision that is remembered.
 
         Raises:
@@ -290,7 +290,7 @@ class ReplicaManager(Decisions):
             async with self._retirement:
                 await self._retire(partition)
 
-    def _note_away(self, brokers: frozenset[int]) -> None:
+    def _note_away(self, brokers: frozenset[BrokerId]) -> None:
         """The register has no connection with *brokers*: leaders wait for none of them that
         doesn't follow."""
         if brokers == self._away:
@@ -300,7 +300,7 @@ class ReplicaManager(Decisions):
             now = self._environment.clock.now()
             replica.submit(partial(replica.machine.told_away, brokers, now))
 
-    def brokers_stopping(self, brokers: list[int]) -> None:
+    def brokers_stopping(self, brokers: list[BrokerId]) -> None:
         """The register says that these and no others are about to stop."""
         self._stopping = frozenset(brokers)
         for replica in self._replicas.values():
@@ -336,7 +336,7 @@ class ReplicaManager(Decisions):
         """The disk did not take what had to be stored: it is full, or fails."""
         self.status.refused(error)
 
-    async def prepare_hand_over(self, partition: int) -> None:
+    async def prepare_hand_over(self, partition: PartitionId) -> None:
         """Do what has to be done before another broker leads the partition."""
         await self.preparation.prepare(partition)
 
@@ -388,7 +388,7 @@ class ReplicaManager(Decisions):
             undone += (self.status.undone(unknown, [], one) for one in sorted(removed - named))
         return undone
 
-    async def _retire(self, partition_id: int) -> None:
+    async def _retire(self, partition_id: PartitionId) -> None:
         """The partition is elsewhere now: what was kept here is put away.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from octopi.errors import StorageError
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.wire.messages import (
     AcceptEpoch,
     Acknowledge,
@@ -23,17 +24,20 @@ class ReplicaPorts(Protocol):
         """Send it, if the controller is there; the replica repeats it otherwise."""
 
     def to_broker(
-        self, partition: int, broker: int, message: Follow | Followed | FollowRefused | Acknowledge
+        self,
+        partition: PartitionId,
+        broker: BrokerId,
+        message: Follow | Followed | FollowRefused | Acknowledge,
     ) -> None:
         """Send it on the stream with *broker*, if there is one."""
 
-    def follow(self, partition: int, leader: int) -> None:
+    def follow(self, partition: PartitionId, leader: BrokerId) -> None:
         """Keep a stream to *leader* open from now on."""
 
-    def follow_anew(self, partition: int) -> None:
+    def follow_anew(self, partition: PartitionId) -> None:
         """Close that stream, and open another one after a while."""
 
-    def stop_following(self, partition: int) -> None:
+    def stop_following(self, partition: PartitionId) -> None:
         """Close that stream."""
 
     def produced(self, size_bytes: int) -> None:

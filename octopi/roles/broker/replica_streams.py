@@ -13,6 +13,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.catching_up import CatchingUp
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -38,7 +39,7 @@ class ReplicaStreams(ReplicaPorts):
     def __init__(
         self,
         environment: Environment,
-        replicas: Mapping[int, ReplicaDriver],
+        replicas: Mapping[PartitionId, ReplicaDriver],
         metadata: ClusterMetadata,
         status: BrokerHealth,
         catching_up: CatchingUp,
@@ -51,7 +52,7 @@ class ReplicaStreams(ReplicaPorts):
         """The way to what decides; None before there is one."""
         self.keys = StreamKeys()
         """By which leaders and followers know each other."""
-        self.serving: dict[tuple[int, int], ServedStream] = {}
+        self.serving: dict[tuple[PartitionId, BrokerId], ServedStream] = {}
         """The newest stream of each follower, by partition and broker."""
         self._environment = environment
         self._replicas = replicas
@@ -61,9 +62,9 @@ class ReplicaStreams(ReplicaPorts):
         self._tasks = tasks
         self._agent = agent
         self._credentials = credentials
-        self._following: dict[int, LeaderConnection] = {}
+        self._following: dict[PartitionId, LeaderConnection] = {}
 
-    def is_following(self, partition: int) -> bool:
+    def is_following(self, partition: PartitionId) -> bool:
         """Whether a stream to the leader of *partition* is kept open."""
         return partition in self._following
 
@@ -89,8 +90,8 @@ class ReplicaStreams(ReplicaPorts):
 
     def to_broker(
         self,
-        partition: int,
-        broker: int,
+        partition: PartitionId,
+        broker: BrokerId,
         message: m.Follow | m.Followed | m.FollowRefused | m.Acknowledge,
     ) -> None:
         if isinstance(message, m.Follow | m.Acknowledge):
@@ -102,7 +103,7 @@ class ReplicaStreams(ReplicaPorts):
             if stream is not None:
                 stream.post(message)
 
-    def follow(self, partition: int, leader: int) -> None:
+    def follow(self, partition: PartitionId, leader: BrokerId) -> None:
         self.stop_following(partition)
         replica = self._replicas[partition]
         stream = LeaderConnection(
@@ -116,7 +117,7 @@ class ReplicaStreams(ReplicaPorts):
         self._following[partition] = stream
         self._tasks.start_soon(stream.run)
 
-    def follow_anew(self, partition: int) -> None:
+    def follow_anew(self, partition: PartitionId) -> None:
         stream = self._following.get(partition)
         if stream is not None:
             stream.reopen()
@@ -124,7 +125,7 @@ class ReplicaStreams(ReplicaPorts):
     def produced(self, size_bytes: int) -> None:
         self._catching_up.produced(size_bytes)
 
-    def stop_following(self, partition: int) -> None:
+    def stop_following(self, partition: PartitionId) -> None:
         stream = self._following.pop(partition, None)
         if stream is not None:
             stream.scope.cancel()

@@ -14,7 +14,7 @@ from typing import TypeVar
 import attrs
 
 from octopi.environment import Trace
-from octopi.identifiers import Offset
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Offset, PartitionId
 from octopi.record import Scan
 from octopi.replication.effects import (
     Answer,
@@ -57,10 +57,10 @@ Traced = TypeVar("Traced", bound=Step)
 After = Callable[[], None]
 """Traces the edge behind an effect."""
 
-_LogFields = tuple[str, str, int, int]
+_LogFields = tuple[str, str, PartitionId, Epoch]
 
 
-def log_fields(log: LocalLog, epoch: int) -> _LogFields:
+def log_fields(log: LocalLog, epoch: Epoch) -> _LogFields:
     """Which log, and the epoch in which something is done to it; see
     `octopi.tracing.common.ReplicaLogStep`."""
     return log.topic.topic, log.topic_id, log.partition, epoch
@@ -69,13 +69,13 @@ def log_fields(log: LocalLog, epoch: int) -> _LogFields:
 class ReplicaTracer:
     """Traces what becomes of *machine*, the replica of *partition*."""
 
-    def __init__(self, trace: Trace, partition: int, machine: PartitionReplica) -> None:
+    def __init__(self, trace: Trace, partition: PartitionId, machine: PartitionReplica) -> None:
         self._trace = trace
         self._partition = partition
         self._machine = machine
-        self._role = (Role.IDLE, 0)
+        self._role = (Role.IDLE, NO_EPOCH)
         """Role and epoch that were traced last."""
-        self._in_sync: tuple[int, list[int]] = (0, [])
+        self._in_sync: tuple[int, list[BrokerId]] = (0, [])
         """Version and members of the set that was traced last."""
         self._committed_epoch = 0
 
@@ -127,7 +127,7 @@ class ReplicaTracer:
     def _before_telling(
         self,
         log: LocalLog,
-        broker: int,
+        broker: BrokerId,
         message: Follow | Followed | FollowRefused | Acknowledge,
     ) -> After:
         match message:
@@ -144,7 +144,7 @@ class ReplicaTracer:
                     *log_fields(log, message.epoch),
                     attempt=message.attempt,
                     epochs=[(one.epoch, one.start) for one in message.epochs],
-                    log_end=message.log_end,
+                    log_end=Offset(message.log_end),
                     leader=broker,
                 )
                 return self._both(asked, steps.J8Asking, steps.J8Asked)
@@ -227,7 +227,7 @@ class ReplicaTracer:
         """The machine took an event: trace what it made of the replica.  The effects are still to
         come."""
         leader, record = self._machine.leader, self._machine.state.record
-        role, was = (self._machine.role, int(self._machine.state.promised)), self._role
+        role, was = (self._machine.role, self._machine.state.promised), self._role
         in_sync = (leader.version, sorted(leader.in_sync)) if leader is not None else (0, [])
         knew, self._in_sync = self._in_sync, in_sync
         of_set = _set_fields(leader)
@@ -249,7 +249,7 @@ class ReplicaTracer:
     def _of_log(self, log: LocalLog) -> _LogFields:
         """Which log, and the epoch of the role that is played for it."""
         role = self._machine.leader or self._machine.follower
-        return log_fields(log, role.epoch if role is not None else 0)
+        return log_fields(log, role.epoch if role is not None else NO_EPOCH)
 
     def _of_state(self, state: ReplicaState) -> PromiseStep:
         return PromiseStep(self._partition, **attrs.asdict(state, recurse=False))
@@ -271,8 +271,8 @@ def _nothing() -> None:
     """No edge."""
 
 
-def _place(offset: Offset, found: Scan) -> tuple[int, int]:
-    return offset, offset + found.valid_bytes
+def _place(offset: Offset, found: Scan) -> tuple[Offset, Offset]:
+    return offset, Offset(offset + found.valid_bytes)
 
 
 def _batch_fields(found: Scan) -> tuple[bytes | None, int | None, int | None, int]:
@@ -284,7 +284,9 @@ def _batch_fields(found: Scan) -> tuple[bytes | None, int | None, int | None, in
     return run.producer_id, run.producer_epoch, run.first_sequence, found.count
 
 
-def _set_fields(leader: PartitionLeader | None) -> tuple[list[int], int, list[int] | None]:
+def _set_fields(
+    leader: PartitionLeader | None,
+) -> tuple[list[BrokerId], int, list[BrokerId] | None]:
     """What a commit needs: the in-sync set, and the one that may follow it."""
     if leader is None:
         return [], 0, None

@@ -24,6 +24,7 @@ import attrs
 
 from octopi.environment import Disk
 from octopi.errors import StorageError
+from octopi.identifiers import Epoch, PartitionId
 from octopi.storage import checkpoint
 
 DIRECTORY: Final = "retired"
@@ -50,8 +51,8 @@ class RetiredFolder:
     """The name of a folder below ``retired``."""
 
     name: str
-    partition: int
-    epoch: int
+    partition: PartitionId
+    epoch: Epoch
     retired_at: datetime
     """By the wall clock, for people."""
     suffix: str
@@ -71,11 +72,11 @@ def parse(name: str) -> RetiredFolder | None:
         at = datetime.strptime(match["at"], _TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
-    partition, epoch = int(match["partition"]), int(match["epoch"])
+    partition, epoch = PartitionId(int(match["partition"])), Epoch(int(match["epoch"]))
     return RetiredFolder(name, partition, epoch, at, match["suffix"] or "")
 
 
-def name_for(partition: int, epoch: int, wall_ms: int, taken: set[str]) -> str:
+def name_for(partition: PartitionId, epoch: Epoch, wall_ms: int, taken: set[str]) -> str:
     """A name, without suffix, for the replica of *partition* that is retired at *wall_ms*
     (milliseconds since 1970, UTC); *taken*: the names that there are, with their suffixes."""
     at = datetime.fromtimestamp(wall_ms // 1000, UTC).strftime(_TIME)

@@ -26,6 +26,7 @@ import trio
 
 from octopi.environment import Environment
 from octopi.errors import StorageError
+from octopi.identifiers import Epoch, PartitionId
 from octopi.limits import RETIRED_COUNT_INTERVAL_S, RETIRED_FILES_PER_TURN
 from octopi.logger import get_logger
 from octopi.roles.broker.deletion import names_in, remove_directory
@@ -88,7 +89,7 @@ class RetiredReplicas:
         """The size of their files, as far as they were looked at."""
         return sum(self._sizes.values())
 
-    def begun(self) -> set[int]:
+    def begun(self) -> set[PartitionId]:
         """The partitions of whose replicas some files have been moved, and maybe not all.
 
         Raises:
@@ -103,7 +104,7 @@ class RetiredReplicas:
 
     # --- keeping one ---------------------------------------------------------------------
 
-    async def keep(self, partition: int, epoch: int) -> str:
+    async def keep(self, partition: PartitionId, epoch: Epoch) -> str:
         """Move what lies here of the replica of *partition* into a folder of its own, durably, or
         go on with that; return the folder.  Nobody uses its files any more.  *epoch*: of the
         decision that placed the partition elsewhere.
@@ -131,7 +132,7 @@ class RetiredReplicas:
         self._counted[folder.rpartition("/")[2]] = self._looked_at - now
         return folder
 
-    def forget_begun(self, partition: int) -> None:
+    def forget_begun(self, partition: PartitionId) -> None:
         """Remove the folder into which a replica was to be moved, and was not.
 
         Raises:
@@ -142,7 +143,7 @@ class RetiredReplicas:
                 for part in (*(f"/{part}" for part in _PARTS), ""):
                     remove_directory(self._disk, f"{self._root}/{one.name}{part}")
 
-    def _folder_for(self, partition: int, epoch: int) -> str:
+    def _folder_for(self, partition: PartitionId, epoch: Epoch) -> str:
         """Where the replica goes, without the suffix."""
         found = self.found()
         for one in found:
@@ -153,7 +154,7 @@ class RetiredReplicas:
             f"{self._root}/{name_for(partition, epoch, self._environment.clock.wall_ms(), taken)}"
         )
 
-    async def _move(self, partition: int, folder: str) -> None:
+    async def _move(self, partition: PartitionId, folder: str) -> None:
         disk, replica = self._disk, f"replicas/{partition}"
         for path in (f"logs/{partition}", ends_path(replica), replica):
             parent, _, name = f"{self._data_directory}/{path}".rpartition("/")

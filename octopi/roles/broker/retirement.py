@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from octopi.environment import Environment
 from octopi.errors import DiskFullError, StorageError
-from octopi.identifiers import PartitionId
+from octopi.identifiers import NO_EPOCH, BrokerId, PartitionId
 from octopi.logger import get_logger
 from octopi.roles.broker.broker_health import BrokerHealth
 from octopi.roles.broker.cluster_metadata import ClusterMetadata
@@ -36,7 +36,7 @@ class ReplicaRetirement:
         self._metadata = metadata
         self._status = status
 
-    async def finish(self, broker: int) -> list[int]:
+    async def finish(self, broker: BrokerId) -> list[PartitionId]:
         """Put away what an earlier incarnation of *broker* gave up; return the partitions of which
         files are left.
 
@@ -49,7 +49,7 @@ class ReplicaRetirement:
             one.partition for one in self._metadata.partitions.values() if broker in one.replicas
         }
         given_up = (self._opening.ends.keys() & self._metadata.partitions.keys()) - held
-        left: list[int] = []
+        left: list[PartitionId] = []
         for partition in sorted(given_up | begun):
             try:
                 await self.put_away(PartitionId(partition), None)
@@ -114,7 +114,7 @@ class ReplicaRetirement:
             del self._opening.ends[partition_id]
         decided = self._metadata.partitions.get(partition_id)
         try:
-            await self._opening.move_away(partition_id, decided.epoch if decided else 0)
+            await self._opening.move_away(partition_id, decided.epoch if decided else NO_EPOCH)
         except DiskFullError:
             self._status.disk.suspect()
             raise

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from octopi.environment import DiskSpace
+from octopi.identifiers import PartitionId
 from octopi.limits import STATUS_INTERVAL_S
 from octopi.transport.failures import told
 from octopi.wire.messages import BrokerStatus, ReplicaTrouble
@@ -25,11 +26,15 @@ class StatusReport:
     def __init__(self) -> None:
         self._disk_trouble = ""
         self._room: DiskSpace | None = None
-        self._troubles: dict[int, str] = {}
+        self._troubles: dict[PartitionId, str] = {}
         self._told_at = -math.inf
 
     def news(
-        self, now: float, disk_trouble: str, room: DiskSpace | None, troubles: Mapping[int, str]
+        self,
+        now: float,
+        disk_trouble: str,
+        room: DiskSpace | None,
+        troubles: Mapping[PartitionId, str],
     ) -> BrokerStatus | None:
         """What is to be told at *now* (monotonic, s), and counts as told then; None: nothing.
 

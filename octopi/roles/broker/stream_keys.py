@@ -14,6 +14,7 @@ from hmac import compare_digest
 
 import attrs
 
+from octopi.identifiers import BrokerId
 from octopi.limits import SEAL_BYTES_MAX
 from octopi.wire.messages import Acknowledge, BrokerInfo, Follow
 
@@ -22,7 +23,7 @@ class StreamKeys:
     """The keys of one broker; the register tells them anew whenever the broker joins."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, tuple[str, ...]] = {}
+        self._keys: dict[BrokerId, tuple[str, ...]] = {}
         """The newest key with each broker, and the one before: after the register lost its disk
         the other one may not have heard of the new one yet."""
 
@@ -33,7 +34,7 @@ class StreamKeys:
             if one.stream_key and known[:1] != (one.stream_key,):
                 self._keys[one.broker] = (one.stream_key, *known[:1])
 
-    def signed(self, leader: int, message: Follow | Acknowledge) -> Follow | Acknowledge:
+    def signed(self, leader: BrokerId, message: Follow | Acknowledge) -> Follow | Acknowledge:
         """*message*, with what shows *leader* who it comes from, if it begins a session and a key
         is known."""
         if not isinstance(message, Follow) or not (keys := self._keys.get(leader)):

@@ -19,7 +19,7 @@ import trio
 
 from octopi.environment import Clock
 from octopi.errors import OctopiError
-from octopi.identifiers import Offset
+from octopi.identifiers import Epoch, Offset
 from octopi.limits import FETCH_BYTES_DEFAULT, KIB, MIB
 from octopi.wire.codec import encode
 from octopi.wire.messages import Delivery
@@ -49,7 +49,7 @@ class EncodedDelivery:
 class ReadLog(Protocol):
     """What a tail needs of a log; see `octopi.roles.broker.readable_log.ReadableLog`."""
 
-    epoch: int
+    epoch: Epoch
 
     @property
     def highwater(self) -> Offset:

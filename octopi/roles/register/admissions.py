@@ -11,6 +11,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.journal_entries import TopicCreated
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, RefusedError, SupersededError
+from octopi.identifiers import BrokerId
 from octopi.logger import get_logger
 from octopi.roles.register.announcements import Announcements
 from octopi.roles.register.decision_log import DecisionLog
@@ -73,7 +74,7 @@ class Admissions:
             self._decisions.persist(self._controller.start(self._token(), secret=secret))
             self._election_driver.wait_for_brokers()
 
-    async def admit(self, member: Member, join: Join, inventory: list[Inventory]) -> int:
+    async def admit(self, member: Member, join: Join, inventory: list[Inventory]) -> BrokerId:
         """Let a broker join; return its id.  `sync` must follow.
 
         Raises:
@@ -159,7 +160,7 @@ class Admissions:
     def _token(self) -> str:
         return self._environment.randomness.token_bytes(8).hex()
 
-    async def sync(self, member: Member, broker: int) -> None:
+    async def sync(self, member: Member, broker: BrokerId) -> None:
         """Send a newly joined broker the partition table and its topics; once it has answered,
         send clients to it, but for what it could not do.  Then tell the others what changed by its
         coming."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from octopi.coordination.controller import Controller
 from octopi.errors import NotReadyError, StorageError
+from octopi.identifiers import PartitionId
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.member import Member
 from octopi.roles.register.register_tracer import RegisterTracer
@@ -22,18 +23,18 @@ class Announcements:
         self._controller = controller
         self._decisions = decisions
         self._tracer = tracer
-        self._unflushed: set[int] = set()
+        self._unflushed: set[PartitionId] = set()
         """Partitions whose next epoch is in the journal, and not yet on the device."""
 
-    def hold_back(self, partitions: Iterable[int]) -> None:
+    def hold_back(self, partitions: Iterable[PartitionId]) -> None:
         """The next epochs of *partitions* are not durable yet."""
         self._unflushed.update(partitions)
 
-    def release(self, partition: int) -> None:
+    def release(self, partition: PartitionId) -> None:
         """The next epoch of *partition* is durable."""
         self._unflushed.discard(partition)
 
-    def tell(self, member: Member, partition: int) -> None:
+    def tell(self, member: Member, partition: PartitionId) -> None:
         """Tell a replica of the election that is under way, if there is one that a restarted
         register would know of; once another one is durable, all replicas are told."""
         if partition in self._unflushed:

@@ -16,6 +16,7 @@ import trio
 from octopi.coordination.controller import Controller
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, OctopiError, UnreachableError
+from octopi.identifiers import BrokerId
 from octopi.limits import BACKOFF_S_FIRST, LINK_GRACE_S
 from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver
@@ -67,9 +68,14 @@ class Departures:
 
     def _look_after(self, member: Member) -> None:
         """Give the broker time to come back, if it is still there."""
-        facts = {"broker": member.broker, "incarnation": member.incarnation}
-        self._tracer.broken(**facts)
-        _log.warning("connection with a broker broke", **facts, why=member.end_reason)
+        broker, incarnation = member.broker, member.incarnation
+        self._tracer.broken(broker, incarnation)
+        _log.warning(
+            "connection with a broker broke",
+            broker=broker,
+            incarnation=incarnation,
+            why=member.end_reason,
+        )
         self._tasks.start_soon(self._wait_for, member)
 
     async def _wait_for(self, member: Member) -> None:
@@ -113,7 +119,7 @@ class Departures:
             self._election_driver.look()
             self._tasks.start_soon(self._tell_left, broker)
 
-    async def _tell_left(self, broker: int) -> None:
+    async def _tell_left(self, broker: BrokerId) -> None:
         """Leaders that count on a broker which left learn so: it may never have followed them,
         and then they would wait for it."""
         records = [

@@ -20,6 +20,7 @@ from octopi.coordination.election import NO_GOAL, ElectionGoal, LogLoss
 from octopi.coordination.retry_delays import RetryDelays
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
+from octopi.identifiers import PartitionId
 from octopi.limits import (
     ACCEPT_WAIT_S,
     BACKOFF_S_MAX,
@@ -77,9 +78,9 @@ class ElectionDriver:
         self._look = trio.Event()
         self._patient_until = -math.inf
         self._decided = trio.Event()
-        self._announced_at: dict[int, float] = {}
-        self._goals: dict[int, ElectionGoal] = {}
-        self._ordered: set[int] = set()
+        self._announced_at: dict[PartitionId, float] = {}
+        self._goals: dict[PartitionId, ElectionGoal] = {}
+        self._ordered: set[PartitionId] = set()
         """Partitions whose change an operator's order concludes."""
         self._reminders = RetryDelays(REMINDER_S, REMINDER_S_MAX)
         self._reliefs = RetryDelays(RELIEF_PAUSE_S, RELIEF_PAUSE_S_MAX)
@@ -167,7 +168,7 @@ class ElectionDriver:
             while self._telling_count or self._machine.decidable():
                 await self._decided.wait()
 
-    async def _replace(self, partitions: list[int]) -> None:
+    async def _replace(self, partitions: list[PartitionId]) -> None:
         """Begin to replace leaders that are gone."""
         for partition in partitions:
             leader = self._record(partition).leader
@@ -175,12 +176,12 @@ class ElectionDriver:
         if partitions:
             await self.begin(partitions)
 
-    def _record(self, partition: int) -> PartitionRecord:
+    def _record(self, partition: PartitionId) -> PartitionRecord:
         return self._controller.state.partitions[partition]
 
     # --- changes ---------------------------------------------------------------------
 
-    async def begin(self, partitions: list[int]) -> None:
+    async def begin(self, partitions: list[PartitionId]) -> None:
         """Begin elections, with one flush of the journal for all of them.
 
         Raises:
@@ -219,7 +220,7 @@ class ElectionDriver:
         if problem is not None:
             raise problem
 
-    def _decision(self, partition: int, *, is_patient: bool) -> LeaderDecision | None:
+    def _decision(self, partition: PartitionId, *, is_patient: bool) -> LeaderDecision | None:
         """What concludes the change of *partition*, if that can be done now."""
         if partition in self._ordered:
             return None
@@ -310,7 +311,7 @@ class ElectionDriver:
             self._telling_count -= 1
             self.notify()
 
-    def _remind(self, partition: int) -> None:
+    def _remind(self, partition: PartitionId) -> None:
         """Tell replicas that have not accepted the epoch of it again, now and then: whatever it
         was that kept them from it, the partition waits for them."""
         now = self._clock.now()
@@ -335,7 +336,7 @@ class ElectionDriver:
     # --- orders ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def held(self, partition: int) -> Iterator[None]:
+    def held(self, partition: PartitionId) -> Iterator[None]:
         """Have no election of *partition* concluded within, but by `appoint`."""
         self._ordered.add(partition)
         try:
@@ -356,7 +357,11 @@ class ElectionDriver:
     # --- goals -----------------------------------------------------------------------
 
     async def change(
-        self, partition: int, goal: ElectionGoal, *, if_still: Callable[[], bool] = lambda: True
+        self,
+        partition: PartitionId,
+        goal: ElectionGoal,
+        *,
+        if_still: Callable[[], bool] = lambda: True,
     ) -> PartitionRecord:
         """Have the leader prepare, and then the leadership change so that *goal* is reached;
         return the new record.  *if_still*: asked when the leader is prepared.
@@ -387,12 +392,12 @@ class ElectionDriver:
             self.notify()
         return self._record(partition)
 
-    def is_changing(self, partition: int) -> bool:
+    def is_changing(self, partition: PartitionId) -> bool:
         """Whether the leader of *partition* is about to change.  A change is over for the machine
         before it is durable, and who wished for it told."""
         return partition in self._machine.changes or partition in self._goals
 
-    async def _prepare(self, partition: int) -> None:
+    async def _prepare(self, partition: PartitionId) -> None:
         """Have the leader do what has to be done before another one leads."""
         record = self._record(partition)
         member = self._members.get(record.leader)
@@ -417,7 +422,7 @@ class ElectionDriver:
         self._decided = trio.Event()
 
 
-def no_other(partition: int) -> RefusedError:
+def no_other(partition: PartitionId) -> RefusedError:
     """The refusal where a partition would be left without anybody to lead it."""
     return RefusedError(
         f"partition {partition} has no other live replica in sync", Status.NOT_READY

@@ -20,6 +20,7 @@ from octopi.coordination.journal_entries import (
     TopicDeleted,
 )
 from octopi.environment import Clock
+from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
 from octopi.transport.failures import cut
 from octopi.wire.messages import ClusterEvent, PartitionRecord
@@ -72,7 +73,7 @@ class EventLog:
             case TopicDeleted(topic):
                 self._note("topic_deleted", f"topic {topic} was deleted", topic=topic)
 
-    def left(self, broker: int) -> None:
+    def left(self, broker: BrokerId) -> None:
         """A broker's connection ended."""
         self._note("broker_left", f"broker {broker} left", broker=broker)
 
@@ -110,9 +111,9 @@ class EventLog:
         text: str,
         *,
         record: PartitionRecord | None = None,
-        partition: int | None = None,
-        epoch: int | None = None,
-        broker: int | None = None,
+        partition: PartitionId | None = None,
+        epoch: Epoch | None = None,
+        broker: BrokerId | None = None,
         topic: str = "",
     ) -> None:
         if record is not None:

@@ -13,6 +13,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.election import NO_GOAL
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, StorageError
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import HAND_OVER_ALL_S, HAND_OVER_TIMEOUT_S, HAND_OVERS_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver, no_other
@@ -51,10 +52,9 @@ class HandOvers:
           NotReadyError, StorageError: if the register can decide nothing.
         """
         broker = member.broker
-        facts = {"broker": broker, "incarnation": member.incarnation}
         self._controller.stopping.add(broker)
-        _log.info("broker is about to stop", **facts)
-        self._tracer.emptying(**facts)
+        _log.info("broker is about to stop", broker=broker, incarnation=member.incarnation)
+        self._tracer.emptying(broker, member.incarnation)
         self.tell_stopping()
         with self._environment.clock.timeout(HAND_OVER_ALL_S):
             while self._led(broker) and not self._election_driver.is_finishing:
@@ -64,9 +64,9 @@ class HandOvers:
                 HAND_OVER_ALL_S,
                 f"others instead of broker {broker}",
             )
-        self._tracer.emptied(**facts)
+        self._tracer.emptied(broker, member.incarnation)
 
-    def starts_anew(self, broker: int) -> None:
+    def starts_anew(self, broker: BrokerId) -> None:
         """A new life of *broker* joined: it may have everything again."""
         if broker in self._controller.stopping:
             self._controller.stopping.discard(broker)
@@ -82,7 +82,7 @@ class HandOvers:
         """Tell one broker which are about to stop."""
         member.post(BrokersStopping(sorted(self._controller.stopping)))
 
-    def _is_needed(self, broker: int) -> bool:
+    def _is_needed(self, broker: BrokerId) -> bool:
         """Whether a leader is about to have *broker* leave its in-sync set."""
         return any(
             self._can_spare(record, broker)
@@ -90,17 +90,17 @@ class HandOvers:
             if broker in record.in_sync and self._is_staying(record.leader)
         )
 
-    def _can_spare(self, record: PartitionRecord, broker: int) -> bool:
+    def _can_spare(self, record: PartitionRecord, broker: BrokerId) -> bool:
         """Whether enough others are in sync, or will be."""
         others = [one for one in record.replicas if one != broker and self._is_staying(one)]
         return len(others) >= self._controller.state.min_insync(record.partition)
 
-    def _is_staying(self, broker: int) -> bool:
+    def _is_staying(self, broker: BrokerId) -> bool:
         return self._controller.is_live(broker) and broker not in self._controller.stopping
 
     # --- brokers that are drained -------------------------------------------------------
 
-    async def drain(self, broker: int) -> None:
+    async def drain(self, broker: BrokerId) -> None:
         """Have others lead what *broker* leads; it gets no leadership before it starts anew.
 
         Raises:
@@ -115,7 +115,7 @@ class HandOvers:
 
     # --- both ----------------------------------------------------------------------------
 
-    def _led(self, broker: int) -> list[int]:
+    def _led(self, broker: BrokerId) -> list[PartitionId]:
         """The partitions that *broker* leads and others could lead."""
         records = self._controller.state.partitions.values()
         return [
@@ -124,7 +124,7 @@ class HandOvers:
             if one.leader == broker and self._has_successor(one.partition, broker)
         ]
 
-    def _has_successor(self, partition: int, broker: int) -> bool:
+    def _has_successor(self, partition: PartitionId, broker: BrokerId) -> bool:
         """Whether *broker* leads the partition and somebody else could."""
         record = self._controller.state.partitions[partition]
         avoided = self._controller.stopping
@@ -135,7 +135,7 @@ class HandOvers:
             for one in record.in_sync
         )
 
-    async def _hand_over_all(self, broker: int) -> None:
+    async def _hand_over_all(self, broker: BrokerId) -> None:
         """Hand over, once, each partition that *broker* leads and others could lead; then changes
         of them that were under way are over, too.
 
@@ -145,7 +145,7 @@ class HandOvers:
         limit = trio.CapacityLimiter(HAND_OVERS_MAX)
         problems: list[NotReadyError | StorageError] = []
 
-        async def hand_over(partition: int) -> None:
+        async def hand_over(partition: PartitionId) -> None:
             async with limit:
                 try:
                     await self._hand_over(partition, broker)
@@ -158,7 +158,7 @@ class HandOvers:
         if problems:
             raise problems[0]
 
-    async def _hand_over(self, partition: int, broker: int) -> None:
+    async def _hand_over(self, partition: PartitionId, broker: BrokerId) -> None:
         try:
             await self._election_driver.change(
                 partition, NO_GOAL, if_still=lambda: self._has_successor(partition, broker)

@@ -13,6 +13,7 @@ import trio
 from octopi.coordination.controller import Controller
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, NotReadyError, ProtocolError, RefusedError
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
@@ -60,18 +61,18 @@ class Member:
         self._tracer = tracer
         self._connection = connection
         self._health_changed = health_changed
-        self.broker = 0
+        self.broker = BrokerId(0)
         """Its id, once it has joined."""
-        self.incarnation = 0
+        self.incarnation = Incarnation(0)
         self.is_closed = False
         """Whether the connection has ended."""
         self.replaced: Final = trio.Event()
         """Set when the broker, in the same life, has a newer connection."""
         self.is_silent = False
         """Whether an order got no answer: then the connection ends."""
-        self._hosts: set[int] = set()
+        self._hosts: set[PartitionId] = set()
         """Partitions that the broker confirmed to be a replica of, on this connection."""
-        self._undone_partitions: set[int] = set()
+        self._undone_partitions: set[PartitionId] = set()
         self._undone_topics: set[str] = set()
         self._are_removals_undone = False
         self._failed = trio.Event()
@@ -93,7 +94,7 @@ class Member:
         self.replaced.set()
         await self._connection.close(1000, "the broker has a newer connection")
 
-    def joined_as(self, broker: int, incarnation: int) -> None:
+    def joined_as(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """The register let the broker in."""
         self.broker, self.incarnation = broker, incarnation
 
@@ -102,7 +103,7 @@ class Member:
         with contextlib.suppress(ConnectionLostError):
             self._connection.post(message)
 
-    async def prepare_hand_over(self, partition: int) -> None:
+    async def prepare_hand_over(self, partition: PartitionId) -> None:
         """Have the broker do what has to be done before another one leads, within `PREPARE_S`."""
         request = m.PrepareHandOver(self._connection.next_request(), partition)
         with (
@@ -258,7 +259,7 @@ class Member:
         undone, self._are_removals_undone = self._are_removals_undone, False
         return undone
 
-    def undone_partitions(self) -> list[int]:
+    def undone_partitions(self) -> list[PartitionId]:
         """Partitions of which the broker could not store the newest decision."""
         return sorted(self._undone_partitions)
 

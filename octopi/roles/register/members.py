@@ -10,13 +10,14 @@ import trio
 
 from octopi.coordination.controller import Controller
 from octopi.errors import NotReadyError, StorageError
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.roles.register.announcements import Announcements
 from octopi.roles.register.decision_log import DecisionLog
 from octopi.roles.register.member import Member
 from octopi.wire.messages import BrokerInfo, PartitionRecord, RemovedTopic, TopicRecord
 
 
-class Members(Mapping[int, Member]):
+class Members(Mapping[BrokerId, Member]):
     """The joined brokers by their ids: each with its newest connection, which may just have broken
     (`octopi.roles.register.departures`)."""
 
@@ -26,23 +27,23 @@ class Members(Mapping[int, Member]):
         self._controller = controller
         self._decisions = decisions
         self._announcements = announcements
-        self._members: dict[int, Member] = {}
+        self._members: dict[BrokerId, Member] = {}
 
-    def __getitem__(self, broker: int) -> Member:
+    def __getitem__(self, broker: BrokerId) -> Member:
         return self._members[broker]
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[BrokerId]:
         return iter(self._members)
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def joined(self, member: Member, broker: int, incarnation: int) -> None:
+    def joined(self, member: Member, broker: BrokerId, incarnation: Incarnation) -> None:
         """The register let *member* in as *broker*; an older connection of it counts no more."""
         self._members[broker] = member
         member.joined_as(broker, incarnation)
 
-    def left(self, broker: int) -> None:
+    def left(self, broker: BrokerId) -> None:
         """The broker is a member no more."""
         del self._members[broker]
 

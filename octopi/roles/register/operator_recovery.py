@@ -16,6 +16,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.election import is_sound
 from octopi.coordination.in_sync_changes import newest_set
 from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.identifiers import NO_EPOCH, BrokerId, PartitionId
 from octopi.limits import ACCEPTANCES_WAIT_S
 from octopi.logger import get_logger
 from octopi.roles.register.election_driver import ElectionDriver
@@ -35,7 +36,7 @@ class OperatorRecovery:
         controller: Controller,
         members: Members,
         election_driver: ElectionDriver,
-        partition: int,
+        partition: PartitionId,
     ) -> None:
         self._controller = controller
         self._machine = controller.elections
@@ -72,7 +73,9 @@ class OperatorRecovery:
             await self._recover()
         return _recovered(stands, self._record)
 
-    async def _begin_empty(self, message: m.RecoverPartition, broker: int) -> m.PartitionRecovery:
+    async def _begin_empty(
+        self, message: m.RecoverPartition, broker: BrokerId
+    ) -> m.PartitionRecovery:
         """Have the partition begin again on *broker*, if that is ordered; else say what is lost by
         it."""
         controller = self._controller
@@ -150,7 +153,7 @@ class OperatorRecovery:
             )
         await self._election_driver.appoint(decision)
 
-    async def _conclude_empty(self, broker: int) -> None:
+    async def _conclude_empty(self, broker: BrokerId) -> None:
         """Conclude the election of a partition of which no replica is left: it begins again on
         *broker*.
 
@@ -238,14 +241,14 @@ class OperatorRecovery:
             emptied_count=0 if candidate is not None else len(names),
         )
 
-    def _holding(self, broker: int) -> m.ReplicaHolding:
+    def _holding(self, broker: BrokerId) -> m.ReplicaHolding:
         machine, controller = self._machine, self._controller
         change = machine.changes[self._partition]
         live, record = controller.is_live(broker), self._record
         member = broker in newest_set(record) | set(record.lost)
         accepted = change.accepts.get(broker)
         if accepted is None:
-            return m.ReplicaHolding(broker, live, member, False, False, 0, 0, 0, 0)
+            return m.ReplicaHolding(broker, live, member, False, False, NO_EPOCH, 0, 0, 0)
         missing = change.losses(broker, machine.topic_ids(self._partition))
         return m.ReplicaHolding(
             broker,

@@ -12,6 +12,7 @@ from octopi.coordination.election import ElectionGoal
 from octopi.coordination.placement import balance_leaders, spread_replicas
 from octopi.environment import Environment
 from octopi.errors import RefusedError, Status, StorageError
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import MOVE_TIMEOUT_S
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
@@ -44,7 +45,7 @@ class Rebalancing:
 
     # --- on request ------------------------------------------------------------------
 
-    async def drain(self, broker: int) -> None:
+    async def drain(self, broker: BrokerId) -> None:
         """Have others lead what *broker* leads; it gets no leadership before it joins anew.
 
         Raises:
@@ -54,7 +55,7 @@ class Rebalancing:
         self._known(broker)
         await self._hand_overs.drain(broker)
 
-    async def remove(self, broker: int) -> None:
+    async def remove(self, broker: BrokerId) -> None:
         """Forget a broker that is away for good and holds nothing.
 
         Raises:
@@ -73,7 +74,7 @@ class Rebalancing:
         """
         await self._decisions.carry_out(self._controller.add_partitions(count))
 
-    async def move(self, partition: int, leaving: int, joining: int) -> None:
+    async def move(self, partition: PartitionId, leaving: BrokerId, joining: BrokerId) -> None:
         """Have *joining* hold a replica in the place of *leaving*.
 
         Raises:
@@ -111,21 +112,21 @@ class Rebalancing:
             )
         _log.info("replica moved", partition=partition, leaving=leaving, joining=joining)
 
-    async def _grow(self, record: PartitionRecord, joining: int) -> None:
+    async def _grow(self, record: PartitionRecord, joining: BrokerId) -> None:
         """Have *joining* hold a replica, too; it follows from then on."""
         if not self._controller.is_live(joining):
             raise RefusedError(f"broker {joining} is away", Status.NO_BROKER)
         goal = ElectionGoal(leader=record.leader, replicas=[*record.replicas, joining])
         await self._election_driver.change(record.partition, goal)
 
-    def _record(self, partition: int) -> PartitionRecord:
+    def _record(self, partition: PartitionId) -> PartitionRecord:
         return self._controller.state.partitions[partition]
 
-    def _known(self, broker: int) -> None:
+    def _known(self, broker: BrokerId) -> None:
         if broker not in self._controller.state.brokers:
             raise RefusedError(f"there is no broker {broker}", Status.INVALID_OPTION)
 
-    def _others(self, record: PartitionRecord, broker: int) -> bool:
+    def _others(self, record: PartitionRecord, broker: BrokerId) -> bool:
         """Whether somebody else than *broker* could lead now."""
         is_live = self._controller.is_live
         return any(one != broker and is_live(one) for one in record.in_sync)

@@ -22,6 +22,7 @@ from octopi.coordination.decisions import (
 )
 from octopi.coordination.election import ElectionGoal
 from octopi.environment import Trace
+from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.wire.messages import (
@@ -82,15 +83,15 @@ class RegisterTracer:
             for step in edges_of_decision(decision)[edge]:
                 trace(step)
 
-    def ordering(self, broker: int, order: Order) -> None:
+    def ordering(self, broker: BrokerId, order: Order) -> None:
         """*broker* is told *order* next."""
         self._tell_edge_of_order(broker, order, 0)
 
-    def ordered(self, broker: int, order: Order) -> None:
+    def ordered(self, broker: BrokerId, order: Order) -> None:
         """*broker* has confirmed *order*; nothing is traced if that is empty."""
         self._tell_edge_of_order(broker, order, 1)
 
-    def _tell_edge_of_order(self, broker: int, order: Order, edge: int) -> None:
+    def _tell_edge_of_order(self, broker: BrokerId, order: Order, edge: int) -> None:
         if (trace := self._trace) is not None:
             for step in edges_of_order(broker, order)[edge]:
                 trace(step)
@@ -101,27 +102,27 @@ class RegisterTracer:
         """The register has listened to brokers for long enough."""
         self._tell(steps.R5Gathered(cluster))
 
-    def lost(self, broker: int, incarnation: int) -> None:
+    def lost(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """That life of a broker is a member no more."""
         self._tell(steps.R6Lost(broker, incarnation))
 
-    def broken(self, broker: int, incarnation: int) -> None:
+    def broken(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """The connection with that life of a broker broke."""
         self._tell(steps.R7Broken(broker, incarnation))
 
-    def serving(self, broker: int, incarnation: int) -> None:
+    def serving(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """Clients are sent to that life of a broker from now on."""
         self._tell(steps.J6Serving(broker, incarnation))
 
-    def troubled(self, broker: int, status: BrokerStatus) -> None:
+    def troubled(self, broker: BrokerId, status: BrokerStatus) -> None:
         """A broker said which of its replicas take no records."""
         self._tell(steps.J14Troubled(broker, status.disk_trouble, status.replicas))
 
-    def emptying(self, broker: int, incarnation: int) -> None:
+    def emptying(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """What that life of a broker leads is handed over, as it stops."""
         self._tell(steps.E22Emptying(broker, incarnation))
 
-    def emptied(self, broker: int, incarnation: int) -> None:
+    def emptied(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """All that could be handed over is."""
         self._tell(steps.E22Emptied(broker, incarnation))
 
@@ -136,7 +137,7 @@ class RegisterTracer:
         if self._trace is not None:
             self._tell(steps.E7Counted(**attrs.asdict(accepted)))
 
-    def given_up(self, partition: int, goal: ElectionGoal) -> None:
+    def given_up(self, partition: PartitionId, goal: ElectionGoal) -> None:
         """*goal* was not reached in time."""
         self._tell(steps.E20GivenUp(partition, goal))
 
@@ -172,7 +173,7 @@ def edges_of_decision(decision: Decision) -> Edges:
     return [], []
 
 
-def edges_of_order(broker: int, order: Order) -> Edges:
+def edges_of_order(broker: BrokerId, order: Order) -> Edges:
     """The steps before *broker* is told *order*, and when it has confirmed it."""
     match order:
         case AnnounceEpoch(partition, epoch):
@@ -191,5 +192,5 @@ def edges_of_order(broker: int, order: Order) -> Edges:
     return [], []
 
 
-def _placed(topic: TopicRecord) -> tuple[str, str, list[int]]:
+def _placed(topic: TopicRecord) -> tuple[str, str, list[PartitionId]]:
     return topic.topic, topic.topic_id, topic.partitions

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from octopi.errors import ConnectionLostError, OctopiError, ProtocolError
+from octopi.identifiers import BrokerId, Incarnation
 from octopi.limits import TOPIC_COUNT_MAX
 from octopi.logger import get_logger
 from octopi.roles.answers import refuse
@@ -79,7 +80,7 @@ class MembershipSession:
         if not self._member.broker:
             raise ProtocolError("a broker has to join before it says this")
 
-    def _require_own(self, broker: int, incarnation: int) -> None:
+    def _require_own(self, broker: BrokerId, incarnation: Incarnation) -> None:
         """Refuse what is said in the name of another broker, or of another life of this one."""
         self._require_joined()
         member = self._member
@@ -134,7 +135,7 @@ class MembershipSession:
             self._node.election_driver.look()
 
 
-def _log_status(broker: int, status: m.BrokerStatus, before: str) -> None:
+def _log_status(broker: BrokerId, status: m.BrokerStatus, before: str) -> None:
     """*before*: why the broker took no records before."""
     if status.disk_trouble and not before:
         _log.warning("broker takes no records", broker=broker, why=status.disk_trouble)

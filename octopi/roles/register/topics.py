@@ -8,7 +8,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import TopicCreationDecision, TopicDeletionDecision
 from octopi.environment import Environment
 from octopi.errors import NotReadyError
-from octopi.identifiers import topic_name
+from octopi.identifiers import BrokerId, PartitionId, topic_name
 from octopi.limits import LIST_COUNT_MAX
 from octopi.logger import get_logger
 from octopi.roles.register.decision_log import DecisionLog
@@ -50,7 +50,7 @@ class Topics:
         name: str,
         *,
         partition_count: int = 1,
-        partitions: list[int] | None = None,
+        partitions: list[PartitionId] | None = None,
         options: TopicOptions | None = None,
         creator: Creator = NOBODY,
     ) -> TopicRecord:
@@ -168,7 +168,7 @@ class Topics:
             _log.info("topic deleted", topic=topic.topic)
             removal = self._controller.state.removals.get(topic.topic_id)
             told = [RemovedTopic(topic.topic, topic.topic_id)]
-            removing = removal.brokers & self._members.keys() if removal else set[int]()
+            removing = removal.brokers & self._members.keys() if removal else set[BrokerId]()
             async with trio.open_nursery() as nursery:
                 for broker in sorted(removing):
                     nursery.start_soon(self._members.have_removed, self._members[broker], told)

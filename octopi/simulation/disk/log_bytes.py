@@ -93,7 +93,7 @@ class ReplicaBytes(LogBytes):
     """One replica of a topic's log, below *data_directory*."""
 
     def __init__(
-        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: int
+        self, disk: SimulatedDisk, data_directory: str, topic: str, partition: PartitionId
     ) -> None:
         super().__init__(disk, log_directory(data_directory, PartitionId(partition), topic))
         self._topic = topic

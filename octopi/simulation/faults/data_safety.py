@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from octopi.coordination.cluster_state import Removal
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.simulation.cluster import WIPE, SimulatedCluster
 from octopi.simulation.faults.actions import BitFlip, Destroying, LosePower, RollBack, Wipe
 from octopi.simulation.faults.damage import Damage
@@ -44,7 +45,7 @@ class LastCopyGuard:
         touched last."""
         self._unsure: set[str] = set()
         """Hosts whose device may lack what they believe to be there: a sync failed."""
-        self._partitions_before_wipe: set[int] = set()
+        self._partitions_before_wipe: set[PartitionId] = set()
         """What a register without memory has to find out again."""
         self._register_is_lost = False
         """Whether its journal is damaged, and it has no new disk yet."""
@@ -131,7 +132,7 @@ class LastCopyGuard:
                 return f"it may be the only one to accept a new leader of {record.partition}"
         return ""
 
-    def _objection_to_the_last(self, broker: int, action: Destroying) -> str:
+    def _objection_to_the_last(self, broker: BrokerId, action: Destroying) -> str:
         """The same, where an operator orders who leads when nobody in sync is whole any more."""
         if isinstance(action, Damage) and action.is_noticed:
             return ""
@@ -145,7 +146,7 @@ class LastCopyGuard:
                 return f"no replica of partition {record.partition} would be left"
         return ""
 
-    def _has_its_disk(self, broker: int) -> bool:
+    def _has_its_disk(self, broker: BrokerId) -> bool:
         return self._cluster.broker_of(self._cluster.host_of(broker)) == broker
 
     @property
@@ -163,7 +164,7 @@ class LastCopyGuard:
             records.append(attrs.evolve(record, in_sync=asked.in_sync))
         return records
 
-    def _is_last(self, broker: int, record: PartitionRecord) -> bool:
+    def _is_last(self, broker: BrokerId, record: PartitionRecord) -> bool:
         """Whether nobody else who is in sync by *record* has intact data."""
         intact = [one for one in record.in_sync if not self._is_destroyed(one, record)]
         return intact == [broker]
@@ -216,7 +217,7 @@ class LastCopyGuard:
         # Whoever is alone because the register took the others out may have to hear of it yet.
         return flushed or (led_alone and self._flagged.get((host, record.partition), False))
 
-    def _is_destroyed(self, broker: int, record: PartitionRecord) -> bool:
+    def _is_destroyed(self, broker: BrokerId, record: PartitionRecord) -> bool:
         """Whether the in-sync set still counts on data that was touched."""
         at = self._destroyed_at.get((record.partition, broker))
         if at is None:

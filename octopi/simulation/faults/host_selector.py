@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import Node, SimulatedCluster
 
 _ROLES: Final = frozenset({"leader", "follower"})
@@ -25,7 +26,7 @@ class HostSelector:
         word = who.partition("/")[0]
         return word in {"any", node.kind, node.name} or (word in _ROLES and node.kind == "broker")
 
-    def fits(self, who: str, host: str, partition: int | None) -> bool:
+    def fits(self, who: str, host: str, partition: PartitionId | None) -> bool:
         """Whether *who* means *host*, where *partition* is spoken of."""
         node = self._cluster.nodes.get(host)
         if node is None or not self.may_fit(who, node):
@@ -33,9 +34,9 @@ class HostSelector:
         word, _, number = who.partition("/")
         if word not in _ROLES:
             return True
-        return host in self._in_role(word, int(number) if number else partition)
+        return host in self._in_role(word, PartitionId(int(number)) if number else partition)
 
-    def target(self, who: str, here: str | None, partition: int | None) -> str:
+    def target(self, who: str, here: str | None, partition: PartitionId | None) -> str:
         """The one host that *who* means, drawn from those that are up; empty: there is none.
 
         *here* and *partition* are where the fault strikes.
@@ -44,7 +45,7 @@ class HostSelector:
         if word == "here":
             return here or ""
         if word in _ROLES:
-            hosts = self._in_role(word, int(number) if number else partition)
+            hosts = self._in_role(word, PartitionId(int(number)) if number else partition)
         elif word in self._cluster.nodes:
             hosts = [word]
         else:
@@ -54,7 +55,7 @@ class HostSelector:
             return hosts[0] if hosts else ""
         return up[0] if len(up) == 1 else self._world.random("target", who).choice(up)
 
-    def peers(self, who: str, node: Node, partition: int | None) -> list[str]:
+    def peers(self, who: str, node: Node, partition: PartitionId | None) -> list[str]:
         """The other hosts that *who* means; ``others`` are all."""
         if who in {"others", "any"}:
             hosts = list(self._cluster.nodes)
@@ -64,7 +65,7 @@ class HostSelector:
             hosts = [one.name for one in self._cluster.nodes.values() if self.may_fit(who, one)]
         return [host for host in hosts if host != node.name]
 
-    def _in_role(self, word: str, partition: int | None) -> list[str]:
+    def _in_role(self, word: str, partition: PartitionId | None) -> list[str]:
         """The leaders or followers of *partition*; None: of any."""
         view = self._cluster.register_view.state
         found: dict[str, None] = {}

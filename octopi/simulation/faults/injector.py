@@ -18,6 +18,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
+from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import Node, SimulatedCluster
 from octopi.simulation.disk.disk import DiskSnapshot
 from octopi.simulation.disk.faults import Delay, DiskFault, Fail
@@ -118,7 +119,7 @@ class Injector:
             if isinstance(fault.action, RollBack | Damage):
                 self._world.at(fault.action.taken_s, partial(self._copy, fault.action.taken_s))
 
-    def _arm(self, number: int, here: str | None, partition: int | None) -> None:
+    def _arm(self, number: int, here: str | None, partition: PartitionId | None) -> None:
         """Wait for the place of a fault; *here* and *partition* are what the one before it,
         if it waited for that, had to do with."""
         fault = self._faults[number]
@@ -134,7 +135,7 @@ class Injector:
             case When():
                 self._conditions.append((fault.place, number))
 
-    def _come(self, number: int, here: str | None, partition: int | None) -> None:
+    def _come(self, number: int, here: str | None, partition: PartitionId | None) -> None:
         """The place of a fault has come: it strikes, and those behind it wait for theirs."""
         fault = self._faults[number]
         self.timed_count -= isinstance(fault.place, AtTime)
@@ -207,7 +208,7 @@ class Injector:
         fault = InjectedFault(AtTime(self._world.now), action, target)
         return self._strike(fault, self.hosts.target(target, None, None), None)
 
-    def _strike(self, fault: InjectedFault, target: str, partition: int | None) -> str:
+    def _strike(self, fault: InjectedFault, target: str, partition: PartitionId | None) -> str:
         if self._is_over:
             return "all was healed"
         kind = type(fault.action).__name__
@@ -264,7 +265,7 @@ class Injector:
             return self._last_copies.objection(node.name, action)
         return ""
 
-    def _act(self, fault: InjectedFault, node: Node, partition: int | None) -> None:
+    def _act(self, fault: InjectedFault, node: Node, partition: PartitionId | None) -> None:
         name, host, network = node.name, node.host, self._cluster.network
 
         def peers(who: str) -> list[str]:
@@ -445,7 +446,7 @@ class Injector:
         """Take back what `fill` did."""
         pending_faults.empty(self._cluster.nodes[name])
 
-    def fail_append(self, name: str, partition: int) -> None:
+    def fail_append(self, name: str, partition: PartitionId) -> None:
         """Have the next append to a log of the partition fail on the host *name*.  Its process has
         to be started again after that.  To be called after `heal`."""
         self.broken_disks.add(name)

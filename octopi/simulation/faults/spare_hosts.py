@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from octopi.identifiers import BrokerId
 from octopi.simulation.cluster import SimulatedCluster
 
 
@@ -21,7 +22,7 @@ def can_be_replaced(cluster: SimulatedCluster, host: str, cut_off: str) -> bool:
     """Whether another host that is up, and not *cut_off*, is in sync wherever *host* is."""
     broker = cluster.broker_of(host)
 
-    def is_there(other: int) -> bool:
+    def is_there(other: BrokerId) -> bool:
         found = cluster.host_of(other)
         is_it = other != broker and cluster.broker_of(found) == other
         return is_it and cluster.nodes[found].host.is_up and found != cut_off

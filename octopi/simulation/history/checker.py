@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from octopi.identifiers import Offset
 from octopi.record import HEADER_BYTES, STRUCTURED_BYTES_MIN, encode_headers, record_size_bytes
 from octopi.simulation.history.anomalies import Anomaly, Rule
 from octopi.simulation.history.events import History, show
@@ -145,7 +146,7 @@ def _check_missing(history_index: HistoryIndex) -> None:
 def _check_passed(history_index: HistoryIndex, one: MessageFacts, log: LogFacts) -> None:
     """Nobody was handed *one*: then nobody may have read past it."""
     for reading in log.readings:
-        if reading.has_passed(one.offset):
+        if reading.has_passed(Offset(one.offset)):
             text = f"{show(one.value)} at {one.offset} was acknowledged in epoch {one.epoch}, "
             text += f"and {reading.consumer} read past it without being handed it"
             numbers = (one.acknowledged, reading.last)

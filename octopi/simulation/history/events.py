@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 
 from octopi.errors import OctopiError
+from octopi.identifiers import Epoch, Offset, PartitionId
 from octopi.record import NO_HEADERS
 
 _NAME_END: Final = b"|"
@@ -43,7 +44,7 @@ class LogName(NamedTuple):
     """One log: a topic's share of one partition."""
 
     topic: str
-    partition: int
+    partition: PartitionId
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
@@ -83,7 +84,7 @@ class Invoked(NamedTuple):
     """Whoever sends one message after another: two tasks that share a producer have two
     names, because nothing is promised about their order."""
     topic: str
-    partition: int | None
+    partition: PartitionId | None
     """None: left to the producer."""
     value: bytes
     key: bytes | None = None
@@ -100,9 +101,9 @@ class Acknowledged(NamedTuple):
     at: float
     log: LogName
     value: bytes
-    offset: int
-    next_offset: int
-    epoch: int
+    offset: Offset
+    next_offset: Offset
+    epoch: Epoch
     duplicate: bool = False
 
     def __str__(self) -> str:
@@ -145,7 +146,7 @@ class Assigned(NamedTuple):
     at: float
     consumer: str
     log: LogName
-    offset: int
+    offset: Offset
     forked: bool = False
     """Whether it was told that what it read behind that is gone."""
 
@@ -161,8 +162,8 @@ class Delivered(NamedTuple):
     at: float
     consumer: str
     log: LogName
-    offset: int
-    next_offset: int
+    offset: Offset
+    next_offset: Offset
     value: bytes
     key: bytes | None = None
     headers: Mapping[str, bytes] = NO_HEADERS
@@ -180,7 +181,7 @@ class PositionStored(NamedTuple):
     at: float
     consumer: str
     log: LogName
-    offset: int
+    offset: Offset
 
     def __str__(self) -> str:
         return f"{self.consumer}'s position in {self.log} is stored: {self.offset}"
@@ -193,7 +194,7 @@ class Resumed(NamedTuple):
     at: float
     consumer: str
     log: LogName
-    offset: int
+    offset: Offset
 
     def __str__(self) -> str:
         return f"{self.consumer} resumes {self.log} at {self.offset}"
@@ -206,7 +207,7 @@ class ReachedEnd(NamedTuple):
     at: float
     consumer: str
     log: LogName
-    offset: int
+    offset: Offset
     since: float
 
     def __str__(self) -> str:
@@ -235,7 +236,7 @@ class Committed(NamedTuple):
 
     at: float
     log: LogName
-    highwater: int
+    highwater: Offset
 
     def __str__(self) -> str:
         return f"{self.log} is committed up to {self.highwater}"
@@ -259,7 +260,7 @@ class LossTold(NamedTuple):
     at: float
     log: LogName
     end: int
-    epoch: int
+    epoch: Epoch
 
     def __str__(self) -> str:
         return f"{self.log} may have lost what lay from {self.end} on before epoch {self.epoch}"
@@ -268,8 +269,8 @@ class LossTold(NamedTuple):
 class StoredMessage(NamedTuple):
     """A message of a log as it is in the end."""
 
-    offset: int
-    next_offset: int
+    offset: Offset
+    next_offset: Offset
     value: bytes
     key: bytes | None = None
     headers: Mapping[str, bytes] = NO_HEADERS

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from sys import maxsize
 
+from octopi.identifiers import Offset
 from octopi.simulation.history.anomalies import Anomaly, Rule
 from octopi.simulation.history.events import (
     Acknowledged,
@@ -232,8 +233,8 @@ class HistoryIndex:
         self,
         number: int,
         log: LogFacts,
-        offset: int,
-        next_offset: int,
+        offset: Offset,
+        next_offset: Offset,
         value: bytes,
         key: bytes | None,
         headers: Mapping[str, bytes],
@@ -269,7 +270,7 @@ class HistoryIndex:
         return message
 
     def _see_elsewhere(
-        self, number: int, log: LogFacts, offset: int, message: MessageFacts
+        self, number: int, log: LogFacts, offset: Offset, message: MessageFacts
     ) -> MessageFacts:
         """A copy of *message*, which is known to lie at another place."""
         assert message.log is not None
@@ -290,13 +291,13 @@ class HistoryIndex:
         if message.delivered == NEVER or not isinstance(event, Delivered):
             return False
         reading = self._readings[event.consumer, event.log]
-        return reading.log is message.log and reading.has_passed(message.offset)
+        return reading.log is message.log and reading.has_passed(Offset(message.offset))
 
     def _see_unsent(
         self,
         number: int,
         log: LogFacts,
-        offset: int,
+        offset: Offset,
         value: bytes,
         key: bytes | None,
         headers: Mapping[str, bytes],
@@ -410,7 +411,7 @@ class HistoryIndex:
             values.append(missed.value)
         self.blame(rule, reading.log, text, tuple(values), reading.last, number)
 
-    def _store(self, number: int, reading: ConsumerRead, offset: int) -> None:
+    def _store(self, number: int, reading: ConsumerRead, offset: Offset) -> None:
         if reading.position != NEVER and offset > reading.position:
             text = f"{reading.consumer} stored {offset}, and was handed what lies before "
             text += f"{reading.position}"
@@ -422,7 +423,7 @@ class HistoryIndex:
         reading.stored, reading.stored_last = offset, number
         reading.untold_stored = reading.untold
 
-    def _resume(self, number: int, reading: ConsumerRead, offset: int) -> None:
+    def _resume(self, number: int, reading: ConsumerRead, offset: Offset) -> None:
         has_stored = reading.stored != NEVER
         expected = reading.stored if has_stored else reading.position
         if expected not in {NEVER, offset}:

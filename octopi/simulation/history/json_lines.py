@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, get_args
 
+from octopi.identifiers import PartitionId
 from octopi.simulation.history.events import Event, History, HistoryError, LogName, StoredMessage
 
 
@@ -114,7 +115,7 @@ def _bytes(value: object) -> bytes:
 
 def _log(value: object) -> LogName:
     topic, partition = _list(value)
-    return LogName(_text(topic), _integer(partition))
+    return LogName(_text(topic), PartitionId(_integer(partition)))
 
 
 _FIELDS: Final[dict[str, Callable[[object], object]]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sys import maxsize
 from typing import Final
 
+from octopi.identifiers import Offset
 from octopi.simulation.history.events import Invoked, LogName
 
 NEVER: Final = -1
@@ -132,14 +133,14 @@ class ConsumerRead:
         """It, or who goes on at the stored position, has yet to be told of a loss: the number of
         the event that says what is lost."""
 
-    def move(self, offset: int, number: int) -> None:
+    def move(self, offset: Offset, number: int) -> None:
         """Go on from *offset*, whatever lies between."""
         if self.first < self.position:
             self.ranges.append((self.first, self.position))
         self.first = self.position = offset
         self.last = number
 
-    def has_passed(self, offset: int) -> bool:
+    def has_passed(self, offset: Offset) -> bool:
         """Whether what lies at *offset* must have been handed out."""
         return self.first <= offset < self.position or any(
             first <= offset < position for first, position in self.ranges

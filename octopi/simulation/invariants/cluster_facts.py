@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from octopi.identifiers import BrokerId, Offset, PartitionId
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.faults import Fail
 from octopi.simulation.disk.log_bytes import JournalBytes, ReplicaBytes
@@ -132,7 +133,7 @@ class ClusterFacts:
                 self._serving_less.add((host, record.partition))
         for log in self._live_logs():
             had = min(self._agreed(host, log), self._replica(host, log).durable_end)
-            had = log.whole_records_end(had)
+            had = log.whole_records_end(Offset(had))
             key = host, log.topic, log.partition
             self._had_on_device[key] = max(had, self._had_on_device.get(key, 0))
         if action.forgets_promises:
@@ -218,7 +219,7 @@ class ClusterFacts:
             log = self._logs[key] = CommittedLog(step.topic, step.partition)
         return log
 
-    def _live_logs(self, partition: int | None = None) -> list[CommittedLog]:
+    def _live_logs(self, partition: PartitionId | None = None) -> list[CommittedLog]:
         """The logs of *partition* (None: of all) whose topics weren't deleted, nor brought back
         after that by a disk that is as it was before."""
         return [
@@ -246,17 +247,17 @@ class ClusterFacts:
         replica = self._replica(host, log)
         start = min(replica.start, log.end)
         agreed = agreement(replica.read(start, log.end), log.data[start:])
-        return log.whole_records_end(start + agreed)
+        return log.whole_records_end(Offset(start + agreed))
 
-    def _log_epoch(self, broker: int, record: PartitionRecord) -> int:
+    def _log_epoch(self, broker: BrokerId, record: PartitionRecord) -> int:
         return self._log_epochs.get((self._cluster.host_of(broker), record.partition), 0)
 
-    def _has_its_disk(self, broker: int) -> bool:
+    def _has_its_disk(self, broker: BrokerId) -> bool:
         """Whether *broker* has the disk that it began with, and what it wrote there."""
         host = self._cluster.host_of(broker)
         return bool(host) and host not in self._spoiled and broker == self._cluster.broker_of(host)
 
-    def _is_excused(self, broker: int, log: CommittedLog) -> bool:
+    def _is_excused(self, broker: BrokerId, log: CommittedLog) -> bool:
         """Whether the in-sync set counts on data that a fault took from *broker*."""
         if not self._has_its_disk(broker):
             return True
@@ -267,7 +268,7 @@ class ClusterFacts:
         lost_at = self._lost_at(broker, log)
         return self._view.was_out_of_sync(log.partition, broker) <= lost_at
 
-    def _lost_at(self, broker: int, log: CommittedLog) -> int:
+    def _lost_at(self, broker: BrokerId, log: CommittedLog) -> int:
         """The `RegisterView.version` when something that counted was taken from it last."""
         lost_at = self._data_lost_at.get(broker, _NEVER)
         if lost_at <= self._accepted_at.get((broker, log.partition), _NEVER):

@@ -3,6 +3,7 @@ and hold (`octopi.simulation.invariants.oracle`)."""
 
 from __future__ import annotations
 
+from octopi.identifiers import Offset, PartitionId
 from octopi.record import record_end, scan
 from octopi.simulation.kernel.world import Event
 
@@ -13,7 +14,7 @@ Where = tuple[str, int]
 class CommittedLog:
     """The records of one log that were ever committed."""
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: PartitionId) -> None:
         self.topic = topic
         self.partition = partition
         self.data = bytearray()
@@ -41,24 +42,24 @@ class CommittedLog:
         """Where the committed records end."""
         return len(self.data)
 
-    def committed_by(self, offset: int) -> tuple[Event, ...]:
+    def committed_by(self, offset: Offset) -> tuple[Event, ...]:
         """The commit that what lies at *offset* came with."""
         for end, event in self.commits:
             if end > offset:
                 return (event,)
         return ()
 
-    def record_end(self, offset: int) -> int:
+    def record_end(self, offset: Offset) -> int:
         """Where the committed record at *offset* ends."""
         with memoryview(self.data) as data:
             return record_end(data, offset)
 
-    def whole_records_end(self, offset: int) -> int:
+    def whole_records_end(self, offset: Offset) -> int:
         """Where the last committed record ends that lies before *offset* as a whole."""
         if offset >= self.end:
             return self.end
         position = max((until for until, _ in self.commits if until <= offset), default=0)
-        while (behind := self.record_end(position)) <= offset:
+        while (behind := self.record_end(Offset(position))) <= offset:
             position = behind
         return position
 

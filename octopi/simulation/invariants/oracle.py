@@ -69,6 +69,7 @@ from collections.abc import Callable, Iterable
 
 from octopi.coordination.journal_entries import PartitionDecided
 from octopi.errors import Status
+from octopi.identifiers import BrokerId, Offset
 from octopi.limits import RECENT_BATCHES_COUNT
 from octopi.record import scan
 from octopi.simulation.cluster import STOP, WIPE, SimulatedCluster
@@ -210,7 +211,7 @@ class Oracle(Succession):
             self._check_flushed(event, log, sorted(counted - out))
 
     def _check_flushed(
-        self, event: StepEvent[CommitStep], log: CommittedLog, counted: list[int]
+        self, event: StepEvent[CommitStep], log: CommittedLog, counted: list[BrokerId]
     ) -> None:
         for broker in counted:
             host = self._cluster.host_of(broker)
@@ -299,7 +300,7 @@ class Oracle(Succession):
         if ours != theirs:
             at = start + agreement(ours, theirs)
             text = f"{event.host} has other records at {at} of {log.name} than were committed"
-            self._break("committed-differs", text, event, *log.committed_by(at))
+            self._break("committed-differs", text, event, *log.committed_by(Offset(at)))
 
     # --- leadership --------------------------------------------------------------------
 
@@ -395,7 +396,7 @@ class Oracle(Succession):
         for record in event.step.records:
             self._require_durable(event, record, event.step.broker)
 
-    def _require_durable(self, event: Event, record: PartitionRecord, broker: int) -> None:
+    def _require_durable(self, event: Event, record: PartitionRecord, broker: BrokerId) -> None:
         """Whether the register, which tells *broker* of *record*, can't forget it any more."""
         known = self._view.state.partitions.get(record.partition)
         told = record.epoch, record.version
@@ -462,7 +463,9 @@ class Oracle(Succession):
             ):
                 self._require_held(event, log, event.host)
 
-    def _require_complete(self, event: Event, log: CommittedLog, brokers: Iterable[int]) -> None:
+    def _require_complete(
+        self, event: Event, log: CommittedLog, brokers: Iterable[BrokerId]
+    ) -> None:
         for broker in brokers:
             if not self._is_excused(broker, log):
                 self._require_held(event, log, self._cluster.host_of(broker))
@@ -482,7 +485,7 @@ class Oracle(Succession):
             at = start + agreement(ours, committed)
             text = f"{host} leads or is in sync, and of {log.name} it lacks what is committed "
             text += f"from {at} to {log.end}"
-            self._break("incomplete-leader", text, event, *log.committed_by(at))
+            self._break("incomplete-leader", text, event, *log.committed_by(Offset(at)))
 
     def _check_cut(self, event: StepEvent[steps.E13Truncating]) -> None:
         log, end = self._log(event), event.step.end

@@ -16,6 +16,7 @@ import attrs
 
 from octopi.coordination.in_sync_changes import newest_set
 from octopi.coordination.journal_entries import PartitionDecided
+from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, Incarnation, PartitionId
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.kernel.host import LOSE_POWER
 from octopi.simulation.kernel.world import Event
@@ -32,8 +33,8 @@ it is to begin again empty, if no replica is left."""
 class Accepted:
     """What a replica said when it accepted an epoch."""
 
-    incarnation: int
-    log_epoch: int
+    incarnation: Incarnation
+    log_epoch: Epoch
     """The newest epoch in which it led or agreed with the leader."""
     ends: Mapping[str, int]
     """Topic id -> up to where the log is sound."""
@@ -68,12 +69,12 @@ class Recoveries:
         """Partition -> the epoch that was found last."""
         self._lost_power: set[tuple[str, int]] = set()
         """Host and partition, for partitions that have no other replica."""
-        self._accepted: dict[int, tuple[int, dict[int, Accepted]]] = {}
+        self._accepted: dict[PartitionId, tuple[Epoch, dict[BrokerId, Accepted]]] = {}
         """Partition -> the epoch that was accepted last, and by which brokers."""
 
-    def accepted(self, record: PartitionRecord) -> dict[int, Accepted]:
+    def accepted(self, record: PartitionRecord) -> dict[BrokerId, Accepted]:
         """Who has accepted the epoch of *record*, in the life that the register knows."""
-        epoch, accepted = self._accepted.get(record.partition, (0, {}))
+        epoch, accepted = self._accepted.get(record.partition, (NO_EPOCH, {}))
         if epoch != record.epoch:
             return {}
         lives = self._cluster.register_view.incarnation_to_be
@@ -83,7 +84,7 @@ class Recoveries:
         """The records of *event* whose leaders lead with what they have."""
         step = event.about
         if isinstance(step, steps.E7Counted):
-            known, accepted = self._accepted.get(step.partition, (0, {}))
+            known, accepted = self._accepted.get(step.partition, (NO_EPOCH, {}))
             accepted = accepted if known == step.epoch else {}
             accepted[step.broker] = Accepted.of(step)
             self._accepted[step.partition] = step.epoch, accepted
@@ -108,7 +109,7 @@ class Recoveries:
                 yield record
 
 
-def better_than(leader: int, ends: Mapping[int, Sequence[int]]) -> str:
+def better_than(leader: BrokerId, ends: Mapping[BrokerId, Sequence[int]]) -> str:
     """Which broker lacks less than *leader*, in words; empty if none does.  *ends*: broker -> the
     ends of its logs, in one order; those of a leader that isn't there are not judged.
 
@@ -132,8 +133,8 @@ def better_than(leader: int, ends: Mapping[int, Sequence[int]]) -> str:
 
 
 def best_by_order(
-    record: PartitionRecord, accepted: Mapping[int, Accepted], topics: Sequence[str]
-) -> tuple[set[int], dict[int, list[int]]]:
+    record: PartitionRecord, accepted: Mapping[BrokerId, Accepted], topics: Sequence[str]
+) -> tuple[set[BrokerId], dict[BrokerId, list[int]]]:
     """Which of the brokers that *accepted* may lead by an operator's order, and the ends of their
     logs of *topics*, which are ids.  *record*: what the order replaces.
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.journal_entries import BrokerRegistered, Entry, PartitionDecided
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
 from octopi.wire.messages import PartitionRecord
@@ -33,10 +34,10 @@ class RegisterView:
         """As its journal would make it."""
         self.version = 0
         """Counts the changes of `state`."""
-        self.before: dict[int, PartitionRecord] = {}
+        self.before: dict[PartitionId, PartitionRecord] = {}
         """For each partition the record before the one in `state`."""
         self._out_of_sync: dict[tuple[int, int], int] = {}
-        self._known_before: dict[int, PartitionRecord] = {}
+        self._known_before: dict[PartitionId, PartitionRecord] = {}
         """What the register knew of partitions when it lost its disk."""
         self._appended: deque[Entry] = deque()
         self._flushing: dict[int, int] = {}
@@ -71,7 +72,7 @@ class RegisterView:
                 self.version += 1
 
     @property
-    def records(self) -> dict[int, PartitionRecord]:
+    def records(self) -> dict[PartitionId, PartitionRecord]:
         """The newest record of each partition, also of those that the register lost with its disk
         and has yet to hear of again."""
         return self._known_before | self.state.partitions
@@ -81,7 +82,7 @@ class RegisterView:
         """What `version` will be when all that is decided is on the device."""
         return self.version + len(self._appended)
 
-    def incarnation_to_be(self, broker: int) -> int:
+    def incarnation_to_be(self, broker: BrokerId) -> int:
         """The registered life of *broker* when all that is decided is on the device; 0: none."""
         known = self.state.brokers.get(broker)
         lives = [
@@ -91,12 +92,12 @@ class RegisterView:
         ]
         return lives[-1] if lives else known.incarnation if known else 0
 
-    def to_be(self, partition: int) -> list[PartitionRecord]:
+    def to_be(self, partition: PartitionId) -> list[PartitionRecord]:
         """Records of *partition* that are decided and not on the device yet."""
         entries = [one for one in self._appended if isinstance(one, PartitionDecided)]
         return [one.record for one in entries if one.record.partition == partition]
 
-    def was_out_of_sync(self, partition: int, broker: int) -> int:
+    def was_out_of_sync(self, partition: PartitionId, broker: BrokerId) -> int:
         """The `version` up to which *broker* was not in the partition's in-sync set the last
         time that it wasn't; -1: it was in it ever since."""
         record = self.state.partitions.get(partition) or self._known_before.get(partition)

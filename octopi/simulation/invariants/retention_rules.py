@@ -6,6 +6,7 @@ against that.
 
 from __future__ import annotations
 
+from octopi.identifiers import Offset
 from octopi.record import record_timestamp_ms
 from octopi.simulation.disk.log_bytes import LogBytes
 from octopi.simulation.invariants.committed_log import CommittedLog
@@ -50,7 +51,7 @@ def _last_timestamp_ms(log: CommittedLog, end: int) -> int:
     """The time stamp of the last record before *end*, where one ends.  A record comes to a log at
     that time or later."""
     position = log.removed_end
-    while (behind := log.record_end(position)) < end:
+    while (behind := log.record_end(Offset(position))) < end:
         position = behind
     with memoryview(log.data) as data:
         return record_timestamp_ms(data, position)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from octopi.identifiers import PartitionId
 from octopi.roles.broker.retired_folders import DIRECTORY, parse
 from octopi.simulation.cluster import DATA_DIRECTORY, SimulatedCluster
 from octopi.simulation.disk.disk import SimulatedDisk
@@ -51,7 +52,7 @@ class Retirements:
         return self._cluster.nodes[event.host].host.disk
 
 
-def whole_ones(disk: SimulatedDisk, partition: int) -> list[str]:
+def whole_ones(disk: SimulatedDisk, partition: PartitionId) -> list[str]:
     """The names of the folders in which replicas of *partition* are kept whole."""
     parsed = (parse(name) for name in retired_names(disk))
     return [one.name for one in parsed if one and one.partition == partition and one.is_whole]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from octopi.identifiers import BrokerId, Offset
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.invariants.cluster_facts import ClusterFacts
 from octopi.simulation.invariants.committed_log import CommittedLog
@@ -80,7 +81,7 @@ class Succession(ClusterFacts):
         self,
         event: Event,
         record: PartitionRecord,
-        accepted: Mapping[int, Accepted],
+        accepted: Mapping[BrokerId, Accepted],
         logs: Sequence[CommittedLog],
     ) -> None:
         """What the leader of *record* lacks was committed no more."""
@@ -113,7 +114,7 @@ class Succession(ClusterFacts):
             ):
                 text = f"{log.name} is flushed before it is acknowledged, and what is committed "
                 text += f"from {end} to {log.end} is given up"
-                self._break("lost-too-much", text, event, *log.committed_by(end))
+                self._break("lost-too-much", text, event, *log.committed_by(Offset(end)))
                 return
             if end < log.end:
                 self._world.note(LOST, topic=log.topic, partition=log.partition, end=end)
@@ -128,7 +129,7 @@ class Succession(ClusterFacts):
         self,
         record: PartitionRecord,
         before: PartitionRecord,
-        accepted: Mapping[int, Accepted],
+        accepted: Mapping[BrokerId, Accepted],
         logs: Sequence[CommittedLog],
     ) -> str:
         """All that were in sync lost what was in their memories: the best of them leads."""
@@ -156,7 +157,7 @@ class Succession(ClusterFacts):
         self,
         record: PartitionRecord,
         before: PartitionRecord,
-        accepted: Mapping[int, Accepted],
+        accepted: Mapping[BrokerId, Accepted],
         logs: Sequence[CommittedLog],
     ) -> str:
         """An operator ordered it: the best of all that are left leads, in sync last or not."""
@@ -181,7 +182,7 @@ class Succession(ClusterFacts):
         return ""
 
     def _who_has_more(
-        self, record: PartitionRecord, brokers: Sequence[int], logs: Sequence[CommittedLog]
+        self, record: PartitionRecord, brokers: Sequence[BrokerId], logs: Sequence[CommittedLog]
     ) -> str:
         """Who of *brokers* has more of what was committed than the leader."""
         held = {
@@ -201,7 +202,7 @@ class Succession(ClusterFacts):
         self,
         event: Event,
         record: PartitionRecord,
-        accepted: Mapping[int, Accepted],
+        accepted: Mapping[BrokerId, Accepted],
         logs: Sequence[CommittedLog],
     ) -> str:
         """Whether all is told that the leader lacks, and another replica has or had."""
@@ -229,7 +230,7 @@ class Succession(ClusterFacts):
             return known
         return self._view.before.get(record.partition, record)
 
-    def _is_there(self, broker: int) -> bool:
+    def _is_there(self, broker: BrokerId) -> bool:
         """Whether *broker* runs, on the disk that it always had."""
         node = self._cluster.nodes[self._cluster.host_of(broker)]
         return self._has_its_disk(broker) and node.host.is_up and not node.stop.is_set()
@@ -242,7 +243,7 @@ class Succession(ClusterFacts):
         self,
         record: PartitionRecord,
         before: PartitionRecord,
-        accepted: Mapping[int, Accepted],
+        accepted: Mapping[BrokerId, Accepted],
         logs: Sequence[CommittedLog],
     ) -> str:
         """Why the register may not decide *record* by itself."""

@@ -16,7 +16,7 @@ from octopi.errors import (
     RefusedError,
     Status,
 )
-from octopi.identifiers import TopicId
+from octopi.identifiers import PartitionId, TopicId
 from octopi.limits import WAITING_TASK_MEMORY_BYTES
 from octopi.roles.answers import refuse
 from octopi.roles.broker.local_log import LocalLog
@@ -48,7 +48,7 @@ class ClientContext:
         self.connection = connection
         self.tasks = tasks
 
-    def served(self, topic: str, partition: int) -> LocalLog:
+    def served(self, topic: str, partition: PartitionId) -> LocalLog:
         """The log, if this broker may serve it.
 
         Raises:
@@ -61,7 +61,7 @@ class ClientContext:
             )
         return log
 
-    def replica(self, partition: int) -> ReplicaDriver:
+    def replica(self, partition: PartitionId) -> ReplicaDriver:
         """This broker's replica.
 
         Raises:
@@ -72,7 +72,7 @@ class ClientContext:
             raise NotLeaderError("this broker is no replica of the partition: ask the register")
         return replica
 
-    def require_end(self, log: LocalLog, partition: int) -> None:
+    def require_end(self, log: LocalLog, partition: PartitionId) -> None:
         """See that *log*'s highwater mark is above all that was ever acknowledged.
 
         Raises:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from octopi.errors import NotLeaderError
+from octopi.identifiers import PartitionId
 from octopi.roles.broker.redirects import redirect
 from octopi.roles.broker.services.context import ClientContext
 from octopi.transport.services import Service, ServiceSession
@@ -47,5 +48,5 @@ class BrokerSession(ServiceSession):
         try:
             super().handle(message)
         except NotLeaderError as error:
-            partition: int = getattr(message, "partition", -1)  # -1: it is about none
+            partition = PartitionId(getattr(message, "partition", -1))  # -1: it is about none
             raise redirect(self._manager, str(error.args[0]), partition) from error
