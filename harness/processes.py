@@ -111,7 +111,9 @@ class NodeProcess:
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
             assert left > 0, f"{self.name} did not serve within {timeout_s:g} s:\n{self.log()}"
-            if select.select([stdout], [], [], left)[0]:
+            poll = select.poll()  # unlike `select`, it takes descriptors above 1,023
+            poll.register(stdout, select.POLLIN)
+            if poll.poll(left * 1000):
                 byte = os.read(stdout.fileno(), 1)
                 assert byte, f"{self.name} ended instead of serving:\n{self.log()}"
                 line += byte

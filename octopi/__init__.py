@@ -51,7 +51,16 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnreachableError,
     )
-    from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicId, TopicName
+    from octopi.identifiers import (
+        BrokerId,
+        Epoch,
+        Incarnation,
+        Offset,
+        PartitionId,
+        TimestampMs,
+        TopicId,
+        TopicName,
+    )
     from octopi.position import Anchor, Place, Position
     from octopi.record import Message
     from octopi.wire.messages import (
@@ -86,6 +95,7 @@ _MODULES = {
     "Admin": "octopi.clients.admin",
     "Anchor": "octopi.position",
     "Blame": "octopi.errors",
+    "BrokerId": "octopi.identifiers",
     "BrokerInfo": "octopi.wire.messages",
     "BrokerLog": "octopi.clients.answers",
     "ChecksumError": "octopi.errors",
@@ -101,6 +111,7 @@ _MODULES = {
     "FoundOffset": "octopi.wire.messages",
     "HistoryForkedError": "octopi.errors",
     "HistoryLostError": "octopi.errors",
+    "Incarnation": "octopi.identifiers",
     "InvalidOptionError": "octopi.errors",
     "InvalidTopicError": "octopi.errors",
     "LastMessages": "octopi.clients.consuming.start_position",
@@ -153,6 +164,7 @@ __all__ = [
     "Admin",
     "Anchor",
     "Blame",
+    "BrokerId",
     "BrokerInfo",
     "BrokerLog",
     "ChecksumError",
@@ -168,6 +180,7 @@ __all__ = [
     "FoundOffset",
     "HistoryForkedError",
     "HistoryLostError",
+    "Incarnation",
     "InvalidOptionError",
     "InvalidTopicError",
     "LastMessages",

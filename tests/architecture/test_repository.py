@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-LINES_PER_FILE_MAX = 600
 
 # In pieces, so that this file does not name them either.
 REGISTRY_HOSTS = [
@@ -80,12 +79,3 @@ def test_no_file_names_a_package_registry() -> None:
         if host.encode() in path.read_bytes()
     }
     assert naming == {}
-
-
-def test_no_source_file_outgrows_one_idea() -> None:
-    lengths = {
-        str(path.relative_to(REPOSITORY)): len(path.read_text().splitlines())
-        for path in (REPOSITORY / "octopi").rglob("*.py")
-    }
-    assert lengths
-    assert {name: n for name, n in lengths.items() if n > LINES_PER_FILE_MAX} == {}

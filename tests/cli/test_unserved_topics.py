@@ -32,7 +32,7 @@ def test_an_unserved_topic_is_shown_and_deleted_by_its_id(
     status = program("status")
     assert status.exit_code == 1, status.stdout
     assert (
-        f"broker 3 keeps records of a topic orders with id {created['topic_id']}, which nobody"
+        f"broker 3 keeps records of a topic orders with id {created['topic_id']}, which "
         in status.stdout
     )
     assert f"name in use has id {json.loads(again.stdout)['topic_id']}" in status.stdout

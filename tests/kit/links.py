@@ -73,10 +73,14 @@ class MemoryLink:
         self._incoming = incoming
         self._taken = trio.lowlevel.ParkingLot()
         """Waits for the other end to take what was sent."""
+        self._unread_count = 0
+        """Messages that were sent and that the other end's `receive` has not returned: one that a
+        task waits for is in no buffer any more, and not taken either."""
         self._arrived: bytes | None = None
         """What came while the node hung."""
         self._is_torn = False
         self._is_broken = False
+        self._is_closed = False
 
     async def send(self, data: bytes) -> None:
         await self._net.runs(self.owner, self.path)
@@ -88,14 +92,15 @@ class MemoryLink:
 
     async def deliver(self, data: bytes) -> None:
         """Have *data* arrive, as soon as there is room for it."""
+        self._unread_count += 1
         try:
             await self._outgoing.send(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise ConnectionLostError(self._why()) from None
 
     async def taken(self) -> None:
-        """Wait until the other end has taken all that was sent."""
-        while self._outgoing.statistics().current_buffer_used:
+        """Wait until the other end has taken all that was sent, or the link is closed."""
+        while self._unread_count and not self._is_closed:
             await self._taken.park()
 
     def offer(self, data: bytes) -> bool:
@@ -122,6 +127,7 @@ class MemoryLink:
         data, self._arrived = self._arrived, None
         if self._is_broken:
             raise ConnectionLostError(self._why())
+        self.other._unread_count -= 1
         self.other._taken.unpark_all()
         if len(data) > bytes_max:
             raise ProtocolError(
@@ -146,7 +152,9 @@ class MemoryLink:
     def _close(self) -> None:
         self._outgoing.close()
         self._incoming.close()
-        self.other._taken.unpark_all()
+        for end in (self, self.other):
+            end._is_closed = True
+            end._taken.unpark_all()
 
     def _why(self) -> str:
         if self._is_broken:

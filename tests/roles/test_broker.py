@@ -9,7 +9,7 @@ from octopi.errors import Status
 from octopi.identifiers import ProducerId
 from octopi.limits import BATCH_BYTES_MAX, INDEX_INTERVAL_BYTES, RECORDS_PER_PRODUCE_MAX
 from octopi.record import NO_REQUEST, Scan, encode_opaque, request_id_v1, scan
-from octopi.roles.broker import replica_driver
+from octopi.roles.broker import received_records
 from octopi.storage.flush_policy import FlushOptions
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
@@ -114,7 +114,7 @@ async def test_a_produce_of_too_many_records_is_refused_before_all_of_them_are_l
         counts.append(found.count)
         return found
 
-    monkeypatch.setattr(replica_driver, "scan", counted)
+    monkeypatch.setattr(received_records, "scan", counted)
     async with running_cluster(tmp_path) as cluster:
         topic = await describe(cluster, "orders")
         async with cluster.connection(topic.partitions[0].leader_address) as broker:

@@ -199,7 +199,7 @@ def _print_recovery(found: PartitionRecovery) -> None:
         say(f"partition {found.partition}: broker {found.leader} {how}, epoch {found.epoch}")
     if found.candidate is None or not (found.recovered or found.leader is None):
         return
-    word = "is" if found.recovered else "would be"
+    word = "are" if found.recovered else "would be"
     if found.emptied_count:
         more = found.emptied_count - len(found.emptied)
         names = " ".join(found.emptied) + f" and {more:,} more" * (more > 0)
