@@ -78,7 +78,7 @@ MUTANTS: Final = (
         "epochs-used-again",
         _REBUILD,
         """
--            promised = max(record.epoch, self._promised.get(partition, 0))
+-            promised = max(record.epoch, self._promised.get(partition, NO_EPOCH))
 +            promised = record.epoch
 """,
         "a register without memory announces an epoch that was promised before",

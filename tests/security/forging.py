@@ -130,8 +130,7 @@ class Forge:
 
     def _value(self, name: str, hint: object) -> object:
         randomness = self._randomness
-        if typing.get_origin(hint) is typing.Annotated:
-            hint = typing.get_args(hint)[0]
+        hint = _plain(hint)
         origin = typing.get_origin(hint)
         if origin in (typing.Union, types.UnionType):
             inner, _ = typing.get_args(hint)
@@ -172,6 +171,13 @@ def spoilt(data: bytes, randomness: Random) -> bytes:
     return bytes(changed)
 
 
+def _plain(hint: object) -> object:
+    """*hint* without its bounds, and the type that a `NewType` is made of."""
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    return getattr(hint, "__supertype__", hint)
+
+
 def _fits(value: object, hint: object) -> bool:
     if typing.get_origin(hint) is list:
         return isinstance(value, list) and not attrs.has(_inner(hint))
@@ -180,7 +186,7 @@ def _fits(value: object, hint: object) -> bool:
 
 def _inner(hint: object) -> type:
     (entry,) = typing.get_args(hint)
-    inner = typing.get_args(entry)[0] if typing.get_origin(entry) is typing.Annotated else entry
+    inner = _plain(entry)
     assert isinstance(inner, type)
     return inner
 
@@ -202,8 +208,7 @@ def one_by_one(message: Any, spares: Collection[str] = ()) -> Iterator[Any]:  # 
 
 
 def _extremes(value: Any, hint: object) -> Iterator[object]:  # noqa: ANN401
-    if typing.get_origin(hint) is typing.Annotated:
-        hint = typing.get_args(hint)[0]
+    hint = _plain(hint)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner, _ = typing.get_args(hint)
