@@ -142,6 +142,7 @@ def _values(hint: object) -> st.SearchStrategy[object]:
                 return _TEXTS[note.fault]
         sizes = [note.size for note in notes if isinstance(note, AtMost)]
         size_max = min([*sizes, _BULK_BYTES_MAX])
+    hint = getattr(hint, "__supertype__", hint)  # of a `NewType`
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return st.one_of([_values(choice) for choice in typing.get_args(hint)])
