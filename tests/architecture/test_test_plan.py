@@ -39,7 +39,7 @@ def test_each_line_of_what_survives_what_names_the_tests_that_show_it() -> None:
     promised, shown = survival((ROOT / "README.md").read_text()), survival(PLAN)
     assert len(promised) >= 8
     assert list(shown) == list(promised)
-    there = defined_in("survival", "integration", "failures", "chaos")
+    there = defined_in("survival", "integration", "failures", "chaos", "cli", "simulation")
     for what, tests in shown.items():
         assert named(tests), f"no test shows: {what}"
         assert named(tests) <= there, what
