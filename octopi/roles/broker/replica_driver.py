@@ -347,12 +347,13 @@ class ReplicaDriver:
 
     def _is_possible(self, effect: PartitionEffect) -> bool:
         """Whether *effect* is tried, as far as that can be known before."""
-        match effect:
-            case OnLog(topic_id, Append()):
-                leader = self.machine.leader
-                return self.failure is None and leader is not None and topic_id in leader.logs
-            case ToRegister(AlterInSync() as change):
-                return self.machine.may_propose(change)
+        if isinstance(effect, OnLog):
+            if not isinstance(effect.effect, Append):
+                return True
+            leader = self.machine.leader
+            return self.failure is None and leader is not None and effect.topic_id in leader.logs
+        if isinstance(effect, ToRegister) and isinstance(effect.message, AlterInSync):
+            return self.machine.may_propose(effect.message)
         return True
 
     def _do(self, effect: PartitionEffect) -> list[PartitionEffect]:

@@ -226,11 +226,13 @@ class ReplicaTracer:
     def decided(self) -> None:
         """The machine took an event: trace what it made of the replica.  The effects are still to
         come."""
-        leader, record = self._machine.leader, self._machine.state.record
+        leader = self._machine.leader
         role, was = (self._machine.role, self._machine.state.promised), self._role
-        in_sync = (leader.version, sorted(leader.in_sync)) if leader is not None else (0, [])
-        knew, self._in_sync = self._in_sync, in_sync
-        of_set = _set_fields(leader)
+        version, knew = leader.version if leader is not None else 0, self._in_sync
+        if role == was and version == knew[0]:
+            return  # in one epoch a version has one set
+        record, of_set = self._machine.state.record, _set_fields(leader)
+        in_sync = self._in_sync = version, of_set[0]
         if role != was:
             self._role = role
             if was[0] is not Role.IDLE:
@@ -239,7 +241,7 @@ class ReplicaTracer:
                 self._trace(steps.E11Leading(self._partition, role[1], *of_set))
             elif role[0] is Role.FOLLOWER and record is not None:
                 self._trace(steps.E12Following(self._partition, role[1], record.leader))
-        elif leader is not None and knew != in_sync:
+        elif leader is not None:
             self._trace(steps.E18Learned(self._partition, role[1], *of_set))
             for broker in sorted({*in_sync[1]} - {*knew[1]}):
                 self._trace(steps.J12InSync(self._partition, role[1], *of_set, follower=broker))
