@@ -21,6 +21,10 @@ LOCAL = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)`(?!`)")
 """A name in single backquotes: in docstrings that is code of this project."""
 NO_NAMES = {"octopi.js", "octopi.mjs", "octopi.toml", "octopi.d.ts", "octopi.v1.cbor"}
 """Files, and the subprotocol."""
+NO_ATTRIBUTES = {"Trigger.AvailableNow"}
+"""Of a library in another language."""
+ATTRIBUTE = re.compile(r"`+([A-Z]\w*[a-z]\w*)\.(\w+)(?:\([^`]*\))?`+")
+"""An attribute of a class, which is named as Python's classes are."""
 _BARE = {"Protocol", "ABC", "Enum", "IntEnum", "Exception"}
 """Bases that bring no attributes of this project."""
 
@@ -129,6 +133,32 @@ def inherits(node: ast.ClassDef) -> bool:
     return any(isinstance(base, ast.Name) and base.id not in _BARE for base in node.bases)
 
 
+@cache
+def classes() -> dict[str, list[ast.ClassDef]]:
+    """The classes of each name in all modules."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for path in python_files():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+def has_attribute(name: str, attribute: str) -> bool:
+    """Whether a class of that name, or a base of one, has *attribute*; what a base of a library
+    has isn't looked up."""
+    known = classes().get(name)
+    if known is None:
+        return name in names_in_code()
+    for node in known:
+        if attribute in members(node.body) or attribute in of_instances(node):
+            return True
+        bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+        if any(has_attribute(base, attribute) for base in bases if base not in _BARE):
+            return True
+    return False
+
+
 def package(path: Path) -> list[str]:
     return list(path.parent.relative_to(ROOT).parts)
 
@@ -165,6 +195,9 @@ def test_the_checker_knows_a_name_from_none() -> None:
     assert not resolves("octopi.environment.Disk.page_cash_id")
     assert not resolves("octopi.operating_system.environment")
     assert not resolves("octopi.clients.consumers")
+    assert has_attribute("LogLeader", "joining_end")
+    assert has_attribute("LocalLog", "check_anchor")  # of its base
+    assert not has_attribute("LocalLog", "check_anchors")
 
 
 def test_every_full_name_in_docstrings_and_comments_is_a_name_that_there_is() -> None:
@@ -214,6 +247,25 @@ def test_every_name_below_a_package_in_the_documents_is_a_name_that_there_is() -
     }
     assert mentioned
     assert sorted(one for one in mentioned if not resolves(f"octopi.{one[0]}")) == []
+
+
+def test_every_attribute_of_a_class_in_docstrings_and_documents_is_one_that_the_class_has() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [
+        (f"{path.relative_to(ROOT)}:{line}", text)
+        for path in python_files()
+        if path != Path(__file__)
+        for line, text in prose(path)
+    ]
+    texts += [(str(path.relative_to(ROOT)), path.read_text()) for path in pages]
+    mentioned = {
+        (place, name, attribute)
+        for place, text in texts
+        for name, attribute in ATTRIBUTE.findall(text)
+        if f"{name}.{attribute}" not in NO_ATTRIBUTES
+    }
+    assert len(mentioned) > 100
+    assert sorted(one for one in mentioned if not has_attribute(*one[1:])) == []
 
 
 def test_every_short_name_in_docstrings_is_used_by_some_code() -> None:
