@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Final
 
 from octopi.simulation.kernel import driver
@@ -26,15 +27,19 @@ class _Handler(logging.Handler):
     def __init__(self, take: Take, level: int) -> None:
         super().__init__(level)
         self._take = take
+        self._thread = get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if get_ident() != self._thread:
+            return  # the run has no part in what other threads do meanwhile
         life = driver.OWNER.get()
         self._take(life if isinstance(life, ProcessLife) else None, record)
 
 
 @contextmanager
 def taken_logs(take: Take, *, errors_alone: bool = False) -> Iterator[None]:
-    """Within the block, give *take* all that the library logs, and pass nothing on to the root.
+    """Within the block, give *take* all that the library logs in this thread, and pass nothing on
+    to the root.
 
     *errors_alone*: give it errors, and no record to other handlers.
     """

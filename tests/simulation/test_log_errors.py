@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from threading import Thread
 
 from octopi.roles.broker.replica_driver import LEADER_LACKS
 from octopi.roles.register.admissions import CONFLICT
@@ -38,3 +39,13 @@ def test_an_exception_in_the_log_is_complained_of_even_where_errors_are_excused(
     (told,) = complaints
     assert told.startswith(": it broke: Traceback")
     assert "KeyError: 'unforeseen'" in told
+
+
+def test_what_other_threads_log_is_no_complaint_of_a_run() -> None:
+    complaints: list[str] = []
+    logger = logging.getLogger("octopi.test")
+    with listening(is_excused=lambda *_: False, complain=complaints.append):
+        thread = Thread(target=logger.error, args=("a client elsewhere has lost its server",))
+        thread.start()
+        thread.join()
+    assert complaints == []

@@ -14,9 +14,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from queue import Queue
 
 import pytest
 import trio
+from outcome import Outcome, capture
 
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.sandbox import EPOCH_S, OutsideReachedError
@@ -176,32 +178,67 @@ def test_everything_is_as_before_after_a_run() -> None:
         pass
 
 
+OtherThread = Callable[[Callable[[], object]], object]
+
+
 @pytest.fixture
-def reader() -> Iterator[Callable[[], object]]:
-    """Asks another thread, which was there before the run, for the real time."""
-    asked, answered = threading.Event(), threading.Event()
-    answers: list[object] = []
+def other_thread() -> Iterator[OtherThread]:
+    """Has a thread that was there before the run do something, and waits for its result."""
+    to_do: Queue[Callable[[], object] | None] = Queue()
+    done: Queue[Outcome[object]] = Queue()
 
-    def answer() -> None:
-        asked.wait()
-        with open("/dev/null"):
-            answers.append((time.time(), os.urandom(2)))
-        answered.set()
+    def work() -> None:
+        while (action := to_do.get()) is not None:
+            done.put(capture(action))
 
-    thread = threading.Thread(target=answer)
+    def do(action: Callable[[], object]) -> object:
+        to_do.put(action)
+        return done.get().unwrap()
+
+    thread = threading.Thread(target=work)
     thread.start()
-
-    def ask() -> object:
-        asked.set()
-        answered.wait()
-        return answers[0]
-
-    yield ask
-    asked.set()
+    yield do
+    to_do.put(None)
     thread.join()
 
 
-def test_other_threads_do_as_they_like(reader: Callable[[], object]) -> None:
-    answer = run(doing(reader))
+def test_other_threads_do_as_they_like(other_thread: OtherThread) -> None:
+    def look() -> tuple[float, bytes]:
+        with open("/dev/null"):
+            return time.time(), os.urandom(2)
+
+    answer = run(doing(lambda: other_thread(look)))
     assert isinstance(answer, tuple)
     assert abs(answer[0] - time.time()) < 60
+
+
+def test_what_trio_does_in_another_thread_changes_no_run(other_thread: OtherThread) -> None:
+    async def elsewhere() -> str:
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(trio.lowlevel.checkpoint)
+        return await trio.to_thread.run_sync(str, "of a thread")
+
+    def turns(meanwhile: Callable[[], object]) -> list[int]:
+        """In which order tasks had their turns."""
+
+        async def main() -> None:
+            async def take_turns(number: int) -> None:
+                for _ in range(4):
+                    seen.append(number)
+                    await trio.lowlevel.checkpoint()
+
+            for _ in range(5):
+                async with trio.open_nursery() as nursery:
+                    for number in range(6):
+                        nursery.start_soon(take_turns, number)
+                meanwhile()
+
+        world, seen = World(1), list[int]()
+        driver.run(world, main, world.random("schedule"))
+        return seen
+
+    answers: list[object] = []
+    alone = turns(lambda: None)
+    assert turns(lambda: answers.append(other_thread(lambda: trio.run(elsewhere)))) == alone
+    assert answers == ["of a thread"] * 5

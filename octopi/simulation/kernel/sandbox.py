@@ -215,7 +215,12 @@ def _no_threads(guard: Sandbox) -> Callable[[threading.Thread], None]:
 
 
 def _no_trio_threads(guard: Sandbox) -> Callable[..., Awaitable[object]]:
+    real_run_sync: Callable[..., Awaitable[object]] = trio.to_thread.run_sync
+
     async def run_sync(*args: object, **options: object) -> object:
-        guard.fail("trio.to_thread.run_sync", sys._getframe(1), "do it in the task itself")
+        caller = sys._getframe(1)
+        if guard.concerns_us(caller):
+            guard.fail("trio.to_thread.run_sync", caller, "do it in the task itself")
+        return await real_run_sync(*args, **options)
 
     return run_sync
