@@ -26,9 +26,10 @@ def salvage(
     """List the bytes that a broker took out of the logs in DIR; print them, or put them back.
 
     DIR is the data directory of a stopped broker.  A broker keeps whatever it takes out of a log in
-    a file beside it: a torn tail, bytes behind damage, and records whose loss was accepted.  DIR
-    may also be the folder of a retired replica, even while its broker runs; then all segments of
-    its logs are listed.
+    a file beside it: a torn tail, bytes behind damage, and records whose loss was accepted.  The
+    file stays until retention removes the records of the log at that offset.  DIR may also be the
+    folder of a retired replica, even while its broker runs; then all segments of its logs are
+    listed.
 
     \b
     For instance:
