@@ -12,7 +12,7 @@ import attrs
 from octopi.limits import INDEX_INTERVAL_BYTES, SLICE_BYTES
 from octopi.storage.offset_index import TIMESTAMP_MS_MAX, IndexEntry, OffsetIndex, entries_of
 from octopi.storage.record_file import RecordFile
-from octopi.storage.time_slices import Slices
+from octopi.storage.time_slices import Slices, pauses
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ def rebuilt(
             count = None if count is None else count + chunk.scan.count
             position, fault = chunk.end, chunk.fault
             if position < records.size_bytes:
-                yield
+                yield from pauses(chunk.read_bytes)
                 if is_outdated():
                     return None
         if fault is None:

@@ -24,7 +24,7 @@ from octopi.errors import (
     StorageError,
 )
 from octopi.identifiers import Offset
-from octopi.limits import INDEX_INTERVAL_BYTES, MIB, RECORD_BYTES_MAX, SLICE_BYTES
+from octopi.limits import INDEX_INTERVAL_BYTES, MIB, SLICE_BYTES
 from octopi.storage.file_names import segment_path
 from octopi.storage.time_slices import Slices, at_once
 
@@ -46,6 +46,8 @@ class ScannedChunk:
     """Of `data`, whose last record may be incomplete."""
     fault: RecordError | None
     """Why no valid record follows the chunk's last one, though bytes do."""
+    read_bytes: int
+    """What was read for it: more than it has where its first record is long."""
 
     @property
     def end(self) -> int:
@@ -207,21 +209,22 @@ class RecordFile:
 
     def scan(self, position: int, chunk_bytes: int = SCAN_BYTES) -> Iterator[ScannedChunk]:
         """Check all records from *position* on, a chunk at a time, up to the end or a fault."""
-        size_bytes = chunk_bytes
+        size_bytes, read_bytes = chunk_bytes, 0
         while position < self.size_bytes:
             data = self.pread(min(size_bytes, self.size_bytes - position), position)
+            read_bytes += len(data)
             scan = record.scan(data)
             fault = scan.fault
             if isinstance(fault, IncompleteRecordError) and position + len(data) < self.size_bytes:
                 if not scan.valid_bytes:
-                    size_bytes = min(2 * size_bytes, RECORD_BYTES_MAX)  # which is enough
+                    size_bytes = _first_record_bytes(data)
                     continue
                 fault = None
-            yield ScannedChunk(position, data, scan, fault)
+            yield ScannedChunk(position, data, scan, fault, read_bytes)
             if fault is not None:
                 return
             position += scan.valid_bytes
-            size_bytes = chunk_bytes
+            size_bytes, read_bytes = chunk_bytes, 0
 
     def checked_record(self, position: int, limit: int) -> bytes:
         """The record at *position*, which ends at *limit* at the latest.
@@ -384,3 +387,11 @@ def _remove_empty(disk: Disk, path: str) -> None:
         file.close()
         if is_empty:
             disk.remove(path)
+
+
+def _first_record_bytes(data: bytes) -> int:
+    """How much to read for the record that *data* begins with, and does not hold as a whole."""
+    try:
+        return record.record_end(data, 0)
+    except IncompleteRecordError:
+        return record.HEADER_BYTES  # which has the length

@@ -34,7 +34,7 @@ from octopi.storage.offset_index import (
     OffsetIndex,
 )
 from octopi.storage.record_file import RecordFile, ScannedChunk
-from octopi.storage.time_slices import Slices, at_once
+from octopi.storage.time_slices import Slices, at_once, pauses
 
 ENTRY_DISTANCE_BYTES_MAX: Final = 2 * INDEX_INTERVAL_BYTES + RECORD_BYTES_MAX
 """Neighbouring entries of a whole index are closer than this: one may be left out because
@@ -237,7 +237,7 @@ class Segment(RecordFile):
             if chunk.fault is not None:
                 self.size_bytes = chunk.end
                 return chunk.fault
-            yield
+            yield from pauses(chunk.read_bytes)
         return None
 
     # --- finding -------------------------------------------------------------------------

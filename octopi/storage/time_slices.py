@@ -14,6 +14,7 @@ import trio
 
 from octopi.environment import Turn
 from octopi.errors import NeedsTimeError
+from octopi.limits import SLICE_BYTES
 
 QUICK_SLICES: Final = 8
 """So many slices may be done in one turn where nothing can wait: enough for every look-up by an
@@ -31,6 +32,12 @@ Slices: TypeAlias = Generator[None, None, _T]
 def in_groups(items: list[_T]) -> Iterator[list[_T]]:
     """*items* in groups, with each of which a slice does something small."""
     return (items[at : at + GROUP_COUNT] for at in range(0, len(items), GROUP_COUNT))
+
+
+def pauses(read_bytes: int) -> Slices[None]:
+    """The end of a slice that read *read_bytes*: it counts as several if it read a long record."""
+    for _ in range(max(1, read_bytes // SLICE_BYTES)):
+        yield
 
 
 def at_once(work: Slices[_T]) -> _T:

@@ -14,6 +14,7 @@ from octopi.record import scan
 from octopi.storage.log_options import LogOptions
 from octopi.storage.offset_index import ENTRY_BYTES
 from octopi.storage.segmented_log import SegmentedLog
+from octopi.storage.time_slices import at_once
 from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -304,6 +305,7 @@ def test_an_index_that_lacks_entries_is_made_anew(disk: MemoryDisk) -> None:
     log.close()
     log = open_log(disk, recovery_point=log.end)
     third = Offset(3 * len(big))
+    at_once(log.prove(third))
     assert log.read(third, 1, log.end) == big
     assert len(disk.content(path(0, "index"))) == 5 * ENTRY_BYTES
     before = len(disk.calls)

@@ -23,7 +23,14 @@ from octopi.storage.offset_index import ENTRY_BYTES, IndexEntry
 from octopi.storage.record_file import RecordFile
 from octopi.storage.segment import Segment
 from octopi.storage.segmented_log import SegmentedLog
-from octopi.storage.time_slices import GROUP_COUNT, Slices, at_once, in_groups, in_turns
+from octopi.storage.time_slices import (
+    GROUP_COUNT,
+    QUICK_SLICES,
+    Slices,
+    at_once,
+    in_groups,
+    in_turns,
+)
 from tests.kit.disk import MemoryDisk
 from tests.storage.building import (
     DIRECTORY,
@@ -217,6 +224,26 @@ async def test_a_read_that_needs_a_new_index_says_so_and_is_proven_in_slices(lar
     await in_turns(log.prove(log.end))
     with pytest.raises(OffsetInsideRecordError):
         await in_turns(log.prove(Offset(offset + 1)))
+
+
+@pytest.mark.parametrize("value_bytes", [200 * KIB, 999 * KIB])
+async def test_a_read_that_needs_the_index_of_large_records_reads_few_of_them(
+    value_bytes: int,
+) -> None:
+    disk, turns = empty_disk(), TurnMeter()
+    options = LogOptions(segment_bytes_max=8 * MIB)
+    log, record_bytes = open_log(disk, options), len(batch(bytes(value_bytes)))
+    for number in range(20 * MIB // value_bytes):
+        append(log, batch(bytes(value_bytes), sequence=number))
+    end = log.end
+    log.close()
+    remove_indexes(disk)
+    log = open_log(counted(disk, turns), options, recovery_point=end)
+    turns.forget()
+    last_of_the_first_segment = Offset((8 * MIB // record_bytes - 1) * record_bytes)
+    with pytest.raises(NeedsTimeError):
+        log.read(last_of_the_first_segment, 1, log.end)
+    assert turns.bytes_max <= (QUICK_SLICES + 2) * SLICE_BYTES + record_bytes
 
 
 async def test_a_cut_that_was_proven_is_quick(large: Large) -> None:
